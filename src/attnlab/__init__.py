@@ -1,0 +1,62 @@
+"""attnlab: a laboratory for the training dynamics of attention.
+
+    import attnlab
+
+    result = attnlab.simulate("syn-small", eta_y=1.0, eta_z=1.0, steps=1000)
+    result.attention.isel(seed=0, step=-1)
+
+Names are loaded when they are first used, so that importing the package stays quick and needs
+no more than what is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "SequenceClasses": "attnlab.data",
+    "classes_from": "attnlab.data",
+    "Sampled": "attnlab.dynamics",
+    "Limit": "attnlab.dynamics",
+    "Flow": "attnlab.dynamics",
+    "Save": "attnlab.dynamics",
+    "Optimizer": "attnlab.dynamics",
+    "Pairwise": "attnlab.dynamics",
+    "Embedded": "attnlab.dynamics",
+    "Diverged": "attnlab.dynamics",
+    "simulate": "attnlab.dynamics",
+    "load": "attnlab.results",
+    "save": "attnlab.results",
+}
+_FOLDERS = ("data", "dynamics", "results", "theory", "figures")
+
+__all__ = ["__version__", *_HOMES, *_FOLDERS]  # noqa: PLE0604
+
+if TYPE_CHECKING:
+    from attnlab import data, dynamics, figures, results, theory
+    from attnlab.data import SequenceClasses, classes_from
+    from attnlab.dynamics import (
+        Diverged,
+        Embedded,
+        Flow,
+        Limit,
+        Optimizer,
+        Pairwise,
+        Sampled,
+        Save,
+        simulate,
+    )
+    from attnlab.results import load, save
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _FOLDERS:
+        return import_module(f"attnlab.{name}")
+    raise AttributeError(f"module 'attnlab' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

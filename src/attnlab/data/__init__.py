@@ -1,0 +1,39 @@
+"""What is learnt from: sequence classes, named constructions, exact sampling, files."""
+
+from attnlab.data.classes import ABSENT, COMMON, DISTINCT, SequenceClasses
+from attnlab.data.constructions import (
+    local_common,
+    random,
+    single_common,
+    symmetric,
+    syn_medium,
+    syn_small,
+    zipf,
+)
+from attnlab.data.files import read_classes, write_classes
+from attnlab.data.presets import PRESETS, from_preset
+from attnlab.data.presets import resolve as classes_from
+from attnlab.data.sampling import class_table, count_sampler, draw_classes, token_sampler
+
+__all__ = [
+    "ABSENT",
+    "COMMON",
+    "DISTINCT",
+    "PRESETS",
+    "SequenceClasses",
+    "class_table",
+    "classes_from",
+    "count_sampler",
+    "draw_classes",
+    "from_preset",
+    "local_common",
+    "random",
+    "read_classes",
+    "single_common",
+    "symmetric",
+    "syn_medium",
+    "syn_small",
+    "token_sampler",
+    "write_classes",
+    "zipf",
+]

@@ -1,0 +1,380 @@
+"""Sequence classes: what is learnt from (Section 3.2 of the paper)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Scope = Literal["global", "local"]
+
+# Rounding of a normalised row of a million float64 entries stays far below this.
+SUM_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class SequenceClasses:
+    """A set of sequence classes s_{m,n} = (P(l|m,n), m, n) over a vocabulary of M tokens.
+
+    A sequence of class k ends with the query token ``query[k]`` (m), is followed by
+    ``next_token[k]`` (n), and its contextual tokens are drawn i.i.d. from row k of P.
+    Rows are kept sparse: ``tokens[offsets[k]:offsets[k+1]]`` is the support of class k, in
+    increasing order, and ``values`` holds the probabilities.
+
+    Several classes may share a query, and several queries a next token. The paper's case, in
+    which the next token determines the query (m = psi(n)), is a property that can be asked:
+    see :attr:`has_psi`.
+    """
+
+    vocab_size: int
+    query: NDArray[np.int64]
+    next_token: NDArray[np.int64]
+    prior: NDArray[np.float64]
+    tokens: NDArray[np.int64]
+    values: NDArray[np.float64]
+    offsets: NDArray[np.int64]
+    names: tuple[str, ...] | None
+    origin: str = field(compare=False)
+
+    def __init__(
+        self,
+        probs: ArrayLike | Sequence[Mapping[int, float]],
+        query: ArrayLike,
+        next_token: ArrayLike,
+        prior: ArrayLike | None = None,
+        *,
+        vocab_size: int | None = None,
+        names: Sequence[str] | None = None,
+        origin: str = "custom",
+    ) -> None:
+        """Validate and store sequence classes.
+
+        probs: P(l|m,n), either an array (sequence_class, token) or, for large vocabularies,
+            one mapping {token: probability} per class (then give `vocab_size`).
+        query, next_token: token ids m and n, one per class.
+        prior: probability of each class; uniform when absent.
+        names: optional token names, one per token of the vocabulary.
+        origin: where the classes come from, kept as provenance.
+        """
+        if _is_mappings(probs):
+            rows = [sorted(row.items()) for row in probs]
+            if vocab_size is None:
+                raise ValueError("vocab_size: needed when probs is a list of mappings")
+            counts = [len(row) for row in rows]
+            tokens = np.array([t for row in rows for t, _ in row], dtype=np.int64)
+            values = np.array([p for row in rows for _, p in row], dtype=np.float64)
+            classes = np.repeat(np.arange(len(rows)), counts)
+            num_classes = len(rows)
+        else:
+            dense = np.asarray(probs, dtype=np.float64)
+            if dense.ndim != 2:
+                raise ValueError(
+                    f"probs: expected an array (sequence_class, token), got {dense.ndim} dims"
+                )
+            if vocab_size is not None and vocab_size != dense.shape[1]:
+                raise ValueError(
+                    f"vocab_size: {vocab_size} does not match the {dense.shape[1]} columns of probs"
+                )
+            vocab_size = dense.shape[1]
+            num_classes = dense.shape[0]
+            classes, tokens = np.nonzero(dense)  # keeps NaN and negative entries for the checks
+            values = dense[classes, tokens]
+        self._store(
+            classes, tokens, values, num_classes, query, next_token, prior, vocab_size, names, origin
+        )
+
+    @classmethod
+    def from_entries(
+        cls,
+        classes: ArrayLike,
+        tokens: ArrayLike,
+        values: ArrayLike,
+        *,
+        query: ArrayLike,
+        next_token: ArrayLike,
+        vocab_size: int,
+        prior: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        origin: str = "custom",
+    ) -> SequenceClasses:
+        """Make classes from the non-zeros of P: values[i] = P(tokens[i] | class classes[i])."""
+        self = object.__new__(cls)
+        num_classes = np.asarray(query).size
+        self._store(
+            np.asarray(classes), np.asarray(tokens), np.asarray(values, dtype=np.float64),
+            num_classes, query, next_token, prior, vocab_size, names, origin,
+        )  # fmt: skip
+        return self
+
+    def _store(
+        self,
+        classes: NDArray[Any],
+        tokens: NDArray[Any],
+        values: NDArray[np.float64],
+        num_classes: int,
+        query: ArrayLike,
+        next_token: ArrayLike,
+        prior: ArrayLike | None,
+        vocab_size: int,
+        names: Sequence[str] | None,
+        origin: str,
+    ) -> None:
+        if num_classes < 1:
+            raise ValueError("probs: at least one sequence class is needed")
+        if int(vocab_size) < 1:
+            raise ValueError(f"vocab_size: expected a positive number, got {vocab_size}")
+        vocab_size = int(vocab_size)
+        query = _ids("query", query, num_classes, vocab_size)
+        next_token = _ids("next_token", next_token, num_classes, vocab_size)
+        _refuse_repeated_pairs(query, next_token)
+
+        if not np.all(np.isfinite(values)):
+            raise ValueError("probs: every probability must be finite")
+        if np.any(values < 0):
+            k = int(np.asarray(classes)[values < 0][0])
+            raise ValueError(f"probs: class {k} has a negative probability")
+        keep = values > 0
+        classes, tokens, values = np.asarray(classes)[keep], np.asarray(tokens)[keep], values[keep]
+        if tokens.size and (tokens.min() < 0 or tokens.max() >= vocab_size):
+            raise ValueError(f"probs: token ids must lie in 0..{vocab_size - 1}")
+        order = np.lexsort((tokens, classes))
+        classes, tokens, values = classes[order], tokens[order], values[order]
+        if np.any((np.diff(classes) == 0) & (np.diff(tokens) == 0)):
+            raise ValueError("probs: a token is listed twice for one class")
+        offsets = np.searchsorted(classes, np.arange(num_classes + 1))
+        if np.any(np.diff(offsets) == 0):
+            k = int(np.argmin(np.diff(offsets)))
+            raise ValueError(f"probs: class {k} has empty support; give it at least one token")
+        sums = np.add.reduceat(values, offsets[:-1])
+        if np.any(np.abs(sums - 1) > SUM_TOLERANCE):
+            k = int(np.argmax(np.abs(sums - 1)))
+            raise ValueError(
+                f"probs: class {k} sums to {sums[k]:.9g}; each class must sum to 1 "
+                "(divide its row by that sum)"
+            )
+
+        if prior is None:
+            prior = np.full(num_classes, 1.0 / num_classes)
+        prior = np.asarray(prior, dtype=np.float64)
+        if prior.shape != (num_classes,):
+            raise ValueError(f"prior: expected {num_classes} entries, got shape {prior.shape}")
+        if not np.all(np.isfinite(prior)) or np.any(prior < 0):
+            raise ValueError("prior: entries must be finite and non-negative")
+        if abs(prior.sum() - 1) > SUM_TOLERANCE:
+            raise ValueError(f"prior: sums to {prior.sum():.9g}; it must sum to 1")
+        if names is not None:
+            names = tuple(str(name) for name in names)
+            if len(names) != vocab_size:
+                raise ValueError(f"names: expected {vocab_size} token names, got {len(names)}")
+
+        fields = dict(
+            vocab_size=vocab_size, query=query, next_token=next_token, prior=prior,
+            tokens=tokens.astype(np.int64), values=values, offsets=offsets.astype(np.int64),
+            names=names, origin=origin,
+        )  # fmt: skip
+        for name, value in fields.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    # -- size and identity ------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.query.size
+
+    @property
+    def num_classes(self) -> int:
+        """K, the number of sequence classes."""
+        return self.query.size
+
+    @property
+    def num_nonzeros(self) -> int:
+        """The number of non-zero entries of P."""
+        return self.values.size
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SequenceClasses):
+            return NotImplemented
+        return self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        roles = self.roles()
+        return (
+            f"SequenceClasses({self.origin}: {self.num_classes} classes, "
+            f"{self.queries.size} queries, vocabulary {self.vocab_size}, "
+            f"{np.count_nonzero(roles == COMMON)} common and "
+            f"{np.count_nonzero(roles == DISTINCT)} distinct tokens)"
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """A content hash of everything that changes a result (names and origin do not)."""
+        sha = hashlib.sha256(str(self.vocab_size).encode())
+        for array in (
+            self.query,
+            self.next_token,
+            self.prior,
+            self.tokens,
+            self.values,
+            self.offsets,
+        ):
+            sha.update(np.ascontiguousarray(array).tobytes())
+        return sha.hexdigest()
+
+    # -- P(l|m,n) -----------------------------------------------------------------------------
+
+    @property
+    def probs(self) -> NDArray[np.float64]:
+        """P(l|m,n) as a dense array (sequence_class, token), made on each call."""
+        dense = np.zeros((self.num_classes, self.vocab_size))
+        dense[self.class_of_entry, self.tokens] = self.values
+        return dense
+
+    @property
+    def class_of_entry(self) -> NDArray[np.int64]:
+        """The class of each non-zero in `tokens` and `values`."""
+        return np.repeat(np.arange(self.num_classes), np.diff(self.offsets))
+
+    def support(self, sequence_class: int) -> NDArray[np.int64]:
+        """supp(m, n): the tokens that class `sequence_class` can draw."""
+        return self.tokens[self.offsets[sequence_class] : self.offsets[sequence_class + 1]]
+
+    def probabilities(self, sequence_class: int) -> NDArray[np.float64]:
+        """P(l|m,n) on the support of one class, in the order of :meth:`support`."""
+        return self.values[self.offsets[sequence_class] : self.offsets[sequence_class + 1]]
+
+    def overlap(self, first: int, second: int) -> NDArray[np.int64]:
+        """The tokens that two classes share; the classes overlap when there is one."""
+        return np.intersect1d(self.support(first), self.support(second), assume_unique=True)
+
+    # -- queries ------------------------------------------------------------------------------
+
+    @cached_property
+    def queries(self) -> NDArray[np.int64]:
+        """The query tokens in use, in increasing order: the rows of Z that exist."""
+        return np.unique(self.query)
+
+    @cached_property
+    def query_index(self) -> NDArray[np.int64]:
+        """The position of each class's query in :attr:`queries`."""
+        return np.searchsorted(self.queries, self.query)
+
+    @property
+    def has_psi(self) -> bool:
+        """Whether the next token determines the query (the paper's m = psi(n))."""
+        return np.unique(self.next_token).size == self.num_classes
+
+    def require_psi(self, result: str) -> None:
+        """Raise when `result` needs the paper's case m = psi(n) and these classes lack it."""
+        if not self.has_psi:
+            raise ValueError(
+                f"next_token: {result} needs each next token to belong to one class "
+                "(m = psi(n)); here one is shared by several queries"
+            )
+
+    # -- roles --------------------------------------------------------------------------------
+
+    @cached_property
+    def in_play(self) -> NDArray[np.int64]:
+        """The contextual tokens: those that some class can draw, in increasing order."""
+        return np.unique(self.tokens)
+
+    def roles(self, scope: Scope = "global") -> NDArray[np.int8]:
+        """COMMON, DISTINCT or ABSENT for each token.
+
+        With ``scope="global"``, the result has one entry per token of the vocabulary: a token is
+        distinct when exactly one class draws it, common when several do (Section 3.2). With
+        ``scope="local"``, one row per query of :attr:`queries`: the same, counted only among the
+        classes of that query (Section 7). Local roles are dense: queries x vocabulary.
+        """
+        if scope == "global":
+            omega = np.bincount(self.tokens, minlength=self.vocab_size)
+        elif scope == "local":
+            omega = np.zeros((self.queries.size, self.vocab_size), dtype=np.int64)
+            np.add.at(omega, (self.query_index[self.class_of_entry], self.tokens), 1)
+        else:
+            raise ValueError(f"scope: expected 'global' or 'local', got {scope!r}")
+        return np.minimum(omega, 2).astype(np.int8)
+
+    def common_tokens(self) -> NDArray[np.int64]:
+        """G_CT: tokens of several classes."""
+        return np.flatnonzero(self.roles() == COMMON)
+
+    def distinct_tokens(self, sequence_class: int) -> NDArray[np.int64]:
+        """G_DT(n): the tokens that only this class draws."""
+        support = self.support(sequence_class)
+        return support[self.roles()[support] == DISTINCT]
+
+    # -- features -----------------------------------------------------------------------------
+
+    def attention_entries(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
+        """c_{l|m,n} (Eq. 5) on the non-zeros of P, at logits z of shape (query, token)."""
+        log_mass = np.log(self.values)
+        if attention_logits is not None:
+            z = np.asarray(attention_logits, dtype=np.float64)
+            expected = (self.queries.size, self.vocab_size)
+            if z.shape != expected:
+                raise ValueError(
+                    f"attention_logits: expected shape {expected} (query, token), got {z.shape}"
+                )
+            log_mass = log_mass + z[self.query_index[self.class_of_entry], self.tokens]
+        starts, lengths = self.offsets[:-1], np.diff(self.offsets)
+        mass = np.exp(log_mass - np.repeat(np.maximum.reduceat(log_mass, starts), lengths))
+        return mass / np.repeat(np.add.reduceat(mass, starts), lengths)
+
+    def feature_entries(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
+        """f_{m,n} = c_{m,n} / |c_{m,n}|_2 on the non-zeros of P."""
+        attention = self.attention_entries(attention_logits)
+        starts, lengths = self.offsets[:-1], np.diff(self.offsets)
+        norm = np.sqrt(np.add.reduceat(attention**2, starts))
+        return attention / np.repeat(norm, lengths)
+
+    def features(self, attention_logits: ArrayLike | None = None) -> NDArray[np.float64]:
+        """F, dense, with one row f_n per class (the paper's F has them as columns)."""
+        dense = np.zeros((self.num_classes, self.vocab_size))
+        dense[self.class_of_entry, self.tokens] = self.feature_entries(attention_logits)
+        return dense
+
+    def token_name(self, token: int) -> str:
+        """The name of a token, or its id as text."""
+        return str(token) if self.names is None else self.names[token]
+
+
+ABSENT, DISTINCT, COMMON = np.int8(0), np.int8(1), np.int8(2)
+
+
+def _is_mappings(probs: Any) -> bool:
+    return isinstance(probs, Sequence) and len(probs) > 0 and isinstance(probs[0], Mapping)
+
+
+def _ids(
+    field_name: str, values: ArrayLike, num_classes: int, vocab_size: int
+) -> NDArray[np.int64]:
+    ids = np.asarray(values)
+    if ids.shape != (num_classes,):
+        raise ValueError(
+            f"{field_name}: expected one token id per class ({num_classes}), got shape {ids.shape}"
+        )
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(f"{field_name}: token ids must be integers, got {ids.dtype}")
+    if np.any(ids < 0) or np.any(ids >= vocab_size):
+        bad = int(ids[(ids < 0) | (ids >= vocab_size)][0])
+        raise ValueError(f"{field_name}: token id {bad} is outside 0..{vocab_size - 1}")
+    return ids.astype(np.int64)
+
+
+def _refuse_repeated_pairs(query: NDArray[np.int64], next_token: NDArray[np.int64]) -> None:
+    pairs, counts = np.unique(np.stack([query, next_token]), axis=1, return_counts=True)
+    if np.any(counts > 1):
+        m, n = pairs[:, np.argmax(counts > 1)]
+        raise ValueError(
+            f"query, next_token: the pair ({m}, {n}) is repeated; merge those classes into one"
+        )

@@ -1,0 +1,416 @@
+"""Named sequence classes: one function per setting of the paper, and a few of our own.
+
+Every function numbers the tokens in the same order: contextual tokens first, then query tokens,
+then next tokens (one per class), then tokens that nothing uses, where a vocabulary larger than
+that is asked for. Classes are numbered query after query. `origin` holds the preset text that
+makes the same classes again (see :mod:`attnlab.data.presets`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.data.classes import SequenceClasses
+
+# The paper's synthetic family: 10 common tokens, and 10 distinct tokens for each class.
+COMMON = 10
+DISTINCT = 10
+
+
+def syn_small() -> SequenceClasses:
+    """Syn-Small (Figs. 4 and 5): two queries, one class each, 10 common tokens. K = 2, M = 34.
+
+    Tokens 0-9 are common, 10-19 distinct to class 0, 20-29 distinct to class 1, 30-31 queries,
+    32-33 next tokens. The paper's "M = 30" counts the contextual tokens only.
+    """
+    return _synthetic(num_last=2, next_per_last=1, local_common=0, origin="syn-small")
+
+
+def syn_medium(num_last: int = 3, next_per_last: int = 2, local_common: int = 0) -> SequenceClasses:
+    """Syn-Medium (Figs. 6, 11 and 12): K = num_last * next_per_last classes.
+
+    Unnormalised, each common token weighs 1 and the 10 distinct tokens of a class weigh 0.1 to 1
+    in even steps, so the last of them is the most frequent.
+
+    Tokens, in this order: 10 common; `local_common` for each query, shared by the classes of that
+    query only and weighing 1, query after query; 10 distinct for each class, class after class;
+    the queries; the next tokens. So M = 10 + 10 K + num_last + K, plus num_last * local_common.
+    """
+    num_last = _whole("num_last", num_last, 1)
+    next_per_last = _whole("next_per_last", next_per_last, 1)
+    local_common = _whole("local_common", local_common, 0)
+    if num_last * next_per_last < 2:
+        raise ValueError(
+            "num_last, next_per_last: their product must be at least 2; "
+            "with one class no token is common"
+        )
+    if local_common and next_per_last < 2:
+        raise ValueError(
+            f"local_common: {local_common} local common tokens need next_per_last to be at least "
+            "2; with one class per query they would be distinct"
+        )
+    origin = _origin(
+        "syn-medium", num_last=num_last, next_per_last=next_per_last, local_common=local_common
+    )
+    return _synthetic(num_last, next_per_last, local_common, origin)
+
+
+def single_common(
+    num_classes: int = 10,
+    distinct: int = 10,
+    common_prob: float = 0.1,
+    vocab_size: int | None = None,
+) -> SequenceClasses:
+    """One common token and one query for all classes (Theorem 4, Section 6; Theorem 2b).
+
+    The common token has probability `common_prob` in every class; the `distinct` tokens of a
+    class share the rest on the ramp of the synthetic family (0.1 to 1). All classes have the same
+    norm, as Section 6 assumes, and f_n . f_n' = common_prob^2 / |P_n|^2 for every pair.
+
+    Token 0 is common; then the distinct tokens, class after class; the query; the next tokens.
+    `vocab_size` sets M, which the theorem depends on (Fig. 3: K = 10, M = 1000), by adding tokens
+    that never occur. Assumption 2 holds when 6 / sqrt(M) <= f_n . f_n' < 1 / (K (K - 1)).
+    """
+    num_classes = _whole("num_classes", num_classes, 2)
+    distinct = _whole("distinct", distinct, 1)
+    common_prob = _inside("common_prob", common_prob, 0, 1)
+    return _blocks(
+        num_queries=1,
+        per_query=num_classes,
+        common=np.array([common_prob]),
+        local=np.empty(0),
+        distinct=_share(1 - common_prob, _ramp(distinct)),
+        vocab_size=vocab_size,
+        origin=_origin(
+            "single-common",
+            num_classes=num_classes,
+            distinct=distinct,
+            common_prob=common_prob,
+            vocab_size=vocab_size,
+        ),
+    )
+
+
+def symmetric(
+    num_classes: int = 4,
+    common: int = 5,
+    distinct: int = 10,
+    common_mass: float = 0.3,
+    vocab_size: int | None = None,
+) -> SequenceClasses:
+    """Several common tokens in the symmetric case of Corollary 2 (Appendix E).
+
+    Its hypotheses hold to the last bit: (1) one query m_0; (2) distinct token j of a class maps to
+    distinct token j of any other, with an equal probability; (3) a common token has the same
+    probability rho_l in every class. Hypothesis (4), Z(0) = 0, is up to the run. Assumption 2 holds
+    when 6 / sqrt(M) <= f_n . f_n' < 1 / (K (K - 1)); `vocab_size` sets M.
+
+    The common tokens share `common_mass` and the distinct tokens the rest, each on the ramp 0.1 to
+    1, so the common tokens differ in rho_l. Tokens: common; distinct, class after class; the query;
+    the next tokens; tokens that never occur.
+    """
+    num_classes = _whole("num_classes", num_classes, 2)
+    common = _whole("common", common, 1)
+    distinct = _whole("distinct", distinct, 1)
+    common_mass = _inside("common_mass", common_mass, 0, 1)
+    return _blocks(
+        num_queries=1,
+        per_query=num_classes,
+        common=_share(common_mass, _ramp(common)),
+        local=np.empty(0),
+        distinct=_share(1 - common_mass, _ramp(distinct)),
+        vocab_size=vocab_size,
+        origin=_origin(
+            "symmetric",
+            num_classes=num_classes,
+            common=common,
+            distinct=distinct,
+            common_mass=common_mass,
+            vocab_size=vocab_size,
+        ),
+    )
+
+
+def local_common(
+    num_last: int = 2, next_per_last: int = 2, local: int = 10, distinct: int = 10
+) -> SequenceClasses:
+    """Tokens that are common only within the classes of one query (Section 7, local roles).
+
+    Classes of different queries do not overlap at all: each query comes with `local` tokens shared
+    by its `next_per_last` classes (unnormalised weight 1), and each class with `distinct` tokens of
+    its own (0.1 to 1). For tokens common to all classes as well, see :func:`syn_medium`.
+
+    Tokens: local common, query after query; distinct, class after class; queries; next tokens.
+    """
+    num_last = _whole("num_last", num_last, 1)
+    next_per_last = _whole("next_per_last", next_per_last, 2)
+    local = _whole("local", local, 1)
+    distinct = _whole("distinct", distinct, 1)
+    row = _share(1.0, np.concatenate([np.ones(local), _ramp(distinct)]))
+    return _blocks(
+        num_queries=num_last,
+        per_query=next_per_last,
+        common=np.empty(0),
+        local=row[:local],
+        distinct=row[local:],
+        vocab_size=None,
+        origin=_origin(
+            "local-common",
+            num_last=num_last,
+            next_per_last=next_per_last,
+            local=local,
+            distinct=distinct,
+        ),
+    )
+
+
+def zipf(
+    vocab: int,
+    classes: int,
+    *,
+    exponent: float = 1.0,
+    common: int = 10,
+    bands: int | None = None,
+    queries: int = 1,
+) -> SequenceClasses:
+    """A large vocabulary with Zipf's law, for the shape of natural text and for scale.
+
+    The `common` most frequent tokens occur in every class, as function words do; the others are
+    dealt out one by one to the classes, so each class has frequent and rare tokens of its own.
+    Within a class, P(l|m,n) is proportional to r^-exponent, r = 1, 2, ... being the token's rank
+    among the tokens of that class. With one query, and classes of equal size, the hypotheses of
+    Corollary 2 hold.
+
+    `bands` limits the distinct columns of P (the probability profiles) to at most that number,
+    the zero column of query and next tokens included: neighbouring ranks form bands that widen
+    geometrically, and the tokens of a band all get its mean probability, equal to the last bit.
+    Without it, each contextual token has its own profile.
+
+    `vocab` is M, everything included. Tokens: common, by falling frequency; distinct, by falling
+    frequency (distinct token j belongs to class j mod `classes`); queries; next tokens. Class k
+    has query k * queries // classes.
+    """
+    classes = _whole("classes", classes, 2)
+    common = _whole("common", common, 0)
+    queries = _queries(queries, classes)
+    exponent = _inside("exponent", exponent, 0, math.inf)
+    vocab = _whole("vocab", vocab, common + 2 * classes + queries)
+    num_distinct = vocab - common - queries - classes
+
+    distinct = np.arange(num_distinct)
+    owner, turn = distinct % classes, distinct // classes
+    sizes = np.bincount(owner, minlength=classes)
+    longest = int(sizes[0])
+    weights = np.arange(1, common + longest + 1, dtype=np.float64) ** -exponent
+    if bands is not None:
+        bands = _whole("bands", bands, classes + 1 + (common > 0))
+        weights = _banded(weights, common, classes, bands)
+    sums = np.array([weights[: common + size].sum() for size in sizes])
+    if weights[-1] / sums[0] == 0:
+        raise ValueError(
+            f"exponent: {exponent} leaves the rarest tokens with probability 0 in float64; "
+            "take a smaller one"
+        )
+    return SequenceClasses.from_entries(
+        np.concatenate([np.repeat(np.arange(classes), common), owner]),
+        np.concatenate([np.tile(np.arange(common), classes), common + distinct]),
+        np.concatenate(
+            [(weights[:common] / sums[:, None]).ravel(), weights[common + turn] / sums[owner]]
+        ),
+        query=vocab - classes - queries + np.arange(classes) * queries // classes,
+        next_token=vocab - classes + np.arange(classes),
+        vocab_size=vocab,
+        origin=_origin(
+            "zipf",
+            vocab=vocab,
+            classes=classes,
+            exponent=exponent,
+            common=common,
+            bands=bands,
+            queries=queries,
+        ),
+    )
+
+
+def random(
+    vocab: int,
+    classes: int,
+    *,
+    concentration: float = 1.0,
+    overlap: float = 0.5,
+    queries: int = 1,
+    seed: int = 0,
+) -> SequenceClasses:
+    """Random classes, to look for what holds beyond the paper's settings (where theory breaks).
+
+    Each class draws its row from a symmetric Dirichlet(`concentration`) over its support: small
+    values give a few dominant tokens, large ones an even row. A pool of tokens belongs to every
+    class, and makes up the fraction `overlap` of each support (to the nearest token): 0 gives
+    disjoint supports, 1 gives all classes the same support. Supports together use every contextual
+    token. The same arguments give the same classes.
+
+    `vocab` is M, everything included. Tokens: the shared pool; own tokens, class after class;
+    queries; next tokens. Class k has query k * queries // classes.
+    """
+    classes = _whole("classes", classes, 2)
+    queries = _queries(queries, classes)
+    concentration = _inside("concentration", concentration, 0, math.inf)
+    overlap = float(overlap)
+    if not 0 <= overlap <= 1:
+        raise ValueError(f"overlap: expected a number from 0 to 1, got {overlap}")
+    seed = _whole("seed", seed, 0)
+    vocab = _whole("vocab", vocab, 2 * classes + queries)
+
+    # s pooled tokens and p own tokens per class: s = overlap (s + p) and s + classes * p = all.
+    contextual = vocab - queries - classes
+    pool = round(contextual * overlap / (overlap + classes * (1 - overlap)))
+    bounds = pool + (contextual - pool) * np.arange(classes + 1) // classes
+    rng = np.random.default_rng(seed)
+    supports, rows = [], []
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        support = np.concatenate([np.arange(pool), np.arange(start, stop)])
+        row = rng.dirichlet(np.full(support.size, concentration))
+        supports.append(support)
+        # A Dirichlet draw is positive, but a small concentration can underflow float64 to 0, which
+        # would take the token out of the support that `overlap` promises.
+        rows.append(np.maximum(row, np.finfo(np.float64).tiny))
+    return SequenceClasses.from_entries(
+        np.repeat(np.arange(classes), [support.size for support in supports]),
+        np.concatenate(supports),
+        np.concatenate(rows),
+        query=contextual + np.arange(classes) * queries // classes,
+        next_token=vocab - classes + np.arange(classes),
+        vocab_size=vocab,
+        origin=_origin(
+            "random",
+            vocab=vocab,
+            classes=classes,
+            concentration=concentration,
+            overlap=overlap,
+            queries=queries,
+            seed=seed,
+        ),
+    )
+
+
+# -- shared parts -----------------------------------------------------------------------------
+
+
+def _synthetic(
+    num_last: int, next_per_last: int, local_common: int, origin: str
+) -> SequenceClasses:
+    flat = np.ones(COMMON + local_common)
+    row = _share(1.0, np.concatenate([flat, _ramp(DISTINCT)]))
+    return _blocks(
+        num_queries=num_last,
+        per_query=next_per_last,
+        common=row[:COMMON],
+        local=row[COMMON : flat.size],
+        distinct=row[flat.size :],
+        vocab_size=None,
+        origin=origin,
+    )
+
+
+def _blocks(
+    *,
+    num_queries: int,
+    per_query: int,
+    common: NDArray[np.float64],
+    local: NDArray[np.float64],
+    distinct: NDArray[np.float64],
+    vocab_size: int | None,
+    origin: str,
+) -> SequenceClasses:
+    """Classes that all have the same row: probabilities of common, local and distinct tokens."""
+    num_classes = num_queries * per_query
+    k = np.arange(num_classes)[:, None]
+    first_distinct = common.size + num_queries * local.size
+    tokens = np.concatenate(
+        [
+            np.broadcast_to(np.arange(common.size), (num_classes, common.size)),
+            common.size + k // per_query * local.size + np.arange(local.size),
+            first_distinct + k * distinct.size + np.arange(distinct.size),
+        ],
+        axis=1,
+    )
+    row = np.concatenate([common, local, distinct])
+    first_query = first_distinct + num_classes * distinct.size
+    first_next = first_query + num_queries
+    used = first_next + num_classes
+    if vocab_size is not None:
+        vocab_size = _whole("vocab_size", vocab_size, used)
+    return SequenceClasses.from_entries(
+        np.repeat(np.arange(num_classes), row.size),
+        tokens.ravel(),
+        np.tile(row, num_classes),
+        query=first_query + k[:, 0] // per_query,
+        next_token=first_next + k[:, 0],
+        vocab_size=used if vocab_size is None else vocab_size,
+        origin=origin,
+    )
+
+
+def _ramp(count: int) -> NDArray[np.float64]:
+    return np.linspace(0.1, 1.0, count)
+
+
+def _share(mass: float, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    shares: NDArray[np.float64] = mass * weights / weights.sum()
+    return shares
+
+
+def _banded(
+    weights: NDArray[np.float64], common: int, classes: int, bands: int
+) -> NDArray[np.float64]:
+    """Replace each weight by the mean of its band, within a total of `bands` profiles."""
+    # A band of common tokens costs one profile, a band of distinct tokens one for each class, and
+    # the zero column one. Common tokens that need less than an even share leave the rest.
+    common_bands = min(common, (bands - 1) // (classes + 1))
+    longest = weights.size - common
+    distinct_bands = min(longest, (bands - 1 - common_bands) // classes)
+    starts = np.array(
+        _band_starts(0, common, common_bands) + _band_starts(common, weights.size, distinct_bands)
+    )
+    widths = np.diff(starts, append=weights.size)
+    return np.repeat(np.add.reduceat(weights, starts) / widths, widths)
+
+
+def _band_starts(first: int, stop: int, bands: int) -> list[int]:
+    """Cut positions first..stop-1 into `bands` bands that widen geometrically in rank."""
+    starts = [first] if bands else []
+    for left in range(bands, 1, -1):
+        rank = starts[-1] + 1
+        widened = math.ceil(rank * ((stop + 1) / rank) ** (1 / left)) - 1
+        starts.append(min(max(widened, starts[-1] + 1), stop - left + 1))
+    return starts
+
+
+def _origin(preset: str, **parameters: int | float | None) -> str:
+    given = [f"{key}={value!r}" for key, value in parameters.items() if value is not None]
+    return f"{preset}:{','.join(given)}"
+
+
+def _queries(queries: int, classes: int) -> int:
+    queries = _whole("queries", queries, 1)
+    if queries > classes:
+        raise ValueError(
+            f"queries: {queries} queries for {classes} classes; take at most {classes}"
+        )
+    return queries
+
+
+def _whole(name: str, value: int, at_least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
+        raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {value!r}")
+    return int(value)
+
+
+def _inside(name: str, value: float, low: float, high: float) -> float:
+    if not low < value < high:
+        wanted = f"above {low}" if high == math.inf else f"between {low} and {high}"
+        raise ValueError(f"{name}: expected a finite number {wanted}, got {value}")
+    return float(value)

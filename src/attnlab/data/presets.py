@@ -1,0 +1,91 @@
+"""Sequence classes by name: ``syn-medium:num_last=3``, or the path of a file."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, get_args, get_type_hints
+
+from attnlab.data import constructions
+from attnlab.data.classes import SequenceClasses
+from attnlab.data.files import SUFFIXES, did_you_mean, read_classes
+
+PRESETS: Mapping[str, Callable[..., SequenceClasses]] = {
+    "syn-small": constructions.syn_small,
+    "syn-medium": constructions.syn_medium,
+    "single-common": constructions.single_common,
+    "symmetric": constructions.symmetric,
+    "local-common": constructions.local_common,
+    "zipf": constructions.zipf,
+    "random": constructions.random,
+}
+
+
+def from_preset(text: str) -> SequenceClasses:
+    """Make the classes that ``name`` or ``name:key=value,key=value`` stands for.
+
+    The keys are the parameters of the construction of that name, with hyphens for underscores in
+    the name. The `origin` of classes made by a construction is such a text.
+    """
+    name, colon, rest = text.partition(":")
+    name = name.strip()
+    if name not in PRESETS:
+        raise ValueError(f"{name!r} is not a preset; {did_you_mean(name, PRESETS)}")
+    construction = PRESETS[name]
+    given = _parse(name, rest, construction) if colon else {}
+    missing = [
+        key
+        for key, parameter in inspect.signature(construction).parameters.items()
+        if parameter.default is parameter.empty and key not in given
+    ]
+    if missing:
+        example = ",".join(f"{key}=..." for key in missing)
+        raise ValueError(f"{name}: {' and '.join(missing)} must be given, as {name}:{example}")
+    try:
+        return construction(**given)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def resolve(text: str | os.PathLike[str]) -> SequenceClasses:
+    """Make classes from a preset, or read them from a .yaml, .yml or .json file."""
+    text = os.fspath(text)
+    if text.lower().endswith(SUFFIXES) or os.sep in text or os.path.exists(text):
+        return read_classes(text)
+    try:
+        return from_preset(text)
+    except ValueError as error:
+        if text.partition(":")[0].strip() in PRESETS:
+            raise
+        raise ValueError(f"{error}; a file must end in {', '.join(SUFFIXES)}") from None
+
+
+def _parse(
+    name: str, text: str, construction: Callable[..., SequenceClasses]
+) -> dict[str, int | float]:
+    types = get_type_hints(construction)
+    known = list(inspect.signature(construction).parameters)
+    given: dict[str, int | float] = {}
+    for part in text.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise ValueError(f"{name}: expected key=value, got {part.strip()!r}")
+        if not known:
+            raise ValueError(f"{name}: takes no parameters, got {key!r}")
+        if key not in known:
+            raise ValueError(f"{name}: {key!r} is not a parameter; {did_you_mean(key, known)}")
+        if key in given:
+            raise ValueError(f"{name}: {key} is given twice")
+        given[key] = _number(f"{name}: {key}", value, types[key])
+    return given
+
+
+def _number(where: str, text: str, annotation: Any) -> int | float:
+    """Read a number of the annotated type: int, float, or one of them or None."""
+    kind = next((kind for kind in get_args(annotation) if kind is not type(None)), annotation)
+    try:
+        return int(text) if kind is int else float(text)
+    except ValueError:
+        noun = "a whole number" if kind is int else "a number"
+        raise ValueError(f"{where}: expected {noun}, got {text!r}") from None

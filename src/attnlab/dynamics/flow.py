@@ -1,0 +1,98 @@
+"""The gradient flow of the expected loss, integrated adaptively."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.dynamics.engines import Flow
+from attnlab.dynamics.gradient import Parameters, class_rows, loss
+from attnlab.dynamics.layout import Layout
+from attnlab.dynamics.models import Model
+from attnlab.dynamics.program import observe
+from attnlab.dynamics.progress import Report
+from attnlab.dynamics.run import Recorded, Run, flatten
+
+FIRST_STEP = 1e-3
+TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
+
+
+def run_flow(run: Run, report: Report) -> Recorded:
+    """Integrate all seeds and rates, and record at the times that were asked for."""
+    assert isinstance(run.engine, Flow)
+    rtol, atol = TOLERANCES[str(run.dtype)]
+    layout = run.layout.on_device(run.dtype)
+    fixed, trained = run.start(run.grid.seeds, run.grid.points)
+    rates = tuple(jnp.asarray(rate, run.dtype) for rate in run.grid.rates())
+    values = _integrate(
+        run.model, run.what, layout, fixed, trained, rates, jnp.asarray(run.moments, run.dtype),
+        run.engine.rtol or rtol, run.engine.atol or atol,
+    )  # fmt: skip
+    stopped = np.asarray(values.pop("stopped"))
+    out = Recorded(run.moments, flatten(values))
+    probe = np.stack(
+        [np.isfinite(v).reshape(*v.shape[:3], -1).all(-1) for v in out.values.values()]
+    ).all(0)
+    for seed, point in np.argwhere(stopped | ~probe.all(-1)):
+        first = int(np.argmin(probe[seed, point]))
+        out.failures[int(seed), int(point)] = (float(run.moments[first]), "the flow")
+    report(float(run.moments[-1]) * run.grid.runs)
+    return out
+
+
+@partial(jax.jit, static_argnames=("model", "what", "rtol", "atol"))
+def _integrate(
+    model: Model,
+    what: tuple[str, ...],
+    layout: Layout,
+    fixed: Any,
+    trained: Parameters,
+    rates: tuple[jax.Array, jax.Array],
+    times: jax.Array,
+    rtol: float,
+    atol: float,
+) -> dict[str, Any]:
+    import diffrax
+
+    rows = class_rows(layout, layout.prior)
+    factors = model.rate_factors()
+
+    def one_run(
+        fixed: Any, trained: Parameters, eta_y: jax.Array, eta_z: jax.Array
+    ) -> dict[str, Any]:
+        def velocity(t: jax.Array, trained: Parameters, args: None) -> Parameters:
+            _, slope = model.loss_and_gradient(layout, rows, trained, fixed)
+            return Parameters(
+                jax.tree.map(lambda g: -eta_y * factors[0] * g, slope.Y),
+                jax.tree.map(lambda g: -eta_z * factors[1] * g, slope.Z),
+            )
+
+        def look(t: jax.Array, trained: Parameters, args: None) -> dict[str, Any]:
+            matrices = model.matrices(layout, trained, fixed)
+            out = observe(layout, matrices.Z, what)
+            if "loss" in what:
+                out["loss"] = loss(layout, rows, matrices)
+            return out
+
+        # An explicit method suffices: the loss and its curvature decay alike, about as 1/t, so
+        # that stable steps grow in proportion to t.
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(velocity),
+            diffrax.Tsit5(),
+            t0=0.0,
+            t1=times[-1],
+            dt0=jnp.minimum(FIRST_STEP, times[-1]),
+            y0=trained,
+            saveat=diffrax.SaveAt(ts=times, fn=look),
+            stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
+            max_steps=None,
+            throw=False,
+        )
+        return {**solution.ys, "stopped": solution.result != diffrax.RESULTS.successful}
+
+    over_rates = jax.vmap(one_run, in_axes=(None, 0, 0, 0))
+    return jax.vmap(over_rates, in_axes=(0, 0, None, None))(fixed, trained, *rates)

@@ -1,0 +1,158 @@
+"""Lemma 1: the loss of the 1-layer transformer in Y and Z, and its gradient in closed form.
+
+The model (Eqs. 1-2, Section 3.1): a query m attends to the contextual tokens with weights
+proportional to exp(z_{ml}); the attended mixture is normalised to unit length, f = LN(X^T b);
+the decoder gives logits Y^T f over all M outputs; the loss is the cross entropy with the next
+token. A row is anything attended from: a sequence (its mass is the token counts) or a whole
+class (T to infinity: its mass is P(l|m,n), Lemma 2).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.dynamics.layout import Layout
+
+# Full float32 products everywhere: accelerators would round the factors otherwise.
+PRECISION = jax.lax.Precision.HIGHEST
+
+
+class Block(NamedTuple):
+    """One matrix in the layout's two parts: shared token groups and own ones."""
+
+    shared: Any
+    own: Any
+
+
+class Parameters(NamedTuple):
+    """Y as (J, A) and (R, J, S), outputs before tokens; Z as (Q, A) and (R, S)."""
+
+    Y: Block
+    Z: Block
+
+
+class Rows(NamedTuple):
+    """What is attended from: N rows with the log of their token mass (counts or P)."""
+
+    shared_log_mass: Any  # (N, A)
+    own_log_mass: Any  # (R, S); has entries only when rows are classes
+    query: Any  # (N,) row of Z
+    target: Any  # (N,) output column
+    weight: Any  # (N,) weights of the mean over rows
+
+
+def class_rows(layout: Layout, weight: jax.Array) -> Rows:
+    """The rows of the limit T to infinity: one per class."""
+    return Rows(layout.shared_log_prob, layout.own_log_prob, layout.query, layout.target, weight)
+
+
+def attended_mass(layout: Layout, rows: Rows, Z: Block) -> Block:
+    """c~ = mass * exp(z) of Eq. 5 up to a factor per row, the largest entry being 1."""
+    shared = rows.shared_log_mass + _of_query(layout, Z.shared, rows.query)
+    own = rows.own_log_mass + Z.own
+    highest = jnp.max(shared, axis=1, initial=-jnp.inf)
+    if own.size:
+        per_tile = jnp.max(own, axis=1, initial=-jnp.inf)
+        if not layout.one_tile_per_class:
+            per_tile = jax.ops.segment_max(per_tile, layout.tile_class, highest.shape[0])
+        highest = jnp.maximum(highest, per_tile)
+    return Block(
+        jnp.exp(shared - highest[:, None]),
+        jnp.exp(own - layout.to_tiles(highest)[:, None]) if own.size else own,
+    )
+
+
+def attention(layout: Layout, Z: Block) -> Block:
+    """c_{l|m,n} of Eq. 5 for each class, per single token of a group."""
+    mass = attended_mass(layout, class_rows(layout, layout.prior), Z)
+    total = row_sum(layout, mass)
+    return Block(mass.shared / total[:, None], mass.own / layout.to_tiles(total)[:, None])
+
+
+def row_sum(layout: Layout, values: Block) -> jax.Array:
+    """Sum over all tokens of a row, each group counted with its multiplicity."""
+    total = jnp.sum(layout.shared_multiplicity * values.shared, axis=1)
+    if values.own.size:
+        total = total + layout.sum_tiles(jnp.sum(layout.own_multiplicity * values.own, axis=1))
+    return total
+
+
+def loss_and_gradient(
+    layout: Layout, rows: Rows, parameters: Parameters
+) -> tuple[jax.Array, Parameters]:
+    """Mean cross entropy over rows and its gradient (Eqs. 3 and 4 are minus this gradient)."""
+    Y, Z = parameters
+    f = _features(layout, rows, Z)
+    log_alpha = _log_alpha(layout, f, Y)
+    hit = jax.nn.one_hot(rows.target, log_alpha.shape[1], dtype=log_alpha.dtype)
+    loss = -jnp.sum(rows.weight * jnp.sum(hit * log_alpha, axis=1))
+
+    # alpha - x_{T+1}: the gradient at the outputs, per single column
+    d = (jnp.exp(log_alpha) - hit) * rows.weight[:, None]
+    # g = Y (alpha - x_{T+1}), where a column counts with its multiplicity
+    dm = d * layout.output_multiplicity
+    g_shared = jnp.matmul(dm, Y.shared, precision=PRECISION)
+    grad_y_shared = jnp.einsum("nj,na->ja", d, f.shared, precision=PRECISION)
+    if f.own.size:
+        g_own = jnp.einsum("rj,rjs->rs", layout.to_tiles(dm), Y.own, precision=PRECISION)
+        grad_y_own = layout.to_tiles(d)[:, :, None] * f.own[:, None, :]
+    else:
+        g_own, grad_y_own = jnp.zeros_like(f.own), jnp.zeros_like(Y.own)
+
+    # diag(f) (I - f f^T) g: Eq. 4 with X^T diag(b) X = diag(X^T b) and X^T b = |X^T b| f
+    radial = row_sum(layout, Block(f.shared * g_shared, f.own * g_own))[:, None]
+    grad_z_rows = f.shared * (g_shared - f.shared * radial)
+    grad_z_own = f.own * (g_own - f.own * layout.to_tiles(radial)) if f.own.size else f.own
+    return loss, Parameters(
+        Y=Block(grad_y_shared, grad_y_own),
+        Z=Block(_sum_by_query(layout, grad_z_rows, rows.query), grad_z_own),
+    )
+
+
+def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
+    """The mean cross entropy over rows alone, for recording and for autodiff."""
+    log_alpha = _log_alpha(layout, _features(layout, rows, parameters.Z), parameters.Y)
+    hit = jax.nn.one_hot(rows.target, log_alpha.shape[1], dtype=log_alpha.dtype)
+    return -jnp.sum(rows.weight * jnp.sum(hit * log_alpha, axis=1))
+
+
+def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
+    """f = LN(X^T b), one row per row, with LN(x) = x / |x|_2."""
+    mass = attended_mass(layout, rows, Z)
+    squares = row_sum(layout, Block(mass.shared**2, mass.own**2))
+    scale = jax.lax.rsqrt(squares)
+    own = mass.own * layout.to_tiles(scale)[:, None] if mass.own.size else mass.own
+    return Block(mass.shared * scale[:, None], own)
+
+
+def _log_alpha(layout: Layout, f: Block, Y: Block) -> jax.Array:
+    """log of alpha = softmax(Y^T f) over all M outputs, per single column: (N, J)."""
+    logits = jnp.einsum(
+        "na,ja->nj", f.shared * layout.shared_multiplicity, Y.shared, precision=PRECISION
+    )
+    if f.own.size:
+        counted = f.own * layout.own_multiplicity
+        logits = logits + layout.sum_tiles(
+            jnp.einsum("rs,rjs->rj", counted, Y.own, precision=PRECISION)
+        )
+    logits = logits - jnp.max(logits, axis=1, keepdims=True)
+    total = jnp.sum(layout.output_multiplicity * jnp.exp(logits), axis=1, keepdims=True)
+    return logits - jnp.log(total)
+
+
+def _of_query(layout: Layout, per_query: jax.Array, query: jax.Array) -> jax.Array:
+    """(Q, A) -> (N, A), the row of each row's query."""
+    if layout.num_queries == 1:
+        return per_query
+    return per_query[query]
+
+
+def _sum_by_query(layout: Layout, per_row: jax.Array, query: jax.Array) -> jax.Array:
+    """(N, A) -> (Q, A), summed over the rows of each query."""
+    if layout.num_queries == 1:
+        return jnp.sum(per_row, axis=0, keepdims=True)
+    of_query = jax.nn.one_hot(query, layout.num_queries, dtype=per_row.dtype)
+    return jnp.einsum("nq,na->qa", of_query, per_row, precision=PRECISION)

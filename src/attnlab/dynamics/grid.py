@@ -1,0 +1,86 @@
+"""Grid: the runs of one call, by seed and by rates, with the labels they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Seeds times rate points. Swept rates keep their dims; `points` counts them flattened."""
+
+    seeds: NDArray[np.int64]
+    eta_y: xr.DataArray  # broadcast against each other
+    eta_z: xr.DataArray
+
+    @property
+    def points(self) -> int:
+        return int(self.eta_y.size)
+
+    @property
+    def runs(self) -> int:
+        return self.seeds.size * self.points
+
+    def rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """eta_y and eta_z of each point."""
+        return self.eta_y.values.reshape(-1), self.eta_z.values.reshape(-1)
+
+    def dims(self) -> tuple[Hashable, ...]:
+        """Dims of a per-run quantity, swept rates first."""
+        return (*self.eta_y.dims, "seed")
+
+    def coords(self) -> dict[Hashable, Any]:
+        """Coords of the swept dims and of the seeds."""
+        return {**self.eta_y.coords, "seed": self.seeds}
+
+    def label(self, values: NDArray[Any]) -> NDArray[Any]:
+        """(seed, point, ...) -> (swept dims..., seed, ...)."""
+        points_first = np.moveaxis(values, 0, 1)
+        return points_first.reshape(*self.eta_y.shape, self.seeds.size, *values.shape[2:])
+
+    def describe(self, seed: int, point: int) -> str:
+        """The run's rates and seed in words."""
+        eta_y, eta_z = self.rates()
+        return f"eta_y = {eta_y[point]:g}, eta_z = {eta_z[point]:g}, seed {self.seeds[seed]}"
+
+
+def make_grid(eta_y: Any, eta_z: Any, seeds: int | Sequence[int]) -> Grid:
+    """Validate rates and seeds.
+
+    A rate is a number, a sequence (which becomes a dim of its own name) or a DataArray, whose
+    dims are kept: ``eta_y=ratio * eta_z`` with two DataArrays sweeps their product.
+    """
+    y, z = xr.broadcast(_rate("eta_y", eta_y), _rate("eta_z", eta_z))
+    if isinstance(seeds, (int, np.integer)):
+        if seeds < 1:
+            raise ValueError(f"seeds: expected at least 1, got {seeds}")
+        chosen = np.arange(int(seeds))
+    else:
+        chosen = np.asarray(list(seeds))
+        if chosen.ndim != 1 or chosen.size == 0 or not np.issubdtype(chosen.dtype, np.integer):
+            raise ValueError("seeds: expected a number of seeds or a list of whole numbers")
+        if np.any(chosen < 0) or np.unique(chosen).size != chosen.size:
+            raise ValueError("seeds: expected different whole numbers from 0 on")
+    return Grid(chosen.astype(np.int64), y, z)
+
+
+def _rate(name: str, value: Any) -> xr.DataArray:
+    if not isinstance(value, xr.DataArray):
+        values = np.asarray(value, dtype=np.float64)
+        if values.ndim > 1:
+            raise ValueError(f"{name}: give arrays of more dims as an xarray.DataArray")
+        value = xr.DataArray(values, dims=[name][: values.ndim])
+        if values.ndim:
+            value = value.assign_coords({name: values})
+    value = value.astype(np.float64)
+    if "seed" in value.dims:
+        raise ValueError(f"{name}: a rate cannot depend on the seed")
+    if value.size == 0 or not np.all(np.isfinite(value)) or np.any(value < 0):
+        raise ValueError(f"{name}: expected finite numbers of at least 0, got {value.values}")
+    return value

@@ -1,0 +1,276 @@
+"""Layout: which entries of Y and Z have to exist, and where they live.
+
+The dynamics of Lemma 1 touch only a few of the M x M entries of Y and Z:
+
+- Row l of Y moves only if some class draws token l, and z_{ml} only if a class of query m does.
+- A token of one class ("own") has one logit; tokens of several classes ("shared") have one per
+  query. Own tokens are kept class by class, so that work follows the non-zeros of P.
+- Output columns that are never a target stay identical under a symmetric start: one column with
+  a multiplicity stands for all of them.
+- Tokens with the same probabilities in every class and the same start are exchangeable in the
+  limit of long sequences: one group with a multiplicity stands for them, exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.data.classes import COMMON, SequenceClasses
+
+# Own tokens are padded to the largest class while that at most doubles their number.
+PADDING_FACTOR = 2
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Layout:
+    """The arrays that the dynamics run on. K classes, Q queries, J output columns, A shared
+    token groups, R tiles of S own token groups."""
+
+    shared_log_prob: Any  # (K, A) log P, -inf outside the support
+    shared_multiplicity: Any  # (A,) tokens that a group stands for
+    shared_is_common: Any  # (A,) drawn by several classes
+    own_log_prob: Any  # (R, S) -inf in the padding
+    own_multiplicity: Any  # (R, S)
+    tile_class: Any  # (R,) class of each tile
+    output_multiplicity: Any  # (J,)
+    target: Any  # (K,) output column of each class's next token
+    query: Any  # (K,) row of Z of each class
+    prior: Any  # (K,)
+    num_queries: int = field(metadata={"static": True})
+    one_tile_per_class: bool = field(metadata={"static": True})
+
+    def to_tiles(self, per_class: jax.Array) -> jax.Array:
+        """Repeat per-class values for the tiles of each class."""
+        return per_class if self.one_tile_per_class else per_class[self.tile_class]
+
+    def sum_tiles(self, per_tile: jax.Array) -> jax.Array:
+        """Sum per-tile values over the tiles of each class."""
+        if self.one_tile_per_class:
+            return per_tile
+        return jax.ops.segment_sum(per_tile, self.tile_class, num_segments=self.prior.shape[0])
+
+    def on_device(self, dtype: Any) -> Layout:
+        """The same layout as device arrays, real numbers in `dtype`."""
+
+        def convert(leaf: NDArray[Any]) -> jax.Array:
+            return jnp.asarray(leaf, dtype if leaf.dtype.kind == "f" else None)
+
+        return jax.tree.map(convert, self)
+
+
+@dataclass(frozen=True)
+class TokenMap:
+    """Where each token in play is found in a layout, to label what comes out."""
+
+    tokens: NDArray[np.int64]  # (L,) tokens in play
+    position: NDArray[np.int64]  # (L,) in the flat order: A shared groups, then R * S own ones
+    num_shared: int
+    tile_class: NDArray[np.int64]
+    tile_width: int
+
+    def attention(self, shared: NDArray[Any], own: NDArray[Any], vocab_size: int) -> NDArray[Any]:
+        """(..., K, A) and (..., R, S) -> (..., K, M)."""
+        out = np.zeros((*shared.shape[:-1], vocab_size), shared.dtype)
+        is_shared = self.position < self.num_shared
+        out[..., self.tokens[is_shared]] = shared[..., self.position[is_shared]]
+        self._scatter_own(out, own, self.tile_class)
+        return out
+
+    def logits(
+        self,
+        shared: NDArray[Any],
+        own: NDArray[Any],
+        start: NDArray[Any],
+        class_query: NDArray[np.int64],
+    ) -> NDArray[Any]:
+        """(..., Q, A) and (..., R, S) -> (..., Q, M); entries that never move keep `start`."""
+        out = np.broadcast_to(start, (*shared.shape[:-2], *start.shape)).astype(shared.dtype)
+        is_shared = self.position < self.num_shared
+        out[..., self.tokens[is_shared]] = shared[..., self.position[is_shared]]
+        self._scatter_own(out, own, class_query[self.tile_class])
+        return out
+
+    def blocks(
+        self, logits: NDArray[Any], class_query: NDArray[np.int64], own_shape: tuple[int, int]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The reverse of `logits`: (Q, M) -> (Q, A) and (R, S)."""
+        shared = np.zeros((logits.shape[0], self.num_shared))
+        is_shared = self.position < self.num_shared
+        shared[:, self.position[is_shared]] = logits[:, self.tokens[is_shared]]
+        own = np.zeros(own_shape)
+        tile, slot, token = self._own()
+        own[tile, slot] = logits[class_query[self.tile_class[tile]], token]
+        return shared, own
+
+    def _own(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Tile, slot and token of each own token."""
+        is_own = self.position >= self.num_shared
+        tile, slot = np.divmod(self.position[is_own] - self.num_shared, max(self.tile_width, 1))
+        return tile, slot, self.tokens[is_own]
+
+    def _scatter_own(
+        self, out: NDArray[Any], own: NDArray[Any], row: NDArray[np.int64]
+    ) -> None:
+        tile, slot, token = self._own()
+        out[..., row[tile], token] = own[..., tile, slot]
+
+
+def dense_layout(classes: SequenceClasses, *, symmetric_start: bool) -> tuple[Layout, TokenMap]:
+    """Every token in play on its own, as one dense block: what sampled sequences need."""
+    tokens = classes.in_play
+    log_prob = np.full((len(classes), tokens.size), -np.inf)
+    column = np.searchsorted(tokens, classes.tokens)
+    log_prob[classes.class_of_entry, column] = np.log(classes.values)
+    is_common = classes.roles()[tokens] == COMMON
+    layout = _assemble(
+        classes, log_prob, np.ones(tokens.size), is_common,
+        np.zeros((len(classes), 0)), np.zeros((len(classes), 0)), np.arange(len(classes)),
+        symmetric_start,
+    )  # fmt: skip
+    where = TokenMap(tokens, np.arange(tokens.size), tokens.size, np.arange(len(classes)), 0)
+    return layout, where
+
+
+def sparse_layout(
+    classes: SequenceClasses,
+    *,
+    symmetric_start: bool,
+    lump: bool,
+    start_logits: NDArray[np.float64] | None = None,
+) -> tuple[Layout, TokenMap]:
+    """Own and shared tokens apart, exchangeable tokens lumped where `lump` allows it."""
+    order = np.lexsort((classes.class_of_entry, classes.tokens))
+    token, klass = classes.tokens[order], classes.class_of_entry[order]
+    value = classes.values[order]
+    start = (
+        np.zeros(token.size)
+        if start_logits is None
+        else start_logits[classes.query_index[klass], token]
+    )
+    tokens, first, omega = np.unique(token, return_index=True, return_counts=True)
+    position = np.empty(tokens.size, dtype=np.int64)
+
+    own = np.flatnonzero(omega == 1)
+    own_entry = first[own]
+    own_class, own_value = klass[own_entry], value[own_entry]
+    if lump:
+        profile = np.stack([own_class.astype(np.float64), own_value, start[own_entry]], axis=1)
+        representative, group, size = _unique_rows(profile)
+    else:
+        representative, group, size = _each_its_own(own.size)
+    group_class = own_class[representative]
+    tile_class, tile, slot, width = _tiles(group_class, len(classes))
+    own_log_prob = np.full((tile_class.size, width), -np.inf)
+    own_multiplicity = np.zeros((tile_class.size, width))
+    own_log_prob[tile, slot] = np.log(own_value[representative])
+    own_multiplicity[tile, slot] = size
+
+    blocks, sizes, num_shared = [], [], 0
+    for count in np.unique(omega[omega > 1]):
+        members = np.flatnonzero(omega == count)
+        entries = first[members][:, None] + np.arange(count)
+        if lump:
+            profile = np.concatenate(
+                [klass[entries].astype(np.float64), value[entries], start[entries]], axis=1
+            )
+            representative, shared_group, size = _unique_rows(profile)
+        else:
+            representative, shared_group, size = _each_its_own(members.size)
+        block = np.full((len(classes), representative.size), -np.inf)
+        chosen = entries[representative]
+        block[klass[chosen], np.arange(representative.size)[:, None]] = np.log(value[chosen])
+        position[members] = num_shared + shared_group
+        num_shared += representative.size
+        blocks.append(block)
+        sizes.append(size)
+    position[own] = num_shared + tile[group] * width + slot[group]
+    layout = _assemble(
+        classes,
+        np.concatenate([np.zeros((len(classes), 0)), *blocks], axis=1),
+        np.concatenate([np.zeros(0), *sizes]),
+        np.ones(num_shared, dtype=bool),
+        own_log_prob,
+        own_multiplicity,
+        tile_class,
+        symmetric_start,
+    )
+    return layout, TokenMap(tokens, position, num_shared, tile_class, width)
+
+
+def _assemble(
+    classes: SequenceClasses,
+    shared_log_prob: NDArray[np.float64],
+    shared_multiplicity: NDArray[np.float64],
+    shared_is_common: NDArray[np.bool_],
+    own_log_prob: NDArray[np.float64],
+    own_multiplicity: NDArray[np.float64],
+    tile_class: NDArray[np.int64],
+    symmetric_start: bool,
+) -> Layout:
+    if symmetric_start:
+        targets, target = np.unique(classes.next_token, return_inverse=True)
+        rest = classes.vocab_size - targets.size
+        outputs = np.append(np.ones(targets.size), rest) if rest else np.ones(targets.size)
+    else:
+        outputs, target = np.ones(classes.vocab_size), classes.next_token
+    return Layout(
+        shared_log_prob=shared_log_prob,
+        shared_multiplicity=shared_multiplicity,
+        shared_is_common=shared_is_common,
+        own_log_prob=own_log_prob,
+        own_multiplicity=own_multiplicity,
+        tile_class=tile_class.astype(np.int32),
+        output_multiplicity=outputs,
+        target=target.astype(np.int32),
+        query=classes.query_index.astype(np.int32),
+        prior=classes.prior,
+        num_queries=classes.queries.size,
+        one_tile_per_class=np.array_equal(tile_class, np.arange(len(classes))),
+    )
+
+
+def _unique_rows(
+    rows: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """A representative of each distinct row, the group of each row, and the groups' sizes."""
+    order = np.lexsort(rows.T[::-1])
+    changed = np.any(rows[order][1:] != rows[order][:-1], axis=1)
+    starts = np.flatnonzero(np.append(True, changed)) if rows.size else np.zeros(0, np.int64)
+    group = np.empty(len(rows), dtype=np.int64)
+    group[order] = np.cumsum(np.append(False, changed)) if rows.size else 0
+    return order[starts], group, np.diff(np.append(starts, len(rows))).astype(np.float64)
+
+
+def _each_its_own(
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    return np.arange(count), np.arange(count), np.ones(count)
+
+
+def _tiles(
+    group_class: NDArray[np.int64], num_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
+    """Class of each tile, and tile and slot of each own group, with bounded padding."""
+    sizes = np.bincount(group_class, minlength=num_classes)
+    width = int(sizes.max(initial=0))
+    if num_classes * width > PADDING_FACTOR * sizes.sum():
+        width = -(-int(sizes.sum()) // num_classes)
+    tiles = np.maximum(-(-sizes // max(width, 1)), 1)  # an empty class keeps a tile of padding
+    tile_class = np.repeat(np.arange(num_classes), tiles)
+    order = np.argsort(group_class, kind="stable")
+    rank = np.empty(group_class.size, dtype=np.int64)
+    rank[order] = np.arange(group_class.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first_tile = np.cumsum(tiles) - tiles
+    return (
+        tile_class,
+        first_tile[group_class] + rank // max(width, 1),
+        rank % max(width, 1),
+        width,
+    )

@@ -1,0 +1,131 @@
+"""Models: what is trained, and which Y and Z it makes.
+
+Whatever a model trains is grouped in two: what learns at rate eta_y and what learns at eta_z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.data.classes import SequenceClasses
+from attnlab.dynamics.gradient import PRECISION, Block, Parameters, Rows, loss_and_gradient
+from attnlab.dynamics.layout import Layout
+
+
+@dataclass(frozen=True)
+class Pairwise:
+    """The paper's reparameterisation: Y and Z are trained as they are (Section 3.1)."""
+
+    def rate_factors(self) -> tuple[float, float]:
+        """Rates of the two groups over (eta_y, eta_z)."""
+        return 1.0, 1.0
+
+    def matrices(self, layout: Layout, trained: Parameters, fixed: Any) -> Parameters:
+        """Y and Z in the layout's blocks."""
+        return trained
+
+    def loss_and_gradient(
+        self, layout: Layout, rows: Rows, trained: Parameters, fixed: Any
+    ) -> tuple[jax.Array, Parameters]:
+        """The loss and its gradient for what is trained."""
+        return loss_and_gradient(layout, rows, trained)
+
+
+class Embedding(NamedTuple):
+    """Rows of U: of every output, of the tokens in play and of the queries in use."""
+
+    outputs: Any  # (M, d)
+    tokens: Any  # (A, d)
+    queries: Any  # (Q, d)
+
+
+class QueryKey(NamedTuple):
+    """W_Q and W_K, each (d, 2 d)."""
+
+    W_Q: Any
+    W_K: Any
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The original parameterisation: an embedding U and trained W_Q, W_K, W_V, single head.
+
+    Y = U W_V^T U^T and Z = U W_Q W_K^T U^T / sqrt(d), with d = `dim`. U is kept as it starts:
+    orthonormal rows when d is at least the vocabulary, random unit rows otherwise. With
+    ``init="zero"``, W_V = 0 and W_Q, W_K are `scale` times isometries onto orthogonal halves of
+    a head of width 2 d, so that Y(0) = Z(0) = 0 while both factors can move Z. With
+    ``init="uniform"`` all entries are uniform in +-scale/sqrt(d).
+
+    W_Q and W_K learn at eta_z d / (2 scale^2): Z then starts to move exactly as in `Pairwise`.
+    For orthonormal U the whole trajectory approaches that of `Pairwise` as `scale` grows, with
+    an error of order 1/scale^2, since the factors hardly turn.
+    """
+
+    dim: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if int(self.dim) != self.dim or self.dim < 1:
+            raise ValueError(f"dim: expected a positive whole number, got {self.dim}")
+        if not self.scale > 0:
+            raise ValueError(f"scale: expected a positive number, got {self.scale}")
+
+    def rate_factors(self) -> tuple[float, float]:
+        """Rates of the two groups over (eta_y, eta_z)."""
+        return 1.0, self.dim / (2 * self.scale**2)
+
+    def matrices(self, layout: Layout, trained: Parameters, fixed: Embedding) -> Parameters:
+        """Y and Z in the dense layout's blocks."""
+        W_V, (W_Q, W_K) = trained
+        d = fixed.outputs.shape[1]
+        Y = _product(_product(fixed.outputs, W_V), fixed.tokens.T)
+        Z = _product(_product(fixed.queries, W_Q), _product(fixed.tokens, W_K).T) / np.sqrt(d)
+        tiles, width = layout.own_log_prob.shape
+        return Parameters(
+            Y=Block(Y, jnp.zeros((tiles, Y.shape[0], width), Y.dtype)),
+            Z=Block(Z.astype(Y.dtype), jnp.zeros((tiles, width), Y.dtype)),
+        )
+
+    def loss_and_gradient(
+        self, layout: Layout, rows: Rows, trained: Parameters, fixed: Embedding
+    ) -> tuple[jax.Array, Parameters]:
+        """The loss and its gradient: Lemma 1 pulled back through Y and Z."""
+        matrices, pull_back = jax.vjp(lambda w: self.matrices(layout, w, fixed), trained)
+        loss, gradient = loss_and_gradient(layout, rows, matrices)
+        return loss, pull_back(gradient)[0]
+
+    def embedding(self, classes: SequenceClasses, key: jax.Array, dtype: Any) -> Embedding:
+        """U for one seed."""
+        U = jax.random.normal(key, (classes.vocab_size, self.dim), dtype)
+        if self.dim >= classes.vocab_size:
+            U = jnp.linalg.qr(U.T)[0].T
+        else:
+            U = U / jnp.linalg.norm(U, axis=1, keepdims=True)
+        return Embedding(U, U[classes.in_play], U[classes.queries])
+
+    def initial(self, init: str, key: jax.Array, dtype: Any) -> Parameters:
+        """W_V and (W_Q, W_K) for one seed."""
+        if init == "uniform":
+            shapes = ((self.dim, self.dim), (self.dim, 2 * self.dim), (self.dim, 2 * self.dim))
+            bound = self.scale / np.sqrt(self.dim)
+            W_V, W_Q, W_K = (
+                jax.random.uniform(k, shape, dtype, -bound, bound)
+                for k, shape in zip(jax.random.split(key, 3), shapes, strict=True)
+            )
+            return Parameters(W_V, QueryKey(W_Q, W_K))
+        turn = jnp.linalg.qr(jax.random.normal(key, (2 * self.dim, 2 * self.dim), dtype))[0]
+        halves = self.scale * turn
+        W_V = jnp.zeros((self.dim, self.dim), dtype)
+        return Parameters(W_V, QueryKey(halves[: self.dim], halves[self.dim :]))
+
+
+Model = Pairwise | Embedded
+
+
+def _product(left: jax.Array, right: jax.Array) -> jax.Array:
+    return jnp.matmul(left, right, precision=PRECISION)

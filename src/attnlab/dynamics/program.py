@@ -1,0 +1,158 @@
+"""The compiled programs of a run: start, advance, record.
+
+Runs differ in their seed and in their rates. Seeds are the outer vectorised axis and rates the
+inner one, so that runs of one seed see the same sequences: they are drawn once, and two rates
+are compared on the same data.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import xlogy
+
+from attnlab.dynamics.engines import LimitRows, SampledRows
+from attnlab.dynamics.gradient import Block, Parameters, attention, loss, row_sum
+from attnlab.dynamics.layout import Layout
+from attnlab.dynamics.models import Model
+from attnlab.dynamics.optimizers import Optimizer
+
+DATA_STREAM, START_STREAM = 0, 1
+
+
+class State(NamedTuple):
+    """What a run carries from step to step."""
+
+    trained: Parameters
+    optimizer: tuple[Any, Any]
+
+
+def seed_key(seed: int, stream: int) -> jax.Array:
+    """The random key of one stream of one seed; the generator is named so that it never varies."""
+    return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), stream)
+
+
+@partial(jax.jit, static_argnames="optimizer")
+def start(optimizer: Optimizer, trained: Parameters) -> State:
+    """The states before the first step, (seed, rate, ...)."""
+    transform = optimizer.transform(0.0)  # rates do not enter an optimiser's initial state
+    init = jax.vmap(jax.vmap(transform.init))
+    return State(trained, (init(trained.Y), init(trained.Z)))
+
+
+@partial(jax.jit, static_argnames=("model", "optimizer"))
+def advance(
+    model: Model,
+    optimizer: Optimizer,
+    layout: Layout,
+    source: SampledRows | LimitRows,
+    fixed: Any,
+    states: State,
+    rates: tuple[jax.Array, jax.Array],
+    keys: jax.Array,
+    first: jax.Array,
+    count: jax.Array,
+) -> tuple[State, jax.Array]:
+    """Take `count` steps from step `first` on.
+
+    States are (seed, rate, ...); rates are one array over the rate axis each. Returns also
+    whether what is trained is finite: (2, seed, rate), for Y and for Z.
+    """
+    factors = model.rate_factors()
+
+    def one_seed(key: jax.Array, fixed: Any, states: State) -> State:
+        def step(i: jax.Array, states: State) -> State:
+            rows = source.draw(layout, jax.random.fold_in(key, i))
+
+            def one_run(state: State, eta_y: jax.Array, eta_z: jax.Array) -> State:
+                _, gradient = model.loss_and_gradient(layout, rows, state.trained, fixed)
+                groups = zip(
+                    state.trained, gradient, state.optimizer, (eta_y, eta_z), factors, strict=True
+                )
+                moved = []
+                for trained, slope, memory, eta, factor in groups:
+                    transform = optimizer.transform(eta * factor)
+                    update, memory = transform.update(slope, memory, trained)
+                    moved.append((jax.tree.map(jnp.add, trained, update), memory))
+                (Y, memory_y), (Z, memory_z) = moved
+                return State(Parameters(Y, Z), (memory_y, memory_z))
+
+            return jax.vmap(one_run)(states, *rates)
+
+        return jax.lax.fori_loop(first, first + count, step, states)
+
+    states = jax.vmap(one_seed)(keys, fixed, states)
+    return states, jnp.stack([_all_finite(group) for group in states.trained])
+
+
+@partial(jax.jit, static_argnames=("model", "what"))
+def record(
+    model: Model,
+    what: tuple[str, ...],
+    layout: Layout,
+    source: SampledRows | LimitRows,
+    fixed: Any,
+    states: State,
+    keys: jax.Array,
+    step: jax.Array,
+) -> dict[str, Any]:
+    """What was asked for, of every run, at `step`: loss is that of the batch about to be taken."""
+
+    def one_seed(key: jax.Array, fixed: Any, states: State) -> dict[str, Any]:
+        rows = source.draw(layout, jax.random.fold_in(key, step)) if "loss" in what else None
+
+        def one_run(state: State) -> dict[str, Any]:
+            matrices = model.matrices(layout, state.trained, fixed)
+            out = observe(layout, matrices.Z, what)
+            if rows is not None:
+                out["loss"] = loss(layout, rows, matrices)
+            return out
+
+        return jax.vmap(one_run)(states)
+
+    return jax.vmap(one_seed)(keys, fixed, states)
+
+
+def observe(layout: Layout, Z: Block, what: tuple[str, ...]) -> dict[str, Any]:
+    """Everything but the loss, from the attention logits of one run."""
+    out: dict[str, Any] = {}
+    if "logits" in what:
+        out["logits"] = Z
+    if "attention" in what or "statistics" in what:
+        c = attention(layout, Z)
+        if "attention" in what:
+            out["attention"] = c
+        if "statistics" in what:
+            out["statistics"] = statistics(layout, c)
+    return out
+
+
+def statistics(layout: Layout, c: Block) -> dict[str, jax.Array]:
+    """Per class: entropy of c_n, entropy over its distinct tokens (Fig. 6), common-token mass."""
+    entropy = -row_sum(layout, Block(xlogy(c.shared, c.shared), xlogy(c.own, c.own)))
+    is_common = layout.shared_is_common
+    distinct = Block(c.shared * ~is_common, c.own)
+    mass = row_sum(layout, distinct)
+    inner = row_sum(
+        layout, Block(xlogy(distinct.shared, distinct.shared), xlogy(distinct.own, distinct.own))
+    )
+    # entropy of c / mass; a class without distinct tokens has none to spread over
+    distinct_entropy = jnp.where(mass > 0, jnp.log(mass) - inner / mass, jnp.nan)
+    return {
+        "entropy": entropy,
+        "distinct_entropy": distinct_entropy,
+        "common_mass": row_sum(layout, Block(c.shared * is_common, jnp.zeros_like(c.own))),
+        "effective_tokens": jnp.exp(entropy),
+    }
+
+
+def _all_finite(group: Any) -> jax.Array:
+    """(seed, rate): whether every number of the group is finite."""
+    leaves = [
+        jnp.all(jnp.isfinite(leaf), axis=tuple(range(2, leaf.ndim)))
+        for leaf in jax.tree.leaves(group)
+    ]
+    return jnp.all(jnp.stack(leaves), axis=0)

@@ -1,0 +1,62 @@
+"""A progress bar that appears only when there is something to wait for."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+PATIENCE = 2.0  # seconds before a bar is shown
+
+Report = Callable[[float], None]
+Choice = bool | Literal["auto"] | Report
+
+
+@contextmanager
+def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
+    """Yield a function to call with the amount of work just done.
+
+    "auto" shows a bar with an estimate on a terminal once the work has taken two seconds; True
+    shows it in any case; False never. A function is called with the fraction done instead.
+    """
+    done = 0.0
+    if callable(choice):
+        report = choice
+
+        def tell(amount: float) -> None:
+            nonlocal done
+            done += amount
+            report(min(done / total, 1.0) if total else 1.0)
+
+        yield tell
+        return
+    if choice is False or (choice == "auto" and not sys.stderr.isatty()):
+        yield lambda amount: None
+        return
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(), TextColumn("left"), Remaining(),
+    )  # fmt: skip
+    bar: Any = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=total or 1.0)
+    begun, shown = time.monotonic(), False
+
+    def advance(amount: float) -> None:
+        nonlocal shown
+        if not shown and (choice is True or time.monotonic() - begun > PATIENCE):
+            bar.start()
+            shown = True
+        bar.advance(task, amount)
+
+    try:
+        yield advance
+    finally:
+        if shown:
+            bar.stop()

@@ -1,0 +1,83 @@
+"""A prepared call of simulate(), and what comes out of its engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.data.classes import SequenceClasses
+from attnlab.dynamics import program
+from attnlab.dynamics.engines import Engine
+from attnlab.dynamics.gradient import Block, Parameters
+from attnlab.dynamics.grid import Grid
+from attnlab.dynamics.layout import Layout, TokenMap
+from attnlab.dynamics.models import Embedded, Model
+from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.start import Init, initial_parameters
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that a call of simulate() fixes, checked and laid out."""
+
+    classes: SequenceClasses
+    engine: Engine
+    model: Model
+    optimizer: Optimizer
+    init: Init
+    grid: Grid
+    what: tuple[str, ...]
+    moments: NDArray[Any]  # steps or times to record at
+    dtype: np.dtype[Any]
+    layout: Layout
+    where: TokenMap
+    start_logits: NDArray[np.float64]  # (query, token)
+
+    def start(self, seeds: NDArray[np.int64], points: int) -> tuple[Any, Parameters]:
+        """What stays fixed, (seed, ...), and what is trained, (seed, rate, ...), at step 0."""
+        keys = jnp.stack([program.seed_key(int(seed), program.START_STREAM) for seed in seeds])
+        fixed: Any = ()
+        if isinstance(self.model, Embedded):
+            model, init = self.model, str(self.init)
+            fixed = jax.vmap(lambda key: model.embedding(self.classes, key, self.dtype))(keys)
+            trained = jax.vmap(
+                lambda key: model.initial(init, jax.random.fold_in(key, 1), self.dtype)
+            )(keys)
+        else:
+            logits = self.where.blocks(
+                self.start_logits, self.classes.query_index, self.layout.own_log_prob.shape
+            )
+            trained = jax.vmap(
+                lambda key: initial_parameters(
+                    self.layout, Block(*logits), self.init, self.classes.vocab_size, key, self.dtype
+                )
+            )(keys)
+        return fixed, jax.tree.map(lambda x: jnp.repeat(x[:, None], points, axis=1), trained)
+
+
+@dataclass
+class Recorded:
+    """What was recorded: arrays are (seed, rate, moment, ...), by name."""
+
+    moments: NDArray[Any]
+    values: dict[str, NDArray[Any]] = field(default_factory=dict)
+    # (seed, rate) -> (first non-finite step or time, the array that failed)
+    failures: dict[tuple[int, int], tuple[float, str]] = field(default_factory=dict)
+
+
+def flatten(record: dict[str, Any]) -> dict[str, NDArray[Any]]:
+    """One record as host arrays with flat names: a block gives `name.shared` and `name.own`."""
+    flat: dict[str, NDArray[Any]] = {}
+    for name, value in record.items():
+        if isinstance(value, Block):
+            flat[f"{name}.shared"], flat[f"{name}.own"] = map(np.asarray, value)
+        elif isinstance(value, dict):
+            flat.update({inner: np.asarray(leaf) for inner, leaf in value.items()})
+        else:
+            flat[name] = np.asarray(value)
+    return flat

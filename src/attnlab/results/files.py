@@ -1,0 +1,144 @@
+"""Results as files: netCDF, written atomically, with a checksum that is verified when read.
+
+A file is an ordinary netCDF-4 (HDF5) file, which any netCDF tool opens, followed by a seal: 80
+bytes of text with the SHA-256 of all bytes before them (HDF5 ignores what follows its own end).
+The bytes are sealed rather than the values because HDF5 must not see a damaged file at all: one
+flipped bit in its metadata can make it loop for ever. By hand:
+
+    head -c -80 FILE | sha256sum; tail -c 80 FILE
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import xarray as xr
+
+from attnlab.results.atomic import atomic_path
+
+ENGINE: Final = "h5netcdf"
+SEAL = b"attnlab sha256 %b\n"
+SEAL_SIZE = len(SEAL % (b"0" * 64))
+
+
+class DamagedFile(ValueError):
+    """A result file that is not as it was saved: truncated, edited, or of another origin."""
+
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+        super().__init__(f"{os.fspath(path)}: damaged result file ({reason}); make it again")
+
+
+def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a result to a netCDF file that :func:`load` gives back exactly.
+
+    Values may be booleans, integers, float32, float64 or strings; attributes strings and numbers
+    (put anything richer into a JSON string). The file is complete or not there: see
+    :func:`~attnlab.results.atomic.atomic_path`. Before it takes its place it is read back and
+    compared, so that what netCDF cannot hold is an error now and not a surprise later.
+    """
+    dataset = _storable(dataset)
+    with atomic_path(path) as temporary:
+        dataset.to_netcdf(temporary, engine=ENGINE, encoding=_encoding(dataset))
+        _refuse_changes(path, dataset, _read(temporary))
+        seal = _seal(temporary, temporary.stat().st_size)
+        with open(temporary, "ab") as file:
+            file.write(seal)
+
+
+def load(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Read a result into memory, after verifying that it is what was saved.
+
+    Raises FileNotFoundError when there is no such file, and :class:`DamagedFile` when it was
+    truncated or changed since it was saved.
+    """
+    path = Path(path)
+    with open(path, "rb") as file:
+        size = max(0, path.stat().st_size - SEAL_SIZE)
+        file.seek(size)
+        found = file.read()
+    prefix = SEAL.partition(b"%b")[0]
+    if not found.startswith(prefix) or len(found) != SEAL_SIZE:
+        raise DamagedFile(path, "no checksum at its end: cut off, edited, or not from attnlab")
+    if found != _seal(path, size):
+        raise DamagedFile(path, "its content does not match its checksum")
+    return _read(path)
+
+
+def _seal(path: Path, size: int) -> bytes:
+    """The seal of the first `size` bytes of a file."""
+    sha = hashlib.sha256()
+    with open(path, "rb") as file:
+        while size > 0 and (block := file.read(min(size, 1 << 20))):
+            sha.update(block)
+            size -= len(block)
+    return SEAL % sha.hexdigest().encode()
+
+
+def _read(path: Path) -> xr.Dataset:
+    # Result variables are numbers and names: `time` is flow time, never a date.
+    dataset = xr.load_dataset(path, engine=ENGINE, decode_times=False).drop_encoding()
+    dataset.attrs = _plain(dataset.attrs)
+    for variable in dataset.variables.values():
+        variable.attrs = _plain(variable.attrs)
+    return dataset
+
+
+def _storable(dataset: xr.Dataset) -> xr.Dataset:
+    """A copy that netCDF holds exactly, or an error that names what it cannot hold."""
+    dataset = dataset.as_numpy().copy().drop_encoding()
+    dataset.attrs = _plain(dataset.attrs)
+    for name, variable in dataset.variables.items():
+        variable.attrs = _plain(variable.attrs, of=f"{name}.")
+        dtype = variable.dtype
+        if not (dtype.kind in "biuU" or (dtype.kind == "f" and dtype.itemsize in (4, 8))):
+            raise ValueError(
+                f"{name}: dtype {dtype} cannot be saved; convert it with "
+                f".astype({'str' if dtype.kind == 'O' else 'float'})"
+            )
+    return dataset
+
+
+def _plain(attrs: Mapping[Any, Any], of: str = "") -> dict[Any, str | int | float]:
+    """Attributes as Python strings and numbers; netCDF gives numbers back as numpy scalars."""
+    plain: dict[Any, str | int | float] = {}
+    for name, value in attrs.items():
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(
+                f"attribute {of}{name}: expected a string or a number, got "
+                f"{type(value).__name__}; store it as json.dumps(...)"
+            )
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ValueError(f"attribute {of}{name}: {value} needs over 64 bits; store it as str")
+        plain[name] = value
+    return plain
+
+
+def _encoding(dataset: xr.Dataset) -> dict[Hashable, dict[str, Any]]:
+    """Compress float arrays; no fill value, because a NaN is a value like any other here."""
+    encoding: dict[Hashable, dict[str, Any]] = {}
+    for name, variable in dataset.variables.items():
+        if variable.dtype.kind == "f":
+            encoding[name] = {"_FillValue": None}
+            if variable.size > 1:  # netCDF refuses a compressed scalar
+                encoding[name] |= {"zlib": True, "complevel": 1, "shuffle": True}
+    return encoding
+
+
+def _refuse_changes(path: str | os.PathLike[str], dataset: xr.Dataset, written: xr.Dataset) -> None:
+    def kinds(of: xr.Dataset) -> dict[Hashable, str]:
+        # The width of a string array is padding: it comes back as narrow as its longest entry.
+        dtypes = {name: variable.dtype for name, variable in of.variables.items()}
+        return {name: "U" if d.kind == "U" else d.name for name, d in dtypes.items()}
+
+    if not (written.identical(dataset) and kinds(written) == kinds(dataset)):
+        raise ValueError(
+            f"{os.fspath(path)}: not written, because netCDF would change this dataset; use plain "
+            "names, text without NUL characters, and no netCDF keyword (_FillValue, scale_factor, "
+            "...) as an attribute"
+        )

@@ -1,0 +1,43 @@
+"""The roles of tokens (Section 3.2), read from the P(l|m,n) that a result carries.
+
+Roles are counted over the classes in the dataset, so measure first and select classes afterwards.
+"""
+
+from __future__ import annotations
+
+import xarray as xr
+
+
+def class_count(dataset: xr.Dataset) -> xr.DataArray:
+    """|Omega(l)|: how many classes can draw each token, along `token`."""
+    return _drawn(dataset).sum("sequence_class")
+
+
+def in_play(dataset: xr.Dataset) -> xr.DataArray:
+    """Whether some class can draw the token: the contextual tokens, along `token`."""
+    return class_count(dataset) > 0
+
+
+def is_common(dataset: xr.Dataset) -> xr.DataArray:
+    """Membership of G_CT, the tokens of several classes, along `token`."""
+    return class_count(dataset) > 1
+
+
+def is_distinct(dataset: xr.Dataset) -> xr.DataArray:
+    """Membership of G_DT(n), the tokens of this class only, along (`sequence_class`, `token`)."""
+    return _drawn(dataset) & (class_count(dataset) == 1)
+
+
+def _drawn(dataset: xr.Dataset) -> xr.DataArray:
+    if "probability" not in dataset:
+        raise ValueError(
+            "probability: not in the dataset; token roles need P(l|m,n) along "
+            "(sequence_class, token), which simulate() adds next to attention"
+        )
+    probability = dataset["probability"]
+    if set(probability.dims) != {"sequence_class", "token"}:
+        raise ValueError(
+            f"probability: expected dims (sequence_class, token), got {probability.dims}; "
+            "measure the whole dataset first, then select"
+        )
+    return probability.transpose("sequence_class", "token") > 0

@@ -1,0 +1,66 @@
+"""Contextual tokens: how much attention each gets (Eq. 5) and which role it plays (Section 3.2).
+
+P holds P(l|n), one row per class and one column per contextual token; rows need not sum to one,
+because every formula normalises. z holds attention logits, one row per query; psi gives each
+class its row of z. z may have leading axes (times, heads), which the results keep.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlab.theory._check import FloatArray, probabilities, query_rows
+
+
+class Roles(NamedTuple):
+    """Token roles: `common[l]` for G_CT, `distinct[n, l]` for l in G_DT(n)."""
+
+    common: NDArray[np.bool_]
+    distinct: NDArray[np.bool_]
+
+
+def log_scores(
+    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
+) -> FloatArray:
+    """ln c~_{l|n} = ln P(l|n) + z_{psi(n) l}, shape (..., K, L); -inf where P is 0."""
+    P = probabilities(P)
+    rows = query_rows(psi, len(P))
+    with np.errstate(divide="ignore"):
+        log_p = np.log(P)
+    if z is None:
+        return log_p
+    z = np.atleast_2d(np.asarray(z, dtype=np.float64))
+    if z.shape[-1] != P.shape[1] or z.shape[-2] <= rows.max():
+        raise ValueError(
+            f"z must have a row for each query in psi and {P.shape[1]} columns; got {z.shape}"
+        )
+    return np.asarray(log_p + z[..., rows, :])
+
+
+def attention_weights(
+    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
+) -> FloatArray:
+    """c_{l|n} of Eq. 5, the attention that class n pays to token l when T is infinite.
+
+    By Lemma 2 and Lemma 18 a finite sequence has the same form with its token frequencies for P.
+    """
+    score = log_scores(P, z, psi=psi)
+    weight = np.exp(score - score.max(-1, keepdims=True))
+    return np.asarray(weight / weight.sum(-1, keepdims=True))
+
+
+def unit_attention(
+    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
+) -> FloatArray:
+    """f_n = c_n / |c_n| of Eq. 7, one row per class (the paper's F has them as columns)."""
+    score = log_scores(P, z, psi=psi)
+    weight = np.exp(score - score.max(-1, keepdims=True))
+    return np.asarray(weight / np.linalg.norm(weight, axis=-1, keepdims=True))
+
+
+def token_roles(P: ArrayLike) -> Roles:
+    """Global roles: a token is distinct if exactly one class has it, common if several do."""
+    present = probabilities(P) > 0
+    classes = np.asarray(present.sum(0))
+    return Roles(np.asarray(classes > 1), present & (classes == 1))

@@ -1,0 +1,86 @@
+"""Lemmas 10, 11 and 18 by sampling, and the bias of finite sequences."""
+
+import numpy as np
+import pytest
+
+from attnlab.theory import (
+    decoder_deviations,
+    expected_squared_norm,
+    frequency_interval,
+    h,
+    transition_times,
+    visit_deviations,
+    visits_radius,
+)
+
+
+@pytest.mark.parametrize("N", [5, 100, 2000])
+@pytest.mark.parametrize("delta", [0.5, 0.05])
+def test_lemma_10_covers(N, delta):
+    K = 4
+    visits = np.random.default_rng(0).binomial(N, 1 / K, 20000)
+    radius = visits_radius(N, delta=delta)
+    assert np.mean(np.abs(visits - np.ceil(N / K)) <= radius) >= 1 - delta
+
+
+def test_eq_58_last_inequality_fails_for_few_steps():
+    assert visits_radius(8, delta=0.5) == pytest.approx(3.3548, abs=1e-4)
+    assert visits_radius(8, delta=0.5, form="printed") == pytest.approx(3.3302, abs=1e-4)
+    assert visits_radius(100, delta=0.5) < visits_radius(100, delta=0.5, form="printed")
+
+
+def sigma_at(visits, mean, M, eta_y):
+    down = M - 1 + np.exp(M * h(np.array([mean, visits]), M=M, eta_y=eta_y))
+    return down[0] / down[1] - 1
+
+
+@pytest.mark.parametrize("M", [30, 1000, 10**9])
+@pytest.mark.parametrize("mean", [3.0, 12.0, 26.0, 300.0])
+def test_lemma_11_corrected_bounds_every_count(M, mean):
+    K, eta_y = 5, 1.0
+    radius = 0.4 * mean
+    bound = decoder_deviations(K * mean, radius=radius, K=K, M=M, eta_y=eta_y)
+    for visits in np.linspace(mean - radius, mean + radius, 41):
+        assert abs(h(visits, M=M, eta_y=eta_y) / h(mean, M=M, eta_y=eta_y) - 1) <= bound.theta
+        assert abs(sigma_at(visits, mean, M, eta_y)) <= bound.sigma + 1e-14
+
+
+def test_lemma_11_printed_fails_for_a_class_seen_less_often_than_average():
+    # 26 expected visits, 18 real ones, M = 1e9, eta_Y = 1: before t_0 = 47.8 visits.
+    M, mean, radius = 1e9, 26.0, 8.0
+    assert mean < transition_times(K=1, M=M, eta_y=1.0).t0
+    printed = decoder_deviations(mean, radius=radius, K=1, M=M, eta_y=1.0, form="printed").sigma
+    assert printed == pytest.approx(8 / 3)
+    assert sigma_at(18.0, mean, M, 1.0) == pytest.approx(3.6269, abs=1e-4)
+    # On the other side the printed bound is right.
+    assert abs(sigma_at(34.0, mean, M, 1.0)) < printed
+
+
+def test_visit_deviations_are_zero_for_equal_visits():
+    theta, sigma = visit_deviations([20, 20, 20], M=50, eta_y=0.5)
+    np.testing.assert_allclose([theta, sigma], 0.0, atol=1e-14)
+    theta, sigma = visit_deviations([10, 30], M=50, eta_y=0.5)
+    assert theta[0] < 0 < theta[1]
+    assert sigma[1] < 0 < sigma[0]
+    with pytest.raises(ValueError, match="visits must not all be 0"):
+        visit_deviations([0, 0], M=50, eta_y=0.5)
+
+
+def test_lemma_18_covers():
+    P, T, delta = np.array([0.05, 0.25, 0.7]), 41, 0.1
+    q = np.random.default_rng(1).multinomial(T - 1, P, 20000) / (T - 1)
+    lower, upper = frequency_interval(P, length=T, delta=delta)
+    assert lower[0] == 0.0
+    assert np.all(np.mean((q >= lower) & (q <= upper), axis=0) >= 1 - delta)
+    wide = frequency_interval(P, length=1e12, delta=delta)
+    np.testing.assert_allclose(wide.upper - wide.lower, 0.0, atol=1e-5)
+
+
+def test_squared_norm_is_biased_at_finite_length():
+    P, T = np.full(100, 0.01), 129
+    q = np.random.default_rng(2).multinomial(T - 1, P, 20000) / (T - 1)
+    expected = expected_squared_norm(P, length=T)
+    assert np.mean((q**2).sum(1)) == pytest.approx(expected, rel=2e-3)
+    # T = 129 is large against 1, not against 1/|p|^2 = 100: the norm is 77% too large.
+    assert expected / 0.01 == pytest.approx(1.773, abs=1e-3)
+    assert expected_squared_norm(P, length=np.inf) == pytest.approx(0.01)

@@ -1,0 +1,139 @@
+"""Section 7: residual connection, positions and heads."""
+
+import numpy as np
+import pytest
+
+from attnlab.theory import (
+    assumption_2,
+    attention_flow,
+    attention_path,
+    attention_velocity,
+    attention_weights,
+    correlation,
+    decoder_weights,
+    dominant_tokens,
+    gamma,
+    h,
+    head_flows,
+    local_roles,
+    logit_prior,
+    position_prior,
+    residual_beta,
+    residual_correlation,
+    residual_velocity,
+    unit_attention,
+)
+
+PSI = np.array([0, 0, 1, 1])
+# Token 0 is in all classes; 1 in classes 0 and 2, 2 in classes 1 and 3: distinct within a query.
+SHARED_ACROSS = np.array(
+    [
+        [0.3, 0.3, 0.0, 0.4, 0.0, 0.0, 0.0],
+        [0.3, 0.0, 0.3, 0.0, 0.4, 0.0, 0.0],
+        [0.3, 0.3, 0.0, 0.0, 0.0, 0.4, 0.0],
+        [0.3, 0.0, 0.3, 0.0, 0.0, 0.0, 0.4],
+    ]
+)
+
+
+def test_local_roles():
+    common, distinct = local_roles(SHARED_ACROSS, psi=PSI)
+    np.testing.assert_array_equal(common, [[True] + [False] * 6] * 2)
+    assert distinct[0].tolist() == [False, True, False, True, False, False, False]
+
+
+def residual_input(z):
+    """f-bar in context tokens and then one coordinate per query token."""
+    f = unit_attention(SHARED_ACROSS, z, psi=PSI)
+    with_query = np.hstack([f, np.eye(2)[PSI]])
+    return with_query / np.linalg.norm(with_query, axis=1, keepdims=True)
+
+
+def test_residual_correlation_is_the_gram_matrix():
+    z = np.random.default_rng(0).normal(size=(2, 7))
+    F = residual_input(z)
+    expected = F @ F.T - np.eye(4)
+    E = correlation(SHARED_ACROSS, z, psi=PSI)
+    np.testing.assert_allclose(residual_correlation(E, psi=PSI), expected, atol=1e-14)
+    assert not assumption_2(residual_correlation(E, psi=PSI), M=10**6).largest.holds
+
+
+def test_residual_velocity_is_the_gradient_through_both_normalisations():
+    M, eta_y, t = 40, 0.5, 20.0
+    z = np.random.default_rng(1).normal(size=(2, 7))
+    Y = decoder_weights(residual_input(z), h(t / 4, M=M, eta_y=eta_y), M=M)
+
+    def mean_log_likelihood(flat):
+        logits = residual_input(flat.reshape(2, 7)) @ Y
+        return np.mean(logits[np.arange(4), np.arange(4)] - np.log(np.exp(logits).sum(1)))
+
+    gradient = np.array(
+        [
+            (mean_log_likelihood(z.ravel() + e) - mean_log_likelihood(z.ravel() - e)) / 2e-6
+            for e in 1e-6 * np.eye(14)
+        ]
+    ).reshape(2, 7)
+    found = gamma(t, K=4, M=M, eta_y=eta_y) * residual_velocity(SHARED_ACROSS, z, psi=PSI, M=M)
+    np.testing.assert_allclose(found, gradient, atol=1e-8)
+
+
+def test_printed_residual_beta_keeps_classes_of_one_query():
+    E = correlation(SHARED_ACROSS)
+    b = residual_beta(E, psi=PSI, M=1000, form="printed")
+    assert b[0, 1] == 1 + E[0, 1]
+    assert b[0, 2] == b[0, 3] == b[0, 0] == 0.0
+
+
+def test_local_roles_do_not_decide_fates_under_a_residual_connection():
+    z = np.zeros((2, 7))
+    printed = residual_velocity(SHARED_ACROSS, z, psi=PSI, M=1000, form="printed")
+    assert np.all(printed[:, 1:3] > 0)
+    # Exactly, the locally distinct tokens 1 and 2 lose: other queries still pull on them.
+    found = residual_velocity(SHARED_ACROSS, z, psi=PSI, M=1000)
+    np.testing.assert_allclose(found[:, 1:3], -0.0034, atol=1e-4)
+    b = residual_beta(correlation(SHARED_ACROSS), psi=PSI, M=1000)
+    assert b[0, 1] == pytest.approx(0.6199, abs=1e-3)
+    assert b[0, 2] == pytest.approx(0.3218, abs=1e-3)
+    assert b[0, 3] == pytest.approx(-0.2419, abs=1e-3)
+
+
+def test_bias_is_a_prior_on_tokens(syn_small):
+    bias = np.random.default_rng(2).normal(size=(1, 30))
+    rates = {"psi": None, "M": 30, "eta_y": 0.5, "eta_z": 0.5}
+    started = attention_flow(syn_small, 500.0, z0=bias, **rates).logits
+    tilted = attention_flow(logit_prior(syn_small, bias), 500.0, **rates).logits
+    np.testing.assert_allclose(started, tilted + bias, atol=1e-8)
+
+
+def test_position_bias_needs_tokens_that_depend_on_position(syn_small):
+    bias = np.array([0.0, -1.0, -2.0])
+    same = np.stack([syn_small] * 3)
+    np.testing.assert_allclose(position_prior(same, bias), syn_small, rtol=1e-13)
+    near, far = np.eye(2)[None, 0], np.eye(2)[None, 1]
+    found = position_prior(np.stack([near, far]), [0.0, -1.0])
+    np.testing.assert_allclose(found, [[1, np.exp(-1)]] / (1 + np.exp(-1)), rtol=1e-13)
+    with pytest.raises(ValueError, match="P must be"):
+        position_prior(syn_small, bias)
+
+
+def test_heads_are_flows_from_different_starts(syn_small):
+    z0 = np.zeros((2, 1, 30))
+    z0[1, 0, 14] = 1.5
+    winners = dominant_tokens(syn_small, z0)
+    np.testing.assert_array_equal(winners, [[19, 29], [14, 29]])
+    flows = head_flows(syn_small, 1e6, z0=z0, psi=None, M=30, eta_y=0.2, eta_z=2.0)
+    for head, flow in enumerate(flows):
+        c = attention_weights(syn_small, flow.logits)
+        assert c[0].argmax() == winners[head, 0]
+    np.testing.assert_array_equal(dominant_tokens([[0.5, 0.5], [0.5, 0.5]]), [-1, -1])
+    with pytest.raises(ValueError, match="z0 must be"):
+        head_flows(syn_small, 1.0, z0=z0[0], psi=None, M=30, eta_y=1, eta_z=1)
+
+
+def test_residual_velocity_at_leading_axes():
+    z = np.random.default_rng(3).normal(size=(3, 2, 7))
+    found = residual_velocity(SHARED_ACROSS, z, psi=PSI, M=50)
+    np.testing.assert_allclose(found[2], residual_velocity(SHARED_ACROSS, z[2], psi=PSI, M=50))
+    plain = attention_velocity(SHARED_ACROSS, z, psi=PSI, M=50)
+    assert found.shape == plain.shape
+    assert attention_path(SHARED_ACROSS, 1.0, psi=PSI, M=50).logits.shape == (2, 7)

@@ -1,0 +1,110 @@
+"""Theorem 2 and Corollary 2: signs of the velocity of Eq. 10."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from attnlab.theory import (
+    assumption_2,
+    attention_path,
+    attention_velocity,
+    common_token_margin,
+    corollary_2,
+    correlation,
+    token_fates,
+)
+
+exact = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+seeds = st.integers(0, 2**32 - 1)
+
+# Two common tokens (0 and 1) of unequal probability, one distinct token each.
+COUNTEREXAMPLE = np.array([[0.4, 0.10, 0.5, 0.0], [0.4, 0.01, 0.0, 0.59]])
+
+
+@exact
+@given(seed=seeds, K=st.integers(2, 6))
+def test_theorem_2a_distinct_tokens_gain(random_classes, seed, K):
+    P = random_classes(seed, K=K, overlap=0.1)
+    psi = np.random.default_rng(seed).integers(0, 2, K)
+    assume(correlation(P).sum(1).max() < 1)
+    v = attention_velocity(P, np.zeros((psi.max() + 1, P.shape[1])), psi=psi, M=1000)
+    assert np.all(v[token_fates(P, psi=psi) > 0] > 0)
+
+
+@exact
+@given(seed=seeds, K=st.integers(2, 5), p=st.floats(0.05, 0.6))
+def test_theorem_2b_the_single_common_token_loses(one_common, seed, K, p):
+    rng = np.random.default_rng(seed)
+    P = one_common(K, 3, p) * rng.uniform(0.5, 1.5, (K, 1 + 3 * K))
+    psi = rng.integers(0, 2, K)
+    z = rng.normal(size=(psi.max() + 1, P.shape[1]))
+    v = attention_velocity(P, z, psi=psi, M=1000)
+    fates = token_fates(P, psi=psi)
+    assert fates[psi[0], 0] == -1
+    assert np.all(v[fates < 0] < 0)
+    if correlation(P, z, psi=psi).sum(1).max() < 1:
+        assert np.all(v[fates > 0] > 0)
+
+
+def test_theorem_2a_fails_with_the_printed_beta_at_tiny_overlap(one_common):
+    P = one_common(2, 2, 0.015)
+    assert 0 < correlation(P)[0, 1] < 1 / 1000
+    v = attention_velocity(P, np.zeros(5), psi=None, M=1000, form="printed")[0]
+    assert np.all(v[1:] < 0)
+    assert v[0] > 0
+    v = attention_velocity(P, np.zeros(5), psi=None, M=1000)[0]
+    assert np.all(v[1:] > 0)
+    assert v[0] < 0
+
+
+def test_a_class_without_overlap_does_not_move():
+    P = np.array([[0.5, 0.5, 0, 0, 0], [0.5, 0, 0.5, 0, 0], [0, 0, 0, 0.3, 0.7]])
+    v = attention_velocity(P, np.zeros(5), psi=None, M=100)[0]
+    np.testing.assert_allclose(v[3:], 0.0, atol=1e-16)
+    np.testing.assert_array_equal(token_fates(P, psi=None)[0], [-1, 1, 1, 0, 0])
+
+
+def test_a_common_token_can_grow_though_assumption_2_holds():
+    E = correlation(COUNTEREXAMPLE)
+    assert E[0, 1] == pytest.approx(23 / 66, rel=1e-12)
+    assert assumption_2(E, M=1000).holds
+    margin = common_token_margin(COUNTEREXAMPLE)
+    v = attention_velocity(COUNTEREXAMPLE, np.zeros(4), psi=None, M=1000)[0]
+    assert margin[1] == pytest.approx(0.16816, abs=1e-4)
+    assert v[1] == pytest.approx(8.0e-4, rel=0.05)
+    assert margin[0] < 0
+    assert v[0] < 0
+    assert np.all(np.isnan(margin[2:]))
+    assert token_fates(COUNTEREXAMPLE, psi=None)[0].tolist() == [0, 0, 1, 1]
+
+
+@exact
+@given(seed=seeds)
+def test_criterion_for_two_classes_decides_every_common_token(seed):
+    rng = np.random.default_rng(seed)
+    P = np.hstack([rng.uniform(0.01, 1, (2, 4)) ** 3, np.eye(2)])
+    v = attention_velocity(P, np.zeros(6), psi=None, M=500)[0, :4]
+    assert np.array_equal(v > 0, common_token_margin(P)[:4] > 0)
+    with pytest.raises(ValueError, match="exactly 2 classes"):
+        common_token_margin(np.eye(3))
+
+
+def test_corollary_2_along_the_flow():
+    shared, own = np.array([0.05, 0.1, 0.25]), np.array([0.4, 0.2])
+    P = np.zeros((3, 9))
+    for n in range(3):
+        P[n, :3] = shared
+        P[n, 3 + 2 * n : 5 + 2 * n] = own
+    assert corollary_2(P, psi=None).holds
+    path = attention_path(P, [0.0, 1.0, 10.0, 100.0], psi=None, M=2000)
+    v = attention_velocity(P, path.logits, psi=None, M=2000)
+    assert np.all(v[:, 0, :3] < 0)
+
+
+def test_corollary_2_conditions_one_by_one(syn_small):
+    assert corollary_2(syn_small, psi=None).holds
+    assert not corollary_2(syn_small, psi=[0, 1]).single_query
+    assert not corollary_2(syn_small, psi=None, z0=np.ones(30)).zero_start
+    assert not corollary_2(COUNTEREXAMPLE, psi=None).shared_probability
+    assert not corollary_2(COUNTEREXAMPLE, psi=None).symmetric
