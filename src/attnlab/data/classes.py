@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,7 +66,7 @@ class SequenceClasses:
             if vocab_size is None:
                 raise ValueError("vocab_size: needed when probs is a list of mappings")
             counts = [len(row) for row in rows]
-            tokens = np.array([t for row in rows for t, _ in row], dtype=np.int64)
+            tokens = np.array([t for row in rows for t, _ in row])
             values = np.array([p for row in rows for _, p in row], dtype=np.float64)
             classes = np.repeat(np.arange(len(rows)), counts)
             num_classes = len(rows)
@@ -126,9 +126,13 @@ class SequenceClasses:
     ) -> None:
         if num_classes < 1:
             raise ValueError("probs: at least one sequence class is needed")
-        if int(vocab_size) < 1:
-            raise ValueError(f"vocab_size: expected a positive number, got {vocab_size}")
+        if int(vocab_size) != vocab_size or vocab_size < 1:
+            raise ValueError(f"vocab_size: expected a positive whole number, got {vocab_size}")
         vocab_size = int(vocab_size)
+        if not classes.shape == tokens.shape == values.shape or values.ndim != 1:
+            raise ValueError("probs: classes, tokens and values must be lists of one length")
+        _require_in_range("probs: class", classes, num_classes)
+        _require_in_range("probs: token", tokens, vocab_size)
         query = _ids("query", query, num_classes, vocab_size)
         next_token = _ids("next_token", next_token, num_classes, vocab_size)
         _refuse_repeated_pairs(query, next_token)
@@ -136,12 +140,10 @@ class SequenceClasses:
         if not np.all(np.isfinite(values)):
             raise ValueError("probs: every probability must be finite")
         if np.any(values < 0):
-            k = int(np.asarray(classes)[values < 0][0])
+            k = int(classes[values < 0][0])
             raise ValueError(f"probs: class {k} has a negative probability")
         keep = values > 0
-        classes, tokens, values = np.asarray(classes)[keep], np.asarray(tokens)[keep], values[keep]
-        if tokens.size and (tokens.min() < 0 or tokens.max() >= vocab_size):
-            raise ValueError(f"probs: token ids must lie in 0..{vocab_size - 1}")
+        classes, tokens, values = classes[keep], tokens[keep], values[keep]
         order = np.lexsort((tokens, classes))
         classes, tokens, values = classes[order], tokens[order], values[order]
         if np.any((np.diff(classes) == 0) & (np.diff(tokens) == 0)):
@@ -160,7 +162,7 @@ class SequenceClasses:
 
         if prior is None:
             prior = np.full(num_classes, 1.0 / num_classes)
-        prior = np.asarray(prior, dtype=np.float64)
+        prior = np.array(prior, dtype=np.float64)  # a copy: the caller's array stays its own
         if prior.shape != (num_classes,):
             raise ValueError(f"prior: expected {num_classes} entries, got shape {prior.shape}")
         if not np.all(np.isfinite(prior)) or np.any(prior < 0):
@@ -171,6 +173,8 @@ class SequenceClasses:
             names = tuple(str(name) for name in names)
             if len(names) != vocab_size:
                 raise ValueError(f"names: expected {vocab_size} token names, got {len(names)}")
+            if len(set(names)) != vocab_size:
+                raise ValueError("names: two tokens have the same name")
 
         fields = dict(
             vocab_size=vocab_size, query=query, next_token=next_token, prior=prior,
@@ -178,9 +182,7 @@ class SequenceClasses:
             names=names, origin=origin,
         )  # fmt: skip
         for name, value in fields.items():
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, _frozen(value) if isinstance(value, np.ndarray) else value)
 
     # -- size and identity ------------------------------------------------------------------
 
@@ -260,12 +262,12 @@ class SequenceClasses:
     @cached_property
     def queries(self) -> NDArray[np.int64]:
         """The query tokens in use, in increasing order: the rows of Z that exist."""
-        return np.unique(self.query)
+        return _frozen(np.unique(self.query))
 
     @cached_property
     def query_index(self) -> NDArray[np.int64]:
         """The position of each class's query in :attr:`queries`."""
-        return np.searchsorted(self.queries, self.query)
+        return _frozen(np.searchsorted(self.queries, self.query))
 
     @property
     def has_psi(self) -> bool:
@@ -285,7 +287,7 @@ class SequenceClasses:
     @cached_property
     def in_play(self) -> NDArray[np.int64]:
         """The contextual tokens: those that some class can draw, in increasing order."""
-        return np.unique(self.tokens)
+        return _frozen(np.unique(self.tokens))
 
     def roles(self, scope: Scope = "global") -> NDArray[np.int8]:
         """COMMON, DISTINCT or ABSENT for each token.
@@ -351,8 +353,12 @@ class SequenceClasses:
 ABSENT, DISTINCT, COMMON = np.int8(0), np.int8(1), np.int8(2)
 
 
-def _is_mappings(probs: Any) -> bool:
-    return isinstance(probs, Sequence) and len(probs) > 0 and isinstance(probs[0], Mapping)
+def _is_mappings(probs: Any) -> TypeGuard[Sequence[Mapping[int, float]]]:
+    return (
+        isinstance(probs, Sequence)
+        and len(probs) > 0
+        and all(isinstance(row, Mapping) for row in probs)
+    )
 
 
 def _ids(
@@ -363,12 +369,21 @@ def _ids(
         raise ValueError(
             f"{field_name}: expected one token id per class ({num_classes}), got shape {ids.shape}"
         )
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(f"{field_name}: token ids must be integers, got {ids.dtype}")
-    if np.any(ids < 0) or np.any(ids >= vocab_size):
-        bad = int(ids[(ids < 0) | (ids >= vocab_size)][0])
-        raise ValueError(f"{field_name}: token id {bad} is outside 0..{vocab_size - 1}")
+    _require_in_range(f"{field_name}: token", ids, vocab_size)
     return ids.astype(np.int64)
+
+
+def _require_in_range(what: str, ids: NDArray[Any], size: int) -> None:
+    if ids.size and not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(f"{what} ids must be integers, got {ids.dtype}")
+    outside = (ids < 0) | (ids >= size)
+    if np.any(outside):
+        raise ValueError(f"{what} id {int(ids[outside][0])} is outside 0..{size - 1}")
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
 
 
 def _refuse_repeated_pairs(query: NDArray[np.int64], next_token: NDArray[np.int64]) -> None:

@@ -9,6 +9,7 @@ makes the same classes again (see :mod:`attnlab.data.presets`).
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -270,7 +271,7 @@ def random(
     bounds = pool + (contextual - pool) * np.arange(classes + 1) // classes
     rng = np.random.default_rng(seed)
     supports, rows = [], []
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(bounds):
         support = np.concatenate([np.arange(pool), np.arange(start, stop)])
         row = rng.dirichlet(np.full(support.size, concentration))
         supports.append(support)

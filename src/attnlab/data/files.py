@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -149,10 +149,10 @@ class _Vocabulary:
                 f"vocabulary: expected a list of token names or a size from 1 to {MAX_VOCABULARY}, "
                 f"got {_shown(vocabulary)}"
             )
-        self._ids = {name: i for i, name in enumerate(self.names or ())}
-        if self.names is not None and len(self._ids) < self.size:
-            i = next(i for i, name in enumerate(self.names) if self._ids[name] != i)
-            raise ValueError(f"vocabulary[{i}]: {self.names[i]!r} is listed twice")
+        self._ids: dict[str, int] = {}
+        for i, name in enumerate(self.names or ()):
+            if self._ids.setdefault(name, i) != i:
+                raise ValueError(f"vocabulary[{i}]: {name!r} is listed twice")
         self._number_name = next((name for name in self._ids if _ID.fullmatch(name)), None)
 
     def token(self, where: str, reference: Any) -> int:
@@ -193,7 +193,7 @@ def _row(where: str, probs: Any, vocabulary: _Vocabulary, normalize: bool) -> di
         if token in row:
             raise ValueError(f"{here}: token {token} is listed twice, by name and by id")
         row[token] = _weight(here, value)
-    total = math.fsum(row.values())
+    total = _total(row.values())
     if normalize:
         _check_total(where, total)
         return {token: value / total for token, value in row.items()}
@@ -213,7 +213,7 @@ def _prior(items: list[dict[str, Any]], normalize: bool) -> list[float] | None:
         k = given.index(False)
         raise ValueError(f"classes[{k}].prior: missing; give a prior to every class or to none")
     prior = [_weight(f"classes[{k}].prior", item["prior"]) for k, item in enumerate(items)]
-    total = math.fsum(prior)
+    total = _total(prior)
     if normalize:
         _check_total("classes[*].prior", total)
         return [value / total for value in prior]
@@ -236,6 +236,13 @@ def _check_mapping(where: str, item: Any, known: tuple[str, ...], needed: tuple[
     for key in needed:
         if key not in item:
             raise ValueError(f"{prefix}{key}: missing")
+
+
+def _total(weights: Iterable[float]) -> float:
+    try:
+        return math.fsum(weights)
+    except OverflowError:
+        return math.inf
 
 
 def _check_total(where: str, total: float) -> None:
@@ -333,7 +340,7 @@ def _dump_json(document: dict[str, Any]) -> str:
 
 
 def _parse_yaml(text: str) -> Any:
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     loader = _yaml_loader()
     try:
@@ -359,9 +366,11 @@ def _yaml_loader() -> Any:
     """PyYAML's safe loader with the scalars of YAML 1.2, and no key twice."""
     import yaml
 
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        yaml_implicit_resolvers: dict[str, Any] = {}
-        yaml_constructors: dict[str, Any] = {
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):
+        yaml_implicit_resolvers: ClassVar[dict[str | None, Any]] = {}
+        yaml_constructors: ClassVar[dict[str | None, Any]] = {
             tag: construct
             for tag, construct in yaml.SafeLoader.yaml_constructors.items()
             if tag in (None, f"{_TAG}str", f"{_TAG}seq", f"{_TAG}map")
@@ -406,15 +415,25 @@ _SCALAR_VALUES: dict[str, Callable[[str], Any]] = {
 def _dump_yaml(document: dict[str, Any]) -> str:
     import yaml
 
-    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):
         """Quotes what either version of YAML would not read as a word."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
+    def text(dumper: Any, data: str) -> Any:
+        # Other styles fold line breaks, and PyYAML's own emitter loses the rarer ones.
+        style = None if data.isprintable() else '"'
+        return dumper.represent_scalar(f"{_TAG}str", data, style=style)
+
+    Dumper.add_representer(str, text)
     for kind, pattern in _SCALARS.items():
         Dumper.add_implicit_resolver(f"{_TAG}{kind}", re.compile(f"(?:{pattern.pattern})$"), None)
-    layout = dict(sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    layout: dict[str, Any] = dict(
+        sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+    )
     return str(yaml.dump(document, Dumper=Dumper, **layout))
 
 

@@ -31,7 +31,7 @@ def from_preset(text: str) -> SequenceClasses:
     name, colon, rest = text.partition(":")
     name = name.strip()
     if name not in PRESETS:
-        raise ValueError(f"{name!r} is not a preset; {did_you_mean(name, PRESETS)}")
+        raise ValueError(f"classes: {name!r} is not a preset; {did_you_mean(name, PRESETS)}")
     construction = PRESETS[name]
     given = _parse(name, rest, construction) if colon else {}
     missing = [

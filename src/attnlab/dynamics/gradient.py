@@ -18,6 +18,8 @@ from attnlab.dynamics.layout import Layout
 
 # Full float32 products everywhere: accelerators would round the factors otherwise.
 PRECISION = jax.lax.Precision.HIGHEST
+# Up to here, picking and summing rows by query is cheaper as a small product than as a gather.
+MATMUL_QUERIES = 32
 
 
 class Block(NamedTuple):
@@ -86,12 +88,8 @@ def loss_and_gradient(
     """Mean cross entropy over rows and its gradient (Eqs. 3 and 4 are minus this gradient)."""
     Y, Z = parameters
     f = _features(layout, rows, Z)
-    log_alpha = _log_alpha(layout, f, Y)
-    hit = jax.nn.one_hot(rows.target, log_alpha.shape[1], dtype=log_alpha.dtype)
-    loss = -jnp.sum(rows.weight * jnp.sum(hit * log_alpha, axis=1))
-
-    # alpha - x_{T+1}: the gradient at the outputs, per single column
-    d = (jnp.exp(log_alpha) - hit) * rows.weight[:, None]
+    cross_entropy, error = _outputs(layout, rows, f, Y)
+    d = error * rows.weight[:, None]
     # g = Y (alpha - x_{T+1}), where a column counts with its multiplicity
     dm = d * layout.output_multiplicity
     g_shared = jnp.matmul(dm, Y.shared, precision=PRECISION)
@@ -106,7 +104,7 @@ def loss_and_gradient(
     radial = row_sum(layout, Block(f.shared * g_shared, f.own * g_own))[:, None]
     grad_z_rows = f.shared * (g_shared - f.shared * radial)
     grad_z_own = f.own * (g_own - f.own * layout.to_tiles(radial)) if f.own.size else f.own
-    return loss, Parameters(
+    return jnp.sum(rows.weight * cross_entropy), Parameters(
         Y=Block(grad_y_shared, grad_y_own),
         Z=Block(_sum_by_query(layout, grad_z_rows, rows.query), grad_z_own),
     )
@@ -114,9 +112,8 @@ def loss_and_gradient(
 
 def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
     """The mean cross entropy over rows alone, for recording and for autodiff."""
-    log_alpha = _log_alpha(layout, _features(layout, rows, parameters.Z), parameters.Y)
-    hit = jax.nn.one_hot(rows.target, log_alpha.shape[1], dtype=log_alpha.dtype)
-    return -jnp.sum(rows.weight * jnp.sum(hit * log_alpha, axis=1))
+    cross_entropy, _ = _outputs(layout, rows, _features(layout, rows, parameters.Z), parameters.Y)
+    return jnp.sum(rows.weight * cross_entropy)
 
 
 def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
@@ -128,8 +125,12 @@ def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
     return Block(mass.shared * scale[:, None], own)
 
 
-def _log_alpha(layout: Layout, f: Block, Y: Block) -> jax.Array:
-    """log of alpha = softmax(Y^T f) over all M outputs, per single column: (N, J)."""
+def _outputs(layout: Layout, rows: Rows, f: Block, Y: Block) -> tuple[jax.Array, jax.Array]:
+    """Cross entropy (N,) and alpha - x_{T+1} (N, J), where alpha = softmax(Y^T f) over all M.
+
+    The target's error is minus the sum of the others, not alpha - 1: late in training that
+    difference would cancel, and with it the pull that remains.
+    """
     logits = jnp.einsum(
         "na,ja->nj", f.shared * layout.shared_multiplicity, Y.shared, precision=PRECISION
     )
@@ -139,20 +140,31 @@ def _log_alpha(layout: Layout, f: Block, Y: Block) -> jax.Array:
             jnp.einsum("rs,rjs->rj", counted, Y.own, precision=PRECISION)
         )
     logits = logits - jnp.max(logits, axis=1, keepdims=True)
-    total = jnp.sum(layout.output_multiplicity * jnp.exp(logits), axis=1, keepdims=True)
-    return logits - jnp.log(total)
+    hit = jax.nn.one_hot(rows.target, logits.shape[1], dtype=logits.dtype)
+    odds = jnp.exp(logits)
+    miss = odds * (1 - hit)
+    others = jnp.sum(layout.output_multiplicity * miss, axis=1)
+    own_logit, own_odds = jnp.sum(hit * logits, axis=1), jnp.sum(hit * odds, axis=1)
+    cross_entropy = jnp.log1p(others + (own_odds - 1)) - own_logit
+    error = (miss - hit * others[:, None]) / (others + own_odds)[:, None]
+    return cross_entropy, error
 
 
 def _of_query(layout: Layout, per_query: jax.Array, query: jax.Array) -> jax.Array:
     """(Q, A) -> (N, A), the row of each row's query."""
     if layout.num_queries == 1:
         return per_query
-    return per_query[query]
+    if layout.num_queries > MATMUL_QUERIES:
+        return per_query[query]
+    of_query = jax.nn.one_hot(query, layout.num_queries, dtype=per_query.dtype)
+    return jnp.matmul(of_query, per_query, precision=PRECISION)
 
 
 def _sum_by_query(layout: Layout, per_row: jax.Array, query: jax.Array) -> jax.Array:
     """(N, A) -> (Q, A), summed over the rows of each query."""
     if layout.num_queries == 1:
         return jnp.sum(per_row, axis=0, keepdims=True)
+    if layout.num_queries > MATMUL_QUERIES:
+        return jax.ops.segment_sum(per_row, query, num_segments=layout.num_queries)
     of_query = jax.nn.one_hot(query, layout.num_queries, dtype=per_row.dtype)
     return jnp.einsum("nq,na->qa", of_query, per_row, precision=PRECISION)

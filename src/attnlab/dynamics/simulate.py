@@ -177,10 +177,7 @@ def label(run: Run, recorded: Recorded) -> xr.Dataset:
         coords["token"] = np.arange(classes.vocab_size)
         if classes.names is not None:
             coords["token_name"] = ("token", np.asarray(classes.names))
-        variables["probability"] = (
-            ("sequence_class", "token"),
-            classes.probs.astype(run.dtype, copy=False),
-        )
+        variables["probability"] = (("sequence_class", "token"), classes.probs)
     if "attention.shared" in recorded.values:
         shared, own = recorded.values["attention.shared"], recorded.values["attention.own"]
         attention = run.where.attention(shared, own, classes.vocab_size)

@@ -1,0 +1,64 @@
+"""The application: its verbs, and how it speaks when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import typer
+
+from attnlab.cli.simulate import HELP, simulate_verb
+
+BAD_INPUT, DIVERGED = 2, 3
+
+app = typer.Typer(
+    name="attnlab",
+    help="A laboratory for the training dynamics of attention.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+app.command("simulate", help=HELP)(simulate_verb)
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    if version:
+        from attnlab import __version__
+
+        print(f"attnlab {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; bad input gives one message and exit code 2, never a traceback."""
+    _keep_compiled_programs()
+    from attnlab.dynamics.divergence import Diverged
+
+    try:
+        app()
+    except Diverged as problem:
+        _say(str(problem))
+        sys.exit(DIVERGED)
+    except (ValueError, FileNotFoundError, IsADirectoryError, PermissionError) as problem:
+        _say(str(problem))
+        sys.exit(BAD_INPUT)
+    except KeyboardInterrupt:
+        _say("stopped")
+        sys.exit(130)
+
+
+def _keep_compiled_programs() -> None:
+    """Let a second run start at once: JAX keeps what it compiled in the user's cache folder."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(base / "attnlab" / "jax"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def _say(message: str) -> None:
+    print(f"attnlab: {message}", file=sys.stderr)

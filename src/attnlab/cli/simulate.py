@@ -1,0 +1,256 @@
+"""attnlab simulate: one call of simulate(), a table, a file, a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from attnlab.dynamics import Engine, Save
+
+HELP = """Train the paper's 1-layer transformer and see what attention does.
+
+CLASSES is a preset (syn-small, syn-medium:num_last=3, zipf:vocab=10000,classes=20, ...) or a
+YAML or JSON file of sequence classes. The defaults are the paper's protocol for Syn-Small:
+sequences of 128 tokens, batches of 128, SGD with momentum 0.9, 100 steps.
+
+\b
+Examples:
+  attnlab simulate syn-small
+  attnlab simulate syn-small --eta-y 10 --plot fig4.png --out fig4.nc
+  attnlab simulate syn-medium:num_last=3 --eta-z 0.5,1,2 --seeds 10 --init uniform
+  attnlab simulate recipes/classes-two-words.yaml --engine flow --steps 1e6 --json
+"""
+MOST_ROWS = 40
+
+
+def simulate_verb(
+    classes: Annotated[str, typer.Argument(help="A preset or a file of sequence classes.")],
+    engine: Annotated[str, typer.Option(help="sampled, limit (T to infinity) or flow.")] = "sampled",
+    eta_y: Annotated[str, typer.Option(help="Rate of the decoder Y, or several: 1,10.")] = "1",
+    eta_z: Annotated[str, typer.Option(help="Rate of the attention Z, or several.")] = "1",
+    steps: Annotated[str, typer.Option(help="Optimiser steps; flow time for the flow.")] = "100",
+    length: Annotated[int, typer.Option(help="T, query included (sampled).")] = 128,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Default 128 if sampled; the expected gradient if limit.")
+    ] = None,
+    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
+    momentum: Annotated[
+        float | None, typer.Option(help="Of sgd; 0.9 unless the engine is the flow.")
+    ] = None,
+    init: Annotated[str, typer.Option(help="zero, or uniform in +-1/sqrt(M).")] = "zero",
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    save: Annotated[
+        str, typer.Option(help="What to record: attention,logits,loss,statistics.")
+    ] = "attention,logits,loss,statistics",
+    every: Annotated[int | None, typer.Option(help="Record every so many steps.")] = None,
+    geometric: Annotated[
+        int | None, typer.Option(help="Record at about so many times, in even ratios.")
+    ] = None,
+    at: Annotated[str | None, typer.Option(help="Record at these steps: 0,2,4,100.")] = None,
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    out: Annotated[Path | None, typer.Option(help="Write the result (netCDF).")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw attention over time (PNG, PDF).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    from attnlab.data import classes_from
+    from attnlab.dynamics import Diverged, Save, simulate
+
+    chosen = _engine(engine, length, batch_size)
+    if momentum is None:
+        momentum = 0.9 if optimizer == "sgd" and engine != "flow" else 0.0
+    asked = Save(
+        what=tuple(word.strip() for word in save.split(",")),
+        every=every,
+        geometric=geometric,
+        at=None if at is None else _numbers("at", at),
+    )
+    _check_writable(out, (".nc",), "out")
+    _check_writable(plot, (".png", ".pdf", ".svg"), "plot")
+    if plot is not None and "attention" not in asked.what:
+        raise ValueError("save: --plot needs attention among what is recorded")
+    known = classes_from(classes)
+    rates = {"eta_y": _rate("eta-y", eta_y), "eta_z": _rate("eta-z", eta_z)}
+    try:
+        result = simulate(
+            known, chosen, **rates, steps=_number("steps", steps), optimizer=optimizer,
+            momentum=momentum, init=init, seeds=seeds, save=asked, dtype=dtype,
+            progress=False if as_json else "auto",
+        )  # fmt: skip
+    except Diverged as problem:
+        if out is not None:
+            _write(problem.dataset, out)
+        raise
+    if out is not None:
+        _write(result, out)
+    if plot is not None:
+        _plot(result, known, plot)
+    summary = _summary(result, known)
+    if as_json:
+        print(json.dumps(_document(result, summary), indent=2, allow_nan=False))
+    else:
+        _table(result, summary, out, plot)
+
+
+def _engine(name: str, length: int, batch_size: int | None) -> Engine:
+    from attnlab.dynamics import Flow, Limit, Sampled
+
+    if name == "sampled":
+        return Sampled(length, 128 if batch_size is None else batch_size)
+    if name == "limit":
+        return Limit(batch_size)
+    if name == "flow":
+        return Flow()
+    raise ValueError(f"engine: expected sampled, limit or flow, got {name!r}")
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name}: expected a number, got {text!r}") from None
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    return [_number(name, part) for part in text.split(",")]
+
+
+def _rate(name: str, text: str) -> float | list[float]:
+    values = _numbers(name, text)
+    return values if len(values) > 1 else values[0]
+
+
+def _check_writable(path: Path | None, endings: tuple[str, ...], field: str) -> None:
+    """Refuse before the work starts what could not be written after it."""
+    if path is None:
+        return
+    if path.suffix not in endings:
+        raise ValueError(f"{field}: the name should end in {' or '.join(endings)}, got {path}")
+    if not path.parent.is_dir():
+        raise ValueError(f"{field}: the folder {path.parent} does not exist")
+
+
+def _write(result: xr.Dataset, path: Path) -> None:
+    from attnlab.results import save
+
+    save(result, path)
+
+
+def _plot(result: xr.Dataset, classes: Any, path: Path) -> None:
+    from attnlab.figures import attention_bars
+    from attnlab.results import atomic_path
+
+    frames = attention_bars.data(result)
+    if classes.names is not None:
+        frames.attrs["token_names"] = classes.names
+    figure = attention_bars.draw(frames)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], dpi=160)
+
+
+def _summary(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
+    """One entry per rate point and class, means over seeds; absent where it was not recorded."""
+    from attnlab.results import measures
+
+    clock = "time" if "time" in result.dims else "step"
+    swept = [d for d in result.dims if d in ("eta_y", "eta_z")]
+    snap = None
+    if "attention" in result and result.sizes[clock] > 2:
+        snap = measures.snap_time(result)
+    stacked = result.stack(point=swept) if swept else result.expand_dims("point")
+    snaps = None if snap is None else (snap.stack(point=swept) if swept else snap.expand_dims("point"))
+    rows = []
+    for i in range(stacked.sizes["point"]):
+        point = stacked.isel(point=i)
+        for k in range(len(classes)):
+            row: dict[str, Any] = {name: float(point[name]) for name in swept}
+            row["sequence_class"] = k
+            row["query"] = classes.token_name(int(classes.query[k]))
+            row["next"] = classes.token_name(int(classes.next_token[k]))
+            if "attention" in point:
+                last = point["attention"].isel({clock: -1, "sequence_class": k}).mean("seed")
+                dominant = int(last.argmax("token"))
+                row["dominant_token"] = classes.token_name(int(last["token"][dominant]))
+                row["dominant_attention"] = float(last[dominant])
+            if "entropy" in point:
+                of_class = point.isel(sequence_class=k)
+                for name in ("entropy", "common_mass"):
+                    ends = of_class[name].mean("seed").isel({clock: [0, -1]}).values
+                    row[f"{name}_start"], row[f"{name}_end"] = map(float, ends)
+            if snaps is not None:
+                value = float(snaps.isel(point=i, sequence_class=k).mean("seed"))
+                row[f"snap_{clock}"] = value if value == value else None
+            rows.append(row)
+    return rows
+
+
+def _document(result: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, Any]:
+    clock = "time" if "time" in result.dims else "step"
+    document: dict[str, Any] = {
+        "spec": json.loads(result.attrs["spec"]),
+        "versions": json.loads(result.attrs["versions"]),
+        "device": result.attrs["device"],
+        "seconds": result.attrs["seconds"],
+        f"{clock}s": result[clock].values.tolist(),
+        "summary": summary,
+    }
+    if "loss" in result:
+        document["loss"] = {
+            "dims": list(result["loss"].dims),
+            "values": result["loss"].values.tolist(),
+        }
+    return document
+
+
+def _table(
+    result: xr.Dataset, summary: list[dict[str, Any]], out: Path | None, plot: Path | None
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    spec = json.loads(result.attrs["spec"])
+    clock = "time" if "time" in result.dims else "step"
+    console = Console()
+    engine = {k: v for k, v in spec["engine"].items() if v is not None and k != "name"}
+    settings = ", ".join(f"{k}={v}" for k, v in engine.items())
+    console.print(
+        f"{spec['classes']['origin']}: {spec['engine']['name']}({settings}), "
+        f"{spec['optimizer']['name']}, {spec['steps']:g} {clock}s, "
+        f"{len(spec['seeds'])} seed(s), {result.attrs['seconds']:.2f} s",
+        highlight=False,
+        soft_wrap=True,
+    )
+    titles = {
+        "eta_y": "eta_y", "eta_z": "eta_z", "sequence_class": "class", "query": "query",
+        "next": "next", "dominant_token": "winner", "dominant_attention": "attention",
+        "entropy": "entropy", "common_mass": "common mass", f"snap_{clock}": f"snap {clock}",
+    }  # fmt: skip
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    shown = [key for key in titles if key in summary[0] or f"{key}_start" in summary[0]]
+    for key in shown:
+        side: Any = "left" if key in ("query", "next") else "right"
+        table.add_column(titles[key], justify=side, no_wrap=True)
+    for row in summary[:MOST_ROWS]:
+        table.add_row(*(_cell(row, key) for key in shown))
+    console.print(table)
+    if len(summary) > MOST_ROWS:
+        console.print(f"... {len(summary) - MOST_ROWS} more rows; --json prints them all")
+    if f"snap_{clock}" in shown and any(row[f"snap_{clock}"] is None for row in summary):
+        console.print(f"snap {clock}: - where attention is still moving at the end", style="dim")
+    for path in (out, plot):
+        if path is not None:
+            console.print(f"wrote {path}", highlight=False)
+
+
+def _cell(row: dict[str, Any], key: str) -> str:
+    if f"{key}_start" in row:
+        return f"{row[f'{key}_start']:.3f} → {row[f'{key}_end']:.3f}"
+    value = row[key]
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

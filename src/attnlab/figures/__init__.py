@@ -1,0 +1,1 @@
+"""Figures: data() then draw(), one file each."""

@@ -1,0 +1,8 @@
+"""What is seen: the labelled schema, measures, files."""
+
+from attnlab.results import measures
+from attnlab.results.atomic import atomic_path
+from attnlab.results.files import DamagedFile, load, save
+from attnlab.results.provenance import provenance
+
+__all__ = ["DamagedFile", "atomic_path", "load", "measures", "provenance", "save"]
