@@ -143,7 +143,7 @@ def main() -> None:
         print(f"seed {seed}: entropy {entropies[-1]:.3f}, {spent:.2f} s")
     print(
         f"entropy over distinct tokens {np.mean(entropies):.3f} +- {np.std(entropies):.3f}, "
-        f"{np.mean(seconds):.2f} s a run ({torch.get_num_threads()} threads)"
+        f"median {np.median(seconds):.2f} s a run ({torch.get_num_threads()} threads)"
     )
 
 

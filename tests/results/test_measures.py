@@ -353,6 +353,7 @@ def test_no_snap_is_nan() -> None:
 def test_rounding_is_not_movement() -> None:
     rng = np.random.default_rng(2)
     noisy = 0.3 * (1 + 1e-7 * rng.standard_normal(50))
+    noisy[25:] = 0.3  # were the noise a movement, it would snap here
     dataset = moving(noisy, at=np.arange(50))
     dataset["attention"] = dataset["attention"].astype(np.float32)
     assert np.isnan(snap_time(dataset)).all()
@@ -397,6 +398,7 @@ def test_recall_by_hand() -> None:
     dataset = record(logits=z)
     assert recall(dataset, 0.3).values.tolist() == [[0.25]]  # one of two, none of two
     assert recall(dataset, 0.15).values.tolist() == [[0.75]]  # class 1 is uniform: 1/5 each
+    assert recall(dataset, 0.2).values.tolist() == [[0.25]]  # to equal is not to exceed
     assert recall(dataset, 0.1).values.tolist() == [[1]]
     assert recall(dataset, 0.6).values.tolist() == [[0]]
     assert recall(dataset, 0.3).dims == ("seed", "step")

@@ -25,11 +25,10 @@ def run_flow(run: Run, report: Report) -> Recorded:
     """Integrate all seeds and rates, and record at the times that were asked for."""
     assert isinstance(run.engine, Flow)
     rtol, atol = TOLERANCES[str(run.dtype)]
-    layout = run.layout.on_device(run.dtype)
-    fixed, trained = run.start(run.grid.seeds, run.grid.points)
-    rates = tuple(jnp.asarray(rate, run.dtype) for rate in run.grid.rates())
+    fixed, trained = run.begin(run.grid.seeds.astype(np.uint32), run.grid.points)
+    rates = tuple(rate.astype(run.dtype) for rate in run.grid.rates())
     values = _integrate(
-        run.model, run.what, layout, fixed, trained, rates, jnp.asarray(run.moments, run.dtype),
+        run.model, run.what, run.layout, fixed, trained, rates, run.moments.astype(run.dtype),
         run.engine.rtol or rtol, run.engine.atol or atol,
     )  # fmt: skip
     stopped = np.asarray(values.pop("stopped"))

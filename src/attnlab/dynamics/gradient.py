@@ -76,7 +76,7 @@ def attention(layout: Layout, Z: Block) -> Block:
 
 def row_sum(layout: Layout, values: Block) -> jax.Array:
     """Sum over all tokens of a row, each group counted with its multiplicity."""
-    total = jnp.sum(layout.shared_multiplicity * values.shared, axis=1)
+    total = jnp.sum(layout.count_shared(values.shared), axis=1)
     if values.own.size:
         total = total + layout.sum_tiles(jnp.sum(layout.own_multiplicity * values.own, axis=1))
     return total
@@ -88,10 +88,9 @@ def loss_and_gradient(
     """Mean cross entropy over rows and its gradient (Eqs. 3 and 4 are minus this gradient)."""
     Y, Z = parameters
     f = _features(layout, rows, Z)
-    cross_entropy, error = _outputs(layout, rows, f, Y)
-    d = error * rows.weight[:, None]
+    cross_entropy, d = _outputs(layout, rows, f, Y)
     # g = Y (alpha - x_{T+1}), where a column counts with its multiplicity
-    dm = d * layout.output_multiplicity
+    dm = layout.count_outputs(d)
     g_shared = jnp.matmul(dm, Y.shared, precision=PRECISION)
     grad_y_shared = jnp.einsum("nj,na->ja", d, f.shared, precision=PRECISION)
     if f.own.size:
@@ -126,28 +125,27 @@ def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
 
 
 def _outputs(layout: Layout, rows: Rows, f: Block, Y: Block) -> tuple[jax.Array, jax.Array]:
-    """Cross entropy (N,) and alpha - x_{T+1} (N, J), where alpha = softmax(Y^T f) over all M.
+    """Cross entropy (N,) and alpha - x_{T+1} times the row's weight (N, J).
 
-    The target's error is minus the sum of the others, not alpha - 1: late in training that
-    difference would cancel, and with it the pull that remains.
+    alpha = softmax(Y^T f) over all M outputs. The target's error is minus the sum of the
+    others, not alpha - 1: late in training that difference would cancel, and with it the pull
+    that remains.
     """
-    logits = jnp.einsum(
-        "na,ja->nj", f.shared * layout.shared_multiplicity, Y.shared, precision=PRECISION
-    )
+    logits = jnp.einsum("na,ja->nj", layout.count_shared(f.shared), Y.shared, precision=PRECISION)
     if f.own.size:
         counted = f.own * layout.own_multiplicity
         logits = logits + layout.sum_tiles(
             jnp.einsum("rs,rjs->rj", counted, Y.own, precision=PRECISION)
         )
     logits = logits - jnp.max(logits, axis=1, keepdims=True)
-    hit = jax.nn.one_hot(rows.target, logits.shape[1], dtype=logits.dtype)
+    own_logit = jnp.take_along_axis(logits, rows.target[:, None], axis=1)[:, 0]
+    own_odds = jnp.exp(own_logit)
     odds = jnp.exp(logits)
-    miss = odds * (1 - hit)
-    others = jnp.sum(layout.output_multiplicity * miss, axis=1)
-    own_logit, own_odds = jnp.sum(hit * logits, axis=1), jnp.sum(hit * odds, axis=1)
+    is_target = rows.target[:, None] == jnp.arange(logits.shape[1])
+    others = jnp.sum(layout.count_outputs(jnp.where(is_target, 0, odds)), axis=1)
     cross_entropy = jnp.log1p(others + (own_odds - 1)) - own_logit
-    error = (miss - hit * others[:, None]) / (others + own_odds)[:, None]
-    return cross_entropy, error
+    scale = rows.weight / (others + own_odds)
+    return cross_entropy, jnp.where(is_target, -others[:, None], odds) * scale[:, None]
 
 
 def _of_query(layout: Layout, per_query: jax.Array, query: jax.Array) -> jax.Array:

@@ -65,8 +65,8 @@ def make_grid(eta_y: Any, eta_z: Any, seeds: int | Sequence[int]) -> Grid:
         chosen = np.asarray(list(seeds))
         if chosen.ndim != 1 or chosen.size == 0 or not np.issubdtype(chosen.dtype, np.integer):
             raise ValueError("seeds: expected a number of seeds or a list of whole numbers")
-        if np.any(chosen < 0) or np.unique(chosen).size != chosen.size:
-            raise ValueError("seeds: expected different whole numbers from 0 on")
+        if chosen.min() < 0 or chosen.max() >= 2**32 or np.unique(chosen).size != chosen.size:
+            raise ValueError("seeds: expected different whole numbers from 0 to 2^32 - 1")
     return Grid(chosen.astype(np.int64), y, z)
 
 

@@ -45,6 +45,17 @@ class Layout:
     prior: Any  # (K,)
     num_queries: int = field(metadata={"static": True})
     one_tile_per_class: bool = field(metadata={"static": True})
+    # Whether a multiplicity differs from 1; where none does, the products are left out.
+    lumped_shared: bool = field(metadata={"static": True})
+    lumped_outputs: bool = field(metadata={"static": True})
+
+    def count_shared(self, per_group: jax.Array) -> jax.Array:
+        """Per token -> per group of shared tokens."""
+        return per_group * self.shared_multiplicity if self.lumped_shared else per_group
+
+    def count_outputs(self, per_column: jax.Array) -> jax.Array:
+        """Per output column -> per group of columns."""
+        return per_column * self.output_multiplicity if self.lumped_outputs else per_column
 
     def to_tiles(self, per_class: jax.Array) -> jax.Array:
         """Repeat per-class values for the tiles of each class."""
@@ -60,7 +71,7 @@ class Layout:
         """The same layout as device arrays, real numbers in `dtype`."""
 
         def convert(leaf: NDArray[Any]) -> jax.Array:
-            return jnp.asarray(leaf, dtype if leaf.dtype.kind == "f" else None)
+            return jax.device_put(leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf)
 
         return jax.tree.map(convert, self)
 
@@ -233,6 +244,8 @@ def _assemble(
         prior=classes.prior,
         num_queries=classes.queries.size,
         one_tile_per_class=np.array_equal(tile_class, np.arange(len(classes))),
+        lumped_shared=bool(np.any(shared_multiplicity != 1)),
+        lumped_outputs=bool(np.any(outputs != 1)),
     )
 
 

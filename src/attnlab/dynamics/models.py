@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.data.classes import SequenceClasses
 from attnlab.dynamics.gradient import PRECISION, Block, Parameters, Rows, loss_and_gradient
 from attnlab.dynamics.layout import Layout
+from attnlab.dynamics.start import Start
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,29 @@ class Pairwise:
     ) -> tuple[jax.Array, Parameters]:
         """The loss and its gradient for what is trained."""
         return loss_and_gradient(layout, rows, trained)
+
+    def begin(
+        self, layout: Layout, start: Start, random: bool, key: jax.Array
+    ) -> tuple[tuple[()], Parameters]:
+        """Nothing fixed, and Y(0), Z(0): each entry uniform in +-1/sqrt(M) if `random`."""
+        dtype = layout.prior.dtype
+        outputs, shared = layout.output_multiplicity.shape[0], layout.shared_multiplicity.shape[0]
+        tiles, width = layout.own_multiplicity.shape
+        shapes = (
+            ((outputs, shared), (tiles, outputs, width)),
+            ((layout.num_queries, shared), (tiles, width)),
+        )
+        if not random:
+            Y = Block(*(jnp.zeros(shape, dtype) for shape in shapes[0]))
+            return (), Parameters(Y, Block(*(z.astype(dtype) for z in start.logits)))
+        # without lumping, which a random start rules out, there are as many columns as tokens
+        bound = 1 / np.sqrt(outputs)
+        keys = iter(jax.random.split(key, 4))
+        Y, Z = (
+            Block(*(jax.random.uniform(next(keys), s, dtype, -bound, bound) for s in pair))
+            for pair in shapes
+        )
+        return (), Parameters(Y, Z)
 
 
 class Embedding(NamedTuple):
@@ -63,7 +86,7 @@ class Embedded:
 
     W_Q and W_K learn at eta_z d / (2 scale^2): Z then starts to move exactly as in `Pairwise`.
     For orthonormal U the whole trajectory approaches that of `Pairwise` as `scale` grows, with
-    an error of order 1/scale^2, since the factors hardly turn.
+    an error of order 1/scale^4: to first order the factors turn without changing their product.
     """
 
     dim: int
@@ -99,29 +122,30 @@ class Embedded:
         loss, gradient = loss_and_gradient(layout, rows, matrices)
         return loss, pull_back(gradient)[0]
 
-    def embedding(self, classes: SequenceClasses, key: jax.Array, dtype: Any) -> Embedding:
-        """U for one seed."""
-        U = jax.random.normal(key, (classes.vocab_size, self.dim), dtype)
-        if self.dim >= classes.vocab_size:
+    def begin(
+        self, layout: Layout, start: Start, random: bool, key: jax.Array
+    ) -> tuple[Embedding, Parameters]:
+        """U, which stays as it is, and W_V, W_Q, W_K at the start."""
+        dtype, d = layout.prior.dtype, self.dim
+        vocab_size = layout.output_multiplicity.shape[0]
+        u_key, w_key = jax.random.split(key)
+        U = jax.random.normal(u_key, (vocab_size, d), dtype)
+        if d >= vocab_size:
             U = jnp.linalg.qr(U.T)[0].T
         else:
             U = U / jnp.linalg.norm(U, axis=1, keepdims=True)
-        return Embedding(U, U[classes.in_play], U[classes.queries])
-
-    def initial(self, init: str, key: jax.Array, dtype: Any) -> Parameters:
-        """W_V and (W_Q, W_K) for one seed."""
-        if init == "uniform":
-            shapes = ((self.dim, self.dim), (self.dim, 2 * self.dim), (self.dim, 2 * self.dim))
-            bound = self.scale / np.sqrt(self.dim)
+        embedding = Embedding(U, U[start.in_play], U[start.queries])
+        if random:
+            bound = self.scale / np.sqrt(d)
+            shapes = ((d, d), (d, 2 * d), (d, 2 * d))
             W_V, W_Q, W_K = (
                 jax.random.uniform(k, shape, dtype, -bound, bound)
-                for k, shape in zip(jax.random.split(key, 3), shapes, strict=True)
+                for k, shape in zip(jax.random.split(w_key, 3), shapes, strict=True)
             )
-            return Parameters(W_V, QueryKey(W_Q, W_K))
-        turn = jnp.linalg.qr(jax.random.normal(key, (2 * self.dim, 2 * self.dim), dtype))[0]
-        halves = self.scale * turn
-        W_V = jnp.zeros((self.dim, self.dim), dtype)
-        return Parameters(W_V, QueryKey(halves[: self.dim], halves[self.dim :]))
+            return embedding, Parameters(W_V, QueryKey(W_Q, W_K))
+        turn = jnp.linalg.qr(jax.random.normal(w_key, (2 * d, 2 * d), dtype))[0]
+        W_Q, W_K = self.scale * turn[:d], self.scale * turn[d:]
+        return embedding, Parameters(jnp.zeros((d, d), dtype), QueryKey(W_Q, W_K))
 
 
 Model = Pairwise | Embedded

@@ -19,6 +19,7 @@ from attnlab.dynamics.gradient import Block, Parameters, attention, loss, row_su
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.models import Model
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.start import Start
 
 DATA_STREAM, START_STREAM = 0, 1
 
@@ -30,15 +31,28 @@ class State(NamedTuple):
     optimizer: tuple[Any, Any]
 
 
-def seed_key(seed: int, stream: int) -> jax.Array:
-    """The random key of one stream of one seed; the generator is named so that it never varies."""
+def seed_key(seed: jax.Array, stream: int) -> jax.Array:
+    """The key of one stream of one seed; the generator is named so that it never varies."""
     return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), stream)
 
 
+@partial(jax.jit, static_argnames=("model", "random", "points"))
+def begin(
+    model: Model, random: bool, points: int, layout: Layout, start: Start, seeds: jax.Array
+) -> tuple[Any, Parameters]:
+    """What stays fixed, (seed, ...), and what is trained, (seed, rate, ...), at step 0."""
+
+    def one_seed(seed: jax.Array) -> tuple[Any, Parameters]:
+        return model.begin(layout, start, random, seed_key(seed, START_STREAM))
+
+    fixed, trained = jax.vmap(one_seed)(seeds)
+    return fixed, jax.tree.map(lambda x: jnp.repeat(x[:, None], points, axis=1), trained)
+
+
 @partial(jax.jit, static_argnames="optimizer")
-def start(optimizer: Optimizer, trained: Parameters) -> State:
-    """The states before the first step, (seed, rate, ...)."""
-    transform = optimizer.transform(0.0)  # rates do not enter an optimiser's initial state
+def remember(optimizer: Optimizer, trained: Parameters) -> State:
+    """The states before the first step, (seed, rate, ...): nothing in the optimisers' memory."""
+    transform = optimizer.transform(0.0)  # rates do not enter it
     init = jax.vmap(jax.vmap(transform.init))
     return State(trained, (init(trained.Y), init(trained.Z)))
 
@@ -52,7 +66,7 @@ def advance(
     fixed: Any,
     states: State,
     rates: tuple[jax.Array, jax.Array],
-    keys: jax.Array,
+    seeds: jax.Array,
     first: jax.Array,
     count: jax.Array,
 ) -> tuple[State, jax.Array]:
@@ -63,7 +77,9 @@ def advance(
     """
     factors = model.rate_factors()
 
-    def one_seed(key: jax.Array, fixed: Any, states: State) -> State:
+    def one_seed(seed: jax.Array, fixed: Any, states: State) -> State:
+        key = seed_key(seed, DATA_STREAM)
+
         def step(i: jax.Array, states: State) -> State:
             rows = source.draw(layout, jax.random.fold_in(key, i))
 
@@ -84,7 +100,7 @@ def advance(
 
         return jax.lax.fori_loop(first, first + count, step, states)
 
-    states = jax.vmap(one_seed)(keys, fixed, states)
+    states = jax.vmap(one_seed)(seeds, fixed, states)
     return states, jnp.stack([_all_finite(group) for group in states.trained])
 
 
@@ -96,13 +112,16 @@ def record(
     source: SampledRows | LimitRows,
     fixed: Any,
     states: State,
-    keys: jax.Array,
+    seeds: jax.Array,
     step: jax.Array,
 ) -> dict[str, Any]:
     """What was asked for, of every run, at `step`: loss is that of the batch about to be taken."""
 
-    def one_seed(key: jax.Array, fixed: Any, states: State) -> dict[str, Any]:
-        rows = source.draw(layout, jax.random.fold_in(key, step)) if "loss" in what else None
+    def one_seed(seed: jax.Array, fixed: Any, states: State) -> dict[str, Any]:
+        rows = None
+        if "loss" in what:
+            key = seed_key(seed, DATA_STREAM)
+            rows = source.draw(layout, jax.random.fold_in(key, step))
 
         def one_run(state: State) -> dict[str, Any]:
             matrices = model.matrices(layout, state.trained, fixed)
@@ -113,7 +132,7 @@ def record(
 
         return jax.vmap(one_run)(states)
 
-    return jax.vmap(one_seed)(keys, fixed, states)
+    return jax.vmap(one_seed)(seeds, fixed, states)
 
 
 def observe(layout: Layout, Z: Block, what: tuple[str, ...]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,14 +22,15 @@ def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
     "auto" shows a bar with an estimate on a terminal once the work has taken two seconds; True
     shows it in any case; False never. A function is called with the fraction done instead.
     """
-    done = 0.0
+    done, lock = 0.0, threading.Lock()
     if callable(choice):
         report = choice
 
         def tell(amount: float) -> None:
             nonlocal done
-            done += amount
-            report(min(done / total, 1.0) if total else 1.0)
+            with lock:  # batches of runs report from their own threads
+                done += amount
+                report(min(done / total, 1.0))
 
         yield tell
         return
@@ -45,7 +47,7 @@ def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
         TimeElapsedColumn(), TextColumn("left"), Remaining(),
     )  # fmt: skip
     bar: Any = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=total or 1.0)
+    task = bar.add_task(what, total=total)
     begun, shown = time.monotonic(), False
 
     def advance(amount: float) -> None:

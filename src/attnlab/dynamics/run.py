@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,9 +15,9 @@ from attnlab.dynamics.engines import Engine
 from attnlab.dynamics.gradient import Block, Parameters
 from attnlab.dynamics.grid import Grid
 from attnlab.dynamics.layout import Layout, TokenMap
-from attnlab.dynamics.models import Embedded, Model
+from attnlab.dynamics.models import Model
 from attnlab.dynamics.optimizers import Optimizer
-from attnlab.dynamics.start import Init, initial_parameters
+from attnlab.dynamics.start import Init, Start, is_symmetric
 
 
 @dataclass(frozen=True)
@@ -38,26 +37,15 @@ class Run:
     where: TokenMap
     start_logits: NDArray[np.float64]  # (query, token)
 
-    def start(self, seeds: NDArray[np.int64], points: int) -> tuple[Any, Parameters]:
+    def begin(self, seeds: jax.Array, points: int) -> tuple[Any, Parameters]:
         """What stays fixed, (seed, ...), and what is trained, (seed, rate, ...), at step 0."""
-        keys = jnp.stack([program.seed_key(int(seed), program.START_STREAM) for seed in seeds])
-        fixed: Any = ()
-        if isinstance(self.model, Embedded):
-            model, init = self.model, str(self.init)
-            fixed = jax.vmap(lambda key: model.embedding(self.classes, key, self.dtype))(keys)
-            trained = jax.vmap(
-                lambda key: model.initial(init, jax.random.fold_in(key, 1), self.dtype)
-            )(keys)
-        else:
-            logits = self.where.blocks(
-                self.start_logits, self.classes.query_index, self.layout.own_log_prob.shape
-            )
-            trained = jax.vmap(
-                lambda key: initial_parameters(
-                    self.layout, Block(*logits), self.init, self.classes.vocab_size, key, self.dtype
-                )
-            )(keys)
-        return fixed, jax.tree.map(lambda x: jnp.repeat(x[:, None], points, axis=1), trained)
+        logits = self.where.blocks(
+            self.start_logits, self.classes.query_index, self.layout.own_log_prob.shape
+        )
+        start = Start(Block(*logits), self.classes.in_play, self.classes.queries)
+        return program.begin(
+            self.model, not is_symmetric(self.init), points, self.layout, start, seeds
+        )
 
 
 @dataclass

@@ -142,6 +142,7 @@ def _prepare(
             lump=lump and symmetric,
             start_logits=None if isinstance(init, str) else start_logits,
         )
+    layout = layout.on_device(np.dtype(dtype))
     what = tuple(save.what)
     rows = ("attention" in what) * len(classes) + ("logits" in what) * classes.queries.size
     record_bytes = grid.runs * rows * classes.vocab_size * np.dtype(dtype).itemsize

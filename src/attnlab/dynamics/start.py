@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.data.classes import SequenceClasses
-from attnlab.dynamics.gradient import Block, Parameters
-from attnlab.dynamics.layout import Layout
 
 Init = Literal["zero", "uniform"] | ArrayLike | xr.DataArray
 
@@ -45,26 +41,9 @@ def initial_logits(classes: SequenceClasses, init: Init) -> NDArray[np.float64]:
     return np.broadcast_to(logits, shape).copy()
 
 
-def initial_parameters(
-    layout: Layout, start_logits: Block, init: Init, vocab_size: int, key: jax.Array, dtype: Any
-) -> Parameters:
-    """Y(0) and Z(0) of one seed in the layout's blocks."""
-    outputs = layout.output_multiplicity.shape[0]
-    shared = layout.shared_multiplicity.shape[0]
-    tiles, width = layout.own_multiplicity.shape
-    shapes = Parameters(
-        Y=Block((outputs, shared), (tiles, outputs, width)),
-        Z=Block((layout.num_queries, shared), (tiles, width)),
-    )
-    if isinstance(init, str) and init == "uniform":
-        bound = 1 / np.sqrt(vocab_size)
-        keys = iter(jax.random.split(key, 4))
+class Start(NamedTuple):
+    """What a start is made from: given logits, and the tokens that an embedding needs."""
 
-        def draw(shape: tuple[int, ...]) -> jax.Array:
-            return jax.random.uniform(next(keys), shape, dtype, -bound, bound)
-
-        return Parameters(*(Block(*(draw(shape) for shape in block)) for block in shapes))
-    return Parameters(
-        Y=Block(*(jnp.zeros(shape, dtype) for shape in shapes.Y)),
-        Z=Block(*(jnp.asarray(z, dtype) for z in start_logits)),
-    )
+    logits: Any  # Z(0) as a Block in the layout; zero unless given
+    in_play: Any  # (A,) token ids
+    queries: Any  # (Q,) token ids

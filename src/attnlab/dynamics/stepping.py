@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,9 +18,11 @@ from attnlab.dynamics.progress import Report
 from attnlab.dynamics.run import Recorded, Run, flatten
 
 # Runs advance together while their arrays stay in a processor's cache, or well within an
-# accelerator's memory.
+# accelerator's memory. XLA's matrix products on a CPU fall to a tenth of their speed when more
+# than 16 of them are batched.
 WORKING_BYTES = {"cpu": 16 * 2**20}
 ACCELERATOR_BYTES = 8 * 2**30
+RUNS_AT_ONCE = {"cpu": 16}
 # A call into compiled code is long enough to pay and short enough to report progress.
 FIRST_CALL_STEPS, CALL_SECONDS, FASTER = 256, 0.5, 16
 
@@ -27,30 +30,30 @@ FIRST_CALL_STEPS, CALL_SECONDS, FASTER = 256, 0.5, 16
 def run_steps(run: Run, report: Report) -> Recorded:
     """Run all seeds and rates, in batches of a size that suits the machine."""
     assert not isinstance(run.engine, Flow)
-    layout = run.layout.on_device(run.dtype)
+    layout = run.layout
     source = row_source(run.engine, run.classes)
-    eta_y, eta_z = run.grid.rates()
     seeds, points = run.grid.seeds.size, run.grid.points
     seeds_at_once, points_at_once = _batch_shape(run)
+    # The last batch is filled up with repeats, so that one compiled program serves all.
+    batches = [
+        _Batch(
+            run,
+            layout,
+            source,
+            np.arange(first_seed, first_seed + seeds_at_once) % seeds,
+            np.arange(first_point, first_point + points_at_once) % points,
+        )
+        for first_seed in range(0, seeds, seeds_at_once)
+        for first_point in range(0, points, points_at_once)
+    ]
+    batches[0].compile()
+    # XLA leaves a processor's cores idle in the small operations between matrix products; two
+    # batches side by side fill them.
+    workers = min(len(batches), os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
     out = Recorded(run.moments)
-    for first_seed in range(0, seeds, seeds_at_once):
-        for first_point in range(0, points, points_at_once):
-            # The last batch is filled up with repeats, so that one compiled program serves all.
-            seed_index = np.arange(first_seed, first_seed + seeds_at_once) % seeds
-            point_index = np.arange(first_point, first_point + points_at_once) % points
-            new_seeds = min(seeds_at_once, seeds - first_seed)
-            new_points = min(points_at_once, points - first_point)
-            rates = (eta_y[point_index], eta_z[point_index])
-            batch = _Batch(run, layout, source, run.grid.seeds[seed_index], rates)
-            batch.go(lambda steps, runs=new_seeds * new_points: report(steps * runs))
-            target = np.ix_(seed_index[:new_seeds], point_index[:new_points])
-            for name, leaf in batch.recorded.values.items():
-                if name not in out.values:
-                    out.values[name] = np.full((seeds, points, *leaf.shape[2:]), np.nan, leaf.dtype)
-                out.values[name][target] = leaf[:new_seeds, :new_points]
-            for (s, p), failure in batch.recorded.failures.items():
-                if s < new_seeds and p < new_points:
-                    out.failures[int(seed_index[s]), int(point_index[p])] = failure
+    with ThreadPoolExecutor(workers) as pool:
+        for batch in pool.map(lambda batch: batch.go(report), batches):
+            batch.put_into(out)
     return out
 
 
@@ -64,14 +67,14 @@ def _batch_shape(run: Run) -> tuple[int, int]:
     numbers = 4 * outputs * tokens + 3 * rows * (outputs + shared)
     budget = WORKING_BYTES.get(jax.default_backend(), ACCELERATOR_BYTES)
     fitting = max(1, budget // (numbers * run.dtype.itemsize))
+    fitting = min(fitting, RUNS_AT_ONCE.get(jax.default_backend(), fitting))
     points = _even_share(run.grid.points, fitting)
     return _even_share(run.grid.seeds.size, max(1, fitting // points)), points
 
 
 def _even_share(total: int, most: int) -> int:
-    """The batch size of at most `most` that splits `total` most evenly."""
-    batches = -(-total // min(total, most))
-    return -(-total // batches)
+    """The batch size of at most `most` that wastes least, and of those the largest."""
+    return min(range(1, min(total, most) + 1), key=lambda size: (-(-total // size) * size, -size))
 
 
 class _Batch:
@@ -82,31 +85,54 @@ class _Batch:
         run: Run,
         layout: Layout,
         source: SampledRows | LimitRows,
-        seeds: NDArray[np.int64],
-        rates: tuple[NDArray[np.float64], NDArray[np.float64]],
+        seed_index: NDArray[np.int64],
+        point_index: NDArray[np.int64],
     ) -> None:
         self.run, self.layout, self.source = run, layout, source
-        self.rates = tuple(jnp.asarray(rate, run.dtype) for rate in rates)
-        self.keys = jnp.stack([program.seed_key(int(s), program.DATA_STREAM) for s in seeds])
-        self.fixed, trained = run.start(seeds, rates[0].size)
-        self.states = program.start(run.optimizer, trained)
+        self.seed_index, self.point_index = seed_index, point_index
+        self.rates = tuple(rate[point_index].astype(run.dtype) for rate in run.grid.rates())
+        self.seeds = run.grid.seeds[seed_index].astype(np.uint32)
         self.step = 0
-        self.calls = 0
         self.pace = FIRST_CALL_STEPS
         self.recorded = Recorded(run.moments)
 
-    def go(self, report: Report) -> None:
+    def compile(self) -> None:
+        """Take no step and keep no record: compiles what the batches share."""
+        self._begin()
+        self._call(self.states, 0)
+        self._look()
+
+    def go(self, report: Report) -> _Batch:
         """Advance from record to record to the end, or until every run has diverged."""
-        last = int(self.run.moments[-1])
-        for index, moment in enumerate(self.run.moments):
-            while self.step < moment:
-                count = min(int(moment) - self.step, self.pace)
-                self._advance(count)
-                report(count)
-                if len(self.recorded.failures) == self.keys.size * self.rates[0].size:
-                    report(last - self.step)
-                    return
-            self._record(index)
+        runs = self.seed_index.size * self.point_index.size
+        with jax.enable_x64(self.run.dtype == np.float64):  # a setting of each thread
+            self._begin()
+            for index, moment in enumerate(self.run.moments):
+                while self.step < moment:
+                    count = min(int(moment) - self.step, self.pace)
+                    self._advance(count)
+                    report(count * runs)
+                    if len(self.recorded.failures) == runs:
+                        report((int(self.run.moments[-1]) - self.step) * runs)
+                        return self
+                self._record(index)
+        return self
+
+    def put_into(self, out: Recorded) -> None:
+        """Add this batch's records to those of the whole call; repeats agree with themselves."""
+        target = np.ix_(self.seed_index, self.point_index)
+        for name, leaf in self.recorded.values.items():
+            if name not in out.values:
+                shape = (self.run.grid.seeds.size, self.run.grid.points, *leaf.shape[2:])
+                out.values[name] = np.full(shape, np.nan, leaf.dtype)
+            out.values[name][target] = leaf
+        for (seed, point), failure in self.recorded.failures.items():
+            key = int(self.seed_index[seed]), int(self.point_index[point])
+            out.failures[key] = failure
+
+    def _begin(self) -> None:
+        self.fixed, trained = self.run.begin(self.seeds, self.point_index.size)
+        self.states = program.remember(self.run.optimizer, trained)
 
     def _advance(self, count: int) -> None:
         begun = time.perf_counter()
@@ -115,8 +141,7 @@ class _Batch:
             self._find_failures(count, finite)
         self.states = states
         self.step += count
-        self.calls += 1
-        if self.calls > 1 and count == self.pace:  # the first call may have compiled
+        if count == self.pace:
             seconds = max(time.perf_counter() - begun, 1e-9)
             self.pace = max(1, int(count * min(CALL_SECONDS / seconds, FASTER)))
 
@@ -124,7 +149,7 @@ class _Batch:
         """`count` steps from `states`; which runs are finite as (array, seed, rate)."""
         states, finite = program.advance(
             self.run.model, self.run.optimizer, self.layout, self.source, self.fixed, states,
-            self.rates, self.keys, np.int32(self.step), np.int32(count),
+            self.rates, self.seeds, np.int32(self.step), np.int32(count),
         )  # fmt: skip
         return states, np.asarray(finite)
 
@@ -151,12 +176,15 @@ class _Batch:
             array = ("Y", "Z")[int(np.argmin(finite_after(bad)[:, seed, point]))]
             self.recorded.failures[int(seed), int(point)] = (self.step + bad, array)
 
-    def _record(self, index: int) -> None:
+    def _look(self) -> dict[str, NDArray[Any]]:
         record = program.record(
             self.run.model, self.run.what, self.layout, self.source, self.fixed, self.states,
-            self.keys, np.int32(self.step),
+            self.seeds, np.int32(self.step),
         )  # fmt: skip
-        for name, value in flatten(record).items():
+        return flatten(record)
+
+    def _record(self, index: int) -> None:
+        for name, value in self._look().items():
             if name not in self.recorded.values:
                 shape = (*value.shape[:2], self.run.moments.size, *value.shape[2:])
                 self.recorded.values[name] = np.full(shape, np.nan, value.dtype)

@@ -1,0 +1,292 @@
+"""Appendix D.5: correlations between classes, E' and the coefficients of the back gradient."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab import theory
+from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.comparison import Check, Form, labelled
+from attnlab.audit.hypotheses import weak_correlations
+from attnlab.audit.settings import FAINT, FIG3, SYN_SMALL, WEAK, Setting
+from attnlab.audit.verdict import Verdict
+
+SAMPLES = 200
+FORMS: tuple[Form, Form] = ("printed", "corrected")
+
+
+@cache
+def random_attention() -> tuple[NDArray[np.float64], ...]:
+    """F for 200 random sets of 2 to 6 classes, rows f_n, with |lambda_1(E)| below 1/K."""
+    rng = np.random.default_rng(5)
+    found: list[NDArray[np.float64]] = []
+    while len(found) < SAMPLES:
+        K = int(rng.integers(2, 7))
+        shared = rng.uniform(0, 1, (K, 4)) * (rng.random((K, 4)) < 0.6) * rng.uniform(0.02, 0.5)
+        f = theory.unit_attention(np.hstack([shared, np.diag(rng.uniform(0.5, 1.0, K))]))
+        if np.abs(np.linalg.eigvalsh(theory.gram(f))).max() < 1.0 / K:
+            found.append(f)
+    return tuple(found)
+
+
+def over_samples(values: list[float]) -> dict[str, object]:
+    return dict(sample=np.arange(len(values)))
+
+
+def _bound(about: str, predicted: list[float], measured: list[float], relation: str) -> Check:
+    where = dict(sample=np.arange(SAMPLES))
+    return Check(about, labelled(predicted, **where), labelled(measured, **where), relation)  # type: ignore[arg-type]
+
+
+def _tightest(predicted: list[float], measured: list[float]) -> float:
+    pairs = [(m / p) for p, m in zip(predicted, measured, strict=True) if p > 0]
+    return float(max(pairs))
+
+
+def _assumption_2(setting: Setting) -> Outcome:
+    parts = theory.assumption_2(setting.E, M=setting.M)
+    small = theory.assumption_2(SYN_SMALL.E, M=SYN_SMALL.M)
+    where = dict(part=[part.name for part in parts])
+    return Outcome(
+        (
+            Check("margins in Fig. 3", labelled(np.zeros(4), **where),
+                  labelled([part.margin for part in parts], **where), ">"),
+            Check("margins in Syn-Small", labelled(np.zeros(4), **where),
+                  labelled([part.margin for part in small], **where), ">"),
+        ),
+        number=setting.M / (36.0 * setting.K**2),
+        note=f"K = {setting.K}, M = {setting.M}: the eigenvalue bounds 6/sqrt(M) = "
+        f"{6 / np.sqrt(setting.M):.3f} and 1/K = {1 / setting.K:.3f} exclude each other for any E "
+        f"(they need M > 36 K^2 = {36 * setting.K**2}); Syn-Small needs {36 * SYN_SMALL.K**2}, "
+        f"has {SYN_SMALL.M}",
+    )  # fmt: skip
+
+
+assumption_2 = Claim(
+    id="assumption-2",
+    statement="Weak correlations: M >> K^2, |lambda_1(E)| < 1/K, all |lambda_i(E)| >= 6/sqrt(M)",
+    source="Assumption 2",
+    setting=FIG3,
+    hypotheses=(weak_correlations,),
+    predicts="that the paper's own settings (Fig. 3: K = 10, M = 1000; Syn-Small) meet it",
+    measures="each part with its margin",
+    tolerance=0.0,
+    because="a strict inequality",
+    code=("assumption_2", "correlation"),
+    test="tests/theory/test_correlations.py::test_assumption_2_is_impossible_in_fig_3_and_syn_small",
+    figure="fig3",
+    number="Fig. 3's M is {:.3g} of the 36 K^2 that any E would need",
+    recorded=Recorded(Verdict.OUTSIDE, 0.2778),
+    measure=_assumption_2,
+    general=True,
+)
+
+
+def _lemma_13(setting: Setting) -> Outcome:
+    Es = [theory.gram(f) for f in random_attention()]
+    bound = [float(theory.spectrum_bounds(E).entry) for E in Es]
+    entry = [float(np.abs(E).max()) for E in Es]
+    return Outcome((_bound("max |E_ij|", bound, entry, "<="),), number=_tightest(bound, entry))
+
+
+def _lemma_14(setting: Setting) -> Outcome:
+    gap, roots = [], []
+    for f in random_attention():
+        E = theory.gram(f)
+        Ep = theory.e_prime(E)
+        eye = np.eye(len(E))
+        gap.append(float(np.abs(np.linalg.inv(eye + E) - (eye - Ep)).max()))
+        values = np.linalg.eigvalsh(E)
+        roots.append(float(np.abs(np.linalg.eigvalsh(Ep) - np.sort(values / (1 + values))).max()))
+    zero = [0.0] * SAMPLES
+    return Outcome(
+        (_bound("(I+E)^-1 - (I-E')", zero, gap, "=="), _bound("eigenvalues", zero, roots, "=="))
+    )
+
+
+def _lemma_15(setting: Setting) -> Outcome:
+    Es = [theory.gram(f) for f in random_attention()]
+    bound = [float(theory.spectrum_bounds(E).e_prime_radius) for E in Es]
+    radius = [float(np.abs(np.linalg.eigvalsh(theory.e_prime(E))).max()) for E in Es]
+    return Outcome((_bound("radius of E'", bound, radius, "<="),), number=_tightest(bound, radius))
+
+
+def _lemma_16(setting: Setting) -> Outcome:
+    largest, overlapping = [], []
+    for f in random_attention():
+        E = theory.gram(f)
+        diagonal = np.diagonal(theory.e_prime(E))
+        largest.append(float(diagonal.max()))
+        overlapping.append(float(np.where(E.max(0) > 0, diagonal, -1.0).max()))
+    zero = [0.0] * SAMPLES
+    return Outcome(
+        (
+            _bound("E'_ii <= 0", zero, largest, "<="),
+            Check("E'_ii < 0 where class i overlaps", labelled(0.0), labelled(max(overlapping)),
+                  "<", tolerance=0.0),
+        ),
+        number=max(overlapping),
+    )  # fmt: skip
+
+
+def _lemma_17(setting: Setting) -> Outcome:
+    Es = [theory.gram(f) for f in random_attention()]
+    bound = [float(theory.spectrum_bounds(E).e_prime_gap) for E in Es]
+    gap = [float(np.abs(theory.e_prime(E) - E).max()) for E in Es]
+    return Outcome((_bound("max |E' - E|", bound, gap, "<="),), number=_tightest(bound, gap))
+
+
+def _algebra(
+    number: int, statement: str, source: str, recorded: Recorded, measure, sentence: str
+) -> Claim:  # type: ignore[no-untyped-def]
+    """The five lemmas on E and E' differ in what they say, not in how it is tested."""
+    return Claim(
+        id=f"lemma-{number}",
+        statement=statement,
+        source=source,
+        setting=WEAK,
+        predicts="the relation, for any E with |lambda_1| < 1/K",
+        measures="both sides for 200 random sets of 2 to 6 classes",
+        tolerance=1e-13,
+        because="rounding of 6 x 6 linear algebra",
+        code=("e_prime", "spectrum_bounds"),
+        test="tests/theory/test_correlations.py::test_lemmas_13_to_17",
+        number=sentence,
+        recorded=recorded,
+        measure=measure,
+    )
+
+
+lemma_13 = _algebra(
+    13, "max |E_ij| <= |lambda_1|", "Lemma 13",
+    Recorded(Verdict.HOLDS, 1.0), _lemma_13, "the bound is reached to {:.3g}",
+)  # fmt: skip
+lemma_14 = _algebra(
+    14, "(I + E)^-1 = I - E', with eigenvalues lambda/(1 + lambda)", "Lemma 14, Eqs. 75-77",
+    Recorded(Verdict.EXACT), _lemma_14, "",
+)  # fmt: skip
+lemma_15 = _algebra(
+    15, "max |lambda(E')| <= |lambda_1|/(1 - |lambda_1|)", "Lemma 15, Eq. 78",
+    Recorded(Verdict.HOLDS, 1.0), _lemma_15, "the bound is reached to {:.3g}",
+)  # fmt: skip
+lemma_16 = _algebra(
+    16, "E'_ii <= 0, and < 0 for a class that overlaps another", "Lemma 16, Eq. 79",
+    Recorded(Verdict.HOLDS, 0.0), _lemma_16, "the largest E'_ii of a class with overlap is {:.1e}",
+)  # fmt: skip
+lemma_17 = _algebra(
+    17, "|E'_nn' - E_nn'| <= |lambda_1|^2/(1 - |lambda_1|)", "Lemma 17, Eq. 80",
+    Recorded(Verdict.HOLDS, 1.0), _lemma_17,
+    "the bound is reached to {:.3g} (printed for lambda_1 < 1; it needs |lambda_1| < 1)",
+)  # fmt: skip
+
+
+def _e_prime(setting: Setting) -> Outcome:
+    f = theory.unit_attention(setting.P)
+    classes = np.arange(setting.K)
+    where = dict(row=classes, sequence_class=classes)
+    checks, missed = [], 0.0
+    for form in FORMS:
+        Ep = theory.e_prime(setting.E, form=form)
+        moved = f @ (f.T - f.T @ Ep)
+        missed = missed or float(np.abs(moved - np.eye(setting.K)).max())
+        checks.append(
+            Check("F^T (F - F E') = I", labelled(np.eye(setting.K), **where),
+                  labelled(moved, **where), relative=False, form=form)
+        )  # fmt: skip
+    rho = float(setting.E.max())
+    return Outcome(
+        tuple(checks),
+        number=missed,
+        note=f"two classes, f_1.f_2 = {rho:.3f}: with D.1's sign F^T(F - F E') misses I by "
+        f"{missed:.3f} = 2 f_1.f_2, with Lemma 14's by rounding",
+    )
+
+
+e_prime = Claim(
+    id="e-prime",
+    statement="E' := (I + E)^-1 - I makes Eq. 26 move only row n of W (Eqs. 27-30)",
+    source="Appendix D.1 against Lemma 14",
+    setting=WEAK,
+    hypotheses=(weak_correlations,),
+    predicts="F^T (F - F E') = I; corrected: with E' = I - (I + E)^-1",
+    measures="the product, for two classes",
+    tolerance=1e-13,
+    because="rounding",
+    code=("e_prime",),
+    test="tests/theory/test_correlations.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
+    number="with D.1's sign Eq. 30 is off by {:.3g} (twice f_1.f_2)",
+    recorded=Recorded(Verdict.CORRECTED, 0.552),
+    measure=_e_prime,
+)
+
+
+def brute_gradient(
+    f: NDArray[np.float64], growth: NDArray[np.float64], M: int
+) -> NDArray[np.float64]:
+    """g_n = Y (e_n - alpha_n) for Theorem 5's Y, one row per class, with no coefficient in it."""
+    Y = theory.decoder_weights(f, growth, M=M)
+    logits = f @ Y
+    alpha = np.exp(logits - logits.max(-1, keepdims=True))
+    error = np.eye(len(f), M) - alpha / alpha.sum(-1, keepdims=True)
+    return np.asarray(error @ Y.T)
+
+
+def _eq_88(setting: Setting) -> Outcome:
+    rng = np.random.default_rng(6)
+    M, eta_y = 60, 0.5
+    f = theory.unit_attention(rng.dirichlet(np.ones(9), size=3))
+    visits = np.array([30.0, 45.0, 25.0])
+    theta, sigma = theory.visit_deviations(visits, M=M, eta_y=eta_y)
+    speed = theory.gamma(visits.sum(), K=3, M=M, eta_y=eta_y)
+    g = brute_gradient(f, theory.h(visits, M=M, eta_y=eta_y), M) / speed
+    where = dict(sequence_class=np.arange(3), token=np.arange(9))
+    faint = {form: theory.xi(setting.E, M=setting.M, form=form) for form in FORMS}
+    checks = []
+    for form in FORMS:
+        predicted = theory.back_gradient(f, M=M, theta=theta, sigma=sigma, form=form)
+        checks += [
+            Check("g_n / gamma", labelled(predicted, **where), labelled(g, **where),
+                  relative=False, form=form),
+            Check("xi_n / gamma > 0 at overlap below 1/M", labelled(np.zeros(2), n=[0, 1]),
+                  labelled(faint[form], n=[0, 1]), ">", tolerance=0.0, form=form),
+        ]  # fmt: skip
+    pair = np.array([[0.0, 0.3], [0.3, 0.0]])
+    right, wrong = (theory.beta(pair, M=30, form=form)[0, 1] for form in ("corrected", "printed"))
+    return Outcome(
+        tuple(checks),
+        number=float(wrong),
+        note=f"K = 2, M = 30, f_1.f_2 = 0.3: beta = {right:.5f}, printed {wrong:.5f}; "
+        f"f_1.f_2 = {setting.E[0, 1]:.2e}, M = {setting.M}: xi/gamma = "
+        f"{faint['corrected'][0]:.2e}, printed {faint['printed'][0]:.2e}",
+    )
+
+
+eq_88 = Claim(
+    id="eq-88",
+    statement="beta_nn' = (1+sigma)[q1 (1+theta_n) E'_nn' + q0((1+theta_n') + sum ..)]",
+    source="Eq. 88",
+    setting=FAINT,
+    predicts="the coefficients of g_n; corrected: - q0[(1+theta_n') - sum_{k != n} (1+theta_k) E'_kn']",
+    measures="Y (e_n - alpha_n) by brute force, three random classes visited 30, 45 and 25 times",
+    tolerance=1e-12,
+    because="rounding of 60 x 9 matrix products",
+    code=("beta", "iota", "xi", "back_gradient"),
+    test="tests/theory/test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
+    number="K = 2, M = 30, f_1.f_2 = 0.3: printed {:.4g}, right 0.3802",
+    recorded=Recorded(Verdict.CORRECTED, 0.30889),
+    measure=_eq_88,
+)
+
+CLAIMS = (
+    assumption_2,
+    e_prime,
+    lemma_13,
+    lemma_14,
+    lemma_15,
+    lemma_16,
+    lemma_17,
+    eq_88,
+)

@@ -1,0 +1,151 @@
+"""Settings: the classes and rates on which claims are tested, and training runs on them.
+
+Time: the joint flow counts expected-gradient steps, in which every class has its share 1/K; the
+theory counts batch-1 steps, of which each class gets 1/K. In expectation they agree, so that one
+unit of either is one unit of the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab import theory
+from attnlab.data import SequenceClasses, single_common, symmetric, syn_small
+from attnlab.dynamics import Flow, Save, simulate
+
+# Every training run records as often and sweeps as many rates, because a program is compiled for
+# each new shape and compiling is most of what an audit costs.
+RECORDS = 121
+RUNS = 6
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Classes, rates, and how long to train (flow time)."""
+
+    classes: SequenceClasses
+    eta_y: float
+    eta_z: float
+    steps: float
+
+    @cached_property
+    def P(self) -> NDArray[np.float64]:
+        """P(l|n) of the contextual tokens, (K, L)."""
+        return self.classes.probs[:, self.classes.in_play]
+
+    @property
+    def psi(self) -> NDArray[np.int64]:
+        """The query of each class, as a row of Z."""
+        return self.classes.query_index
+
+    @property
+    def K(self) -> int:
+        """The number of classes."""
+        return self.classes.num_classes
+
+    @property
+    def M(self) -> int:
+        """The size of the vocabulary."""
+        return self.classes.vocab_size
+
+    @cached_property
+    def E(self) -> NDArray[np.float64]:
+        """Correlations between classes at the start, F^T F - I."""
+        return theory.correlation(self.P)
+
+    @property
+    def t0(self) -> float:
+        """The predicted transition time t_0 (Lemma 9), in steps."""
+        return float(theory.transition_times(K=self.K, M=self.M, eta_y=self.eta_y).t0)
+
+    def at(self, *, eta_y: float | None = None, eta_z: float | None = None) -> Setting:
+        """The same classes at other rates."""
+        return replace(
+            self,
+            eta_y=self.eta_y if eta_y is None else eta_y,
+            eta_z=self.eta_z if eta_z is None else eta_z,
+        )
+
+
+def two_by_hand(rows: list[list[float]], vocab_size: int) -> SequenceClasses:
+    """Two classes of one query, by their probabilities of the first few tokens."""
+    tokens = len(rows[0])
+    return SequenceClasses(
+        [{token: p for token, p in enumerate(row) if p > 0} for row in rows],
+        query=[tokens, tokens],
+        next_token=[tokens + 1, tokens + 2],
+        vocab_size=vocab_size,
+        origin=f"P = {rows}, M = {vocab_size}",
+    )
+
+
+# Assumption 2 holds, with one common token and three distinct ones for each of two classes.
+WEAK = Setting(
+    single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000), 1.0, 0.1, 1e6
+)
+# The smallest case in which a distinct token loses: one distinct token each, unequal classes.
+UNEVEN = Setting(two_by_hand([[0.6, 0.4, 0.0], [0.3, 0.0, 0.7]], 1000), 1.0, 0.1, 1e7)
+# Two common tokens, one of unequal probability in the two classes.
+LOPSIDED = Setting(
+    two_by_hand([[0.4, 0.10, 0.5, 0.0], [0.4, 0.01, 0.0, 0.59]], 1000), 1.0, 0.1, 1e7
+)
+# Overlap below 1/M.
+FAINT = Setting(
+    two_by_hand([[0.015, 0.4925, 0.4925, 0, 0], [0.015, 0, 0, 0.4925, 0.4925]], 1000), 1.0, 0.1, 1e6
+)
+# The hypotheses of Corollary 2 and Assumption 2.
+SYMMETRIC = Setting(
+    symmetric(num_classes=2, common=2, distinct=1, common_mass=0.4, vocab_size=1000), 1.0, 0.1, 1e7
+)
+# K, M and eta_Z of Fig. 3, in the case that Section 6 speaks of.
+FIG3 = Setting(
+    single_common(num_classes=10, distinct=10, common_prob=0.3, vocab_size=1000), 0.5, 0.5, 1e6
+)
+SYN_SMALL = Setting(syn_small(), 10.0, 1.0, 1e6)
+
+
+@cache
+def trained(
+    classes: SequenceClasses,
+    rates: tuple[tuple[float, float], ...],
+    steps: float,
+    start: tuple[float, ...] | None = None,
+) -> xr.Dataset:
+    """The joint flow of Y and Z (Lemma 1, T to infinity, float64), for up to `RUNS` pairs of rates.
+
+    Dims: run (with coords eta_y and eta_z), time (0 and geometric from 1e-2 of a step to `steps`),
+    sequence_class, query, token. `start` gives z(0), one logit for each token of the vocabulary.
+    """
+    if len(rates) > RUNS:
+        raise ValueError(f"rates: at most {RUNS} pairs to a call, got {len(rates)}")
+    padded = np.array(list(rates) + [rates[-1]] * (RUNS - len(rates)))
+    eta_y, eta_z = (xr.DataArray(column, dims="run") for column in padded.T)
+    times = np.concatenate([[0.0], np.geomspace(1e-2, steps, RECORDS - 1)])
+    result = simulate(
+        classes,
+        Flow(),
+        eta_y=eta_y,
+        eta_z=eta_z,
+        steps=steps,
+        init="zero" if start is None else np.asarray(start),
+        save=Save(("attention", "logits", "loss"), at=times),
+        dtype="float64",
+        progress=False,
+    )
+    result = result.isel(seed=0, drop=True).isel(run=slice(len(rates)))
+    return result.assign_coords(eta_y=eta_y[: len(rates)], eta_z=eta_z[: len(rates)])
+
+
+def ratios(*values: float, eta_y: float = 1.0) -> tuple[tuple[float, float], ...]:
+    """Rates with eta_Y / eta_Z equal to each of `values`."""
+    return tuple((eta_y, eta_y / value) for value in values)
+
+
+def in_play(setting: Setting, logits: xr.DataArray) -> NDArray[np.float64]:
+    """Recorded logits as the theory has them: (..., query, contextual token)."""
+    return logits.isel(token=setting.classes.in_play).values
