@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
@@ -11,22 +14,25 @@ from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.fit import slope
 from attnlab.audit.hypotheses import query_from_next
-from attnlab.audit.settings import SYN_SMALL, WEAK, Setting, in_play, ratios, trained
+from attnlab.audit.readings import gain_error, logits
+from attnlab.audit.settings import SYN_SMALL, WEAK, Setting, ratios, trained
 from attnlab.audit.verdict import Verdict
 from attnlab.dynamics import Limit, Save, simulate
 
 RATIOS = (10.0, 30.0, 100.0, 1000.0)
 
 
-def log_likelihood(q: NDArray, z: NDArray, Y: NDArray, target: int) -> complex:
+def log_likelihood(q: NDArray[Any], z: NDArray[Any], Y: NDArray[Any], target: int) -> complex:
     """Eq. 15 for one sequence, written with nothing but what a complex step can pass through."""
     c = q * np.exp(z)
     f = c / np.sqrt((c**2).sum())
-    logits = Y.T @ f
-    return logits[target] - np.log(np.exp(logits).sum())
+    scores = Y.T @ f
+    return complex(scores[target] - np.log(np.exp(scores).sum()))
 
 
-def complex_slope(function, x: NDArray) -> NDArray[np.float64]:
+def complex_slope(
+    function: Callable[[NDArray[np.complex128]], complex], x: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The gradient of a real-analytic function to rounding, by steps along the imaginary axis."""
     gradient = np.empty(x.shape)
     for i in np.ndindex(x.shape):
@@ -51,7 +57,7 @@ def _lemma_1(setting: Setting) -> Outcome:
         s.classes, Limit(), eta_y=s.eta_y, eta_z=s.eta_z, steps=steps,
         save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
     )  # fmt: skip
-    simulated = in_play(s, result["attention_logits"].isel(seed=0, step=-1))
+    simulated = logits(s, result.isel(seed=0, step=-1))
     by_hand, decoder = np.zeros(simulated.shape), np.zeros((s.P.shape[1], s.M))
     for _ in range(steps):
         terms = [
@@ -113,8 +119,9 @@ def _assumption_1(setting: Setting) -> Outcome:
         for T in lengths
     ]
     expected = [theory.expected_squared_norm(p, length=T) / (p @ p) - 1.0 for T in lengths]
-    gaps = gain_errors(setting, RATIOS, time=10 * setting.t0)
-    in_ratio = slope(RATIOS, gaps)
+    result = trained(setting.classes, ratios(*RATIOS, eta_y=setting.eta_y), setting.steps)
+    late = result.sel(time=10 * setting.t0, method="nearest")
+    in_ratio = slope(RATIOS, gain_error(setting, logits(setting, late)))
     return Outcome(
         (
             Check(
@@ -133,20 +140,6 @@ def _assumption_1(setting: Setting) -> Outcome:
         number=float(expected[1] + 1.0),
         training_number=in_ratio,
     )
-
-
-def gain_errors(setting: Setting, values: tuple[float, ...], *, time: float) -> NDArray[np.float64]:
-    """|ln(r(t)/r(0)) / ln chi - 1| of Eq. 11 in the joint flow, for each eta_Y / eta_Z in `values`.
-
-    For the most and the least frequent distinct token of class 0.
-    """
-    result = trained(setting.classes, ratios(*values, eta_y=setting.eta_y), setting.steps)
-    z = in_play(setting, result["attention_logits"].sel(time=time, method="nearest"))
-    own = np.flatnonzero(theory.token_roles(setting.P).distinct[0])
-    high, low = own[setting.P[0, own].argmax()], own[setting.P[0, own].argmin()]
-    gain = theory.relative_gain(setting.P, z, reference=low, psi=setting.psi)[:, 0, high]
-    start = theory.relative_gain(setting.P, reference=low, psi=setting.psi)[0, high]
-    return np.abs(np.log(gain / start) / (2.0 * z[:, setting.psi[0], high]) - 1.0)
 
 
 assumption_1 = Claim(

@@ -104,7 +104,7 @@ SYMMETRIC = Setting(
 )
 # K, M and eta_Z of Fig. 3, in the case that Section 6 speaks of.
 FIG3 = Setting(
-    single_common(num_classes=10, distinct=10, common_prob=0.3, vocab_size=1000), 0.5, 0.5, 1e6
+    single_common(num_classes=10, distinct=10, common_prob=0.1, vocab_size=1000), 0.5, 0.5, 1e6
 )
 SYN_SMALL = Setting(syn_small(), 10.0, 1.0, 1e6)
 
@@ -145,7 +145,3 @@ def ratios(*values: float, eta_y: float = 1.0) -> tuple[tuple[float, float], ...
     """Rates with eta_Y / eta_Z equal to each of `values`."""
     return tuple((eta_y, eta_y / value) for value in values)
 
-
-def in_play(setting: Setting, logits: xr.DataArray) -> NDArray[np.float64]:
-    """Recorded logits as the theory has them: (..., query, contextual token)."""
-    return logits.isel(token=setting.classes.in_play).values

@@ -57,6 +57,12 @@ class Recorded:
     # (seed, rate) -> (first non-finite step or time, the array that failed)
     failures: dict[tuple[int, int], tuple[float, str]] = field(default_factory=dict)
 
+    def keep_before(self, moment: float) -> None:
+        """Drop the records from `moment` on."""
+        count = int(np.searchsorted(self.moments, moment))
+        self.moments = self.moments[:count]
+        self.values = {name: leaf[:, :, :count] for name, leaf in self.values.items()}
+
 
 def flatten(record: dict[str, Any]) -> dict[str, NDArray[Any]]:
     """One record as host arrays with flat names: a block gives `name.shared` and `name.own`."""

@@ -54,6 +54,8 @@ def run_steps(run: Run, report: Report) -> Recorded:
     with ThreadPoolExecutor(workers) as pool:
         for batch in pool.map(lambda batch: batch.go(report), batches):
             batch.put_into(out)
+    if len(out.failures) == run.grid.runs:  # none went on: keep what was reached
+        out.keep_before(max(moment for moment, _ in out.failures.values()))
     return out
 
 

@@ -1,0 +1,84 @@
+"""The complete Fig. 6 grid: 4 x 4 x 4 cells x 10 seeds = 640 runs of 100 steps.
+
+Timed cold (first call of a fresh process: compilation and run together), then warm (the same
+calls again), then the loop of plain_torch.py on a sample of its runs, scaled to 640, in the same
+process. Compare ratios; absolute times depend on the machine and on what else it does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import jax
+import xarray as xr
+
+from attnlab import Sampled, Save, simulate
+from attnlab.data import syn_medium
+
+NUM_LAST = (1, 3, 5, 10)
+SEEDS = 10
+COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
+
+
+def cells(num_last: int, seeds: int = SEEDS) -> xr.Dataset:
+    """The 4 x 4 cells of one panel of Fig. 6."""
+    eta_z = xr.DataArray([0.5, 1.0, 2.0, 3.0], dims="eta_z")
+    ratio = xr.DataArray([1.0, 2.0, 5.0, 10.0], dims="ratio")
+    return simulate(
+        syn_medium(num_last=num_last), Sampled(length=128, batch_size=128),
+        eta_y=ratio * eta_z.assign_coords(eta_z=eta_z), eta_z=eta_z.assign_coords(eta_z=eta_z),
+        steps=100, momentum=0.9, init="uniform", seeds=seeds,
+        save=Save("statistics", at=[100]), progress=False,
+    )  # fmt: skip
+
+
+def grid() -> list[float]:
+    seconds = []
+    for num_last in NUM_LAST:
+        begun = time.perf_counter()
+        cells(num_last)
+        seconds.append(time.perf_counter() - begun)
+    return seconds
+
+
+def torch_seconds(sample: int) -> float:
+    """The time of all 640 runs of the plain loop, from the median of a few runs of each size."""
+    from benchmarks import plain_torch
+
+    total = 0.0
+    for num_last in NUM_LAST:
+        runs = [
+            plain_torch.train(num_last, 2, eta_y=1.0, eta_z=1.0, steps=100, seed=seed)[1]
+            for seed in range(sample + 1)
+        ][1:]  # the first run warms the allocator up
+        total += statistics.median(runs) * 16 * SEEDS
+        print(f"  plain loop, num_last {num_last}: {statistics.median(runs):.2f} s a run")
+    return total
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="bench fig6", description=__doc__)
+    parser.add_argument("--no-torch", action="store_true", help="leave the plain loop out")
+    parser.add_argument("--sample", type=int, default=2, help="runs of the plain loop per size")
+    options = parser.parse_args(arguments)
+    compiling = [0.0]
+
+    def listen(event: str, duration: float, **_: object) -> None:
+        if event == COMPILE_EVENT:
+            compiling[0] += duration
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    print(f"device: {jax.devices()[0].device_kind}")
+    cold = grid()
+    compile_seconds = compiling[0]
+    warm = min((grid() for _ in range(2)), key=sum)
+    print(f"cold: {sum(cold):.2f} s, of which compilation {compile_seconds:.2f} s")
+    parts = ", ".join(f"num_last {n}: {s:.2f}" for n, s in zip(NUM_LAST, warm, strict=True))
+    print(f"warm: {sum(warm):.2f} s ({parts})")
+    print(f"      {64 * SEEDS * 100 / sum(warm):.0f} run-steps a second")
+    if not options.no_torch:
+        plain = torch_seconds(options.sample)
+        print(f"plain PyTorch loop, 640 runs: {plain:.0f} s")
+        print(f"ratio: {plain / sum(warm):.0f} times faster warm, {plain / sum(cold):.0f} cold")

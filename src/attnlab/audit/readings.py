@@ -1,0 +1,77 @@
+"""Readings of a training run in the theory's terms, shared by several claims."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab import theory
+from attnlab.audit.settings import Setting
+from attnlab.results import measures
+
+
+def logits(setting: Setting, result: xr.Dataset) -> NDArray[np.float64]:
+    """Recorded z as the theory has it: (..., query, contextual token)."""
+    values = result["attention_logits"].isel(token=setting.classes.in_play).values
+    return np.asarray(values, dtype=np.float64)
+
+
+def reduced(
+    setting: Setting, times: NDArray[np.float64], z0: NDArray[np.float64] | None = None
+) -> theory.AttentionFlow:
+    """Eq. 10 solved on a setting at given steps, with the class weight P(n)."""
+    return theory.attention_flow(
+        setting.P, times, psi=setting.psi, M=setting.M, eta_y=setting.eta_y, eta_z=setting.eta_z,
+        z0=z0, weight=setting.classes.prior,
+    )  # fmt: skip
+
+
+def as_dataset(
+    setting: Setting, times: NDArray[np.float64], z: NDArray[np.float64]
+) -> xr.Dataset:
+    """A predicted path of logits in the schema of a simulation, so that measures read it too."""
+    tokens = setting.classes.in_play
+    return xr.Dataset(
+        {
+            "attention": (
+                ("time", "sequence_class", "token"),
+                theory.attention_weights(setting.P, z, psi=setting.psi),
+            ),
+            "attention_logits": (("time", "query", "token"), z),
+            "probability": (("sequence_class", "token"), setting.P),
+        },
+        {
+            "time": times,
+            "token": tokens,
+            "sequence_class": np.arange(setting.K),
+            "query": setting.classes.queries,
+            "query_token": ("sequence_class", setting.classes.query),
+        },
+    )
+
+
+def extremes(setting: Setting, sequence_class: int = 0) -> tuple[int, int]:
+    """The most and the least frequent distinct token of a class, as columns of P."""
+    own = np.flatnonzero(theory.token_roles(setting.P).distinct[sequence_class])
+    of_class = setting.P[sequence_class, own]
+    return int(own[of_class.argmax()]), int(own[of_class.argmin()])
+
+
+def gain_error(setting: Setting, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """|ln(r(t)/r(0)) / ln chi - 1|, Eq. 11's error for the extremes of class 0; z (..., Q, L)."""
+    high, low = extremes(setting)
+    gain = theory.relative_gain(setting.P, z, reference=low, psi=setting.psi)[..., 0, high]
+    start = theory.relative_gain(setting.P, reference=low, psi=setting.psi)[0, high]
+    return np.asarray(np.abs(np.log(gain / start) / (2.0 * z[..., setting.psi[0], high]) - 1.0))
+
+
+def mean_entropy(result: xr.Dataset) -> xr.DataArray:
+    """Entropy over distinct tokens, mean over classes (Fig. 6's y axis)."""
+    return measures.distinct_entropy(result).mean("sequence_class")
+
+
+def slopes(times: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Change of z between records, along its first axis, per unit of time."""
+    steps = np.diff(times).reshape(-1, *[1] * (z.ndim - 1))
+    return np.asarray(np.diff(z, axis=0) / steps)

@@ -1,0 +1,83 @@
+"""The folders import one way only, and importing leaves global state alone."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import attnlab
+
+SOURCE = Path(attnlab.__file__).parent
+# A folder imports only from those before it.
+ORDER = [
+    "data", "results", "dynamics", "theory", "audit", "sweep", "text", "observe", "figures",
+    "report", "play", "cli",
+]  # fmt: skip
+# theory stands on numpy alone, so that agreement with the simulator is evidence
+FORBIDDEN = {"theory": {"data", "results", "dynamics"}}
+
+
+def imported_folders(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    found = set()
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("attnlab.")}
+    return found & set(ORDER)
+
+
+def test_every_folder_has_a_place():
+    folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(ORDER)
+
+
+def test_a_folder_imports_only_from_those_above_it():
+    for folder in ORDER:
+        for path in sorted((SOURCE / folder).rglob("*.py")):
+            imported = imported_folders(path) - {folder}
+            later = set(ORDER[ORDER.index(folder) :])
+            assert not imported & later, f"{path} imports {imported & later}"
+            assert not imported & FORBIDDEN.get(folder, set()), path
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_import_is_light_and_changes_nothing():
+    out = run(
+        "import sys, attnlab; heavy = {'jax', 'matplotlib', 'scipy', 'torch', 'diffrax', 'xarray'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    assert out == "[]"
+    out = run(
+        "import jax; before = dict(jax.config.values);"
+        "import attnlab.dynamics, attnlab.data, attnlab.results, attnlab.theory;"
+        "after = dict(jax.config.values); print(before == after)"
+    )
+    assert out == "True"
+
+
+def test_simulating_needs_only_jax_numpy_optax_and_xarray():
+    """A bare accelerator machine has those and little more."""
+    out = run(
+        "import sys\n"
+        "for name in ('scipy.stats', 'diffrax', 'matplotlib', 'h5netcdf', 'h5py', 'yaml',"
+        " 'typer', 'rich', 'jinja2', 'torch'):\n"
+        "    sys.modules[name] = None\n"
+        "import attnlab\n"
+        "result = attnlab.simulate('syn-small', attnlab.Sampled(8, 4), eta_y=1., eta_z=1., steps=2)\n"
+        "print(result.sizes['step'])"
+    )
+    assert out == "3"
+
+
+def test_every_public_name_is_there():
+    for name in attnlab.__all__:
+        if name != "figures":
+            assert getattr(attnlab, name) is not None
