@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attnlab.data import constructions, files
+from attnlab.data import constructions, documents
 from attnlab.data.classes import SequenceClasses
 from attnlab.data.files import read_classes, write_classes
 
@@ -46,12 +46,12 @@ def one(probs: str, vocabulary: str = "[the, of, was, born]", rest: str = "") ->
 def yaml_parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Both of PyYAML's parsers: the C one is not part of every installation."""
     yaml = pytest.importorskip("yaml")
-    files._yaml_loader.cache_clear()
+    documents._yaml_loader.cache_clear()
     if request.param == "python":
         monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
         monkeypatch.delattr(yaml, "CSafeDumper", raising=False)
     yield
-    files._yaml_loader.cache_clear()
+    documents._yaml_loader.cache_clear()
 
 
 # -- reading ------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "latin.yaml").write_bytes("vocabulary: [caf\xe9]".encode("latin-1"))
     with pytest.raises(ValueError, match=r"latin.yaml: not UTF-8 text \(byte 16\)"):
         read_classes(tmp_path / "latin.yaml")
-    monkeypatch.setattr(files, "MAX_BYTES", 100)
+    monkeypatch.setattr(documents, "MAX_BYTES", 100)
     with pytest.raises(ValueError, match="larger than"):
         read(TWO, tmp_path)
 
@@ -438,7 +438,7 @@ def test_what_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     broken = SequenceClasses([[1.0, 0.0]], [0], [1], names=["a", "\ud800"])
     with pytest.raises(ValueError, match="not valid Unicode"):
         write_classes(broken, tmp_path / "classes.yaml")
-    monkeypatch.setattr(files, "MAX_BYTES", 100)
+    monkeypatch.setattr(documents, "MAX_BYTES", 100)
     with pytest.raises(ValueError, match="make such classes in Python"):
         write_classes(classes, tmp_path / "classes.yaml")
     assert os.listdir(tmp_path) == []

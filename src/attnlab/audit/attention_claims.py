@@ -17,7 +17,7 @@ from attnlab.audit.hypotheses import (
     uniform_classes,
     weak_correlations,
 )
-from attnlab.audit.readings import extremes, gain_error, logits, reduced, slopes
+from attnlab.audit.readings import gain_error, logits, reduced, slopes, spotlight
 from attnlab.audit.settings import SYMMETRIC, UNEVEN, WEAK, Setting, ratios, trained
 from attnlab.audit.verdict import Verdict
 
@@ -55,9 +55,9 @@ def _lemma_4(setting: Setting) -> Outcome:
     ]  # fmt: skip
     times, path = run_at(s)
     late = times >= s.t0
-    high, _ = extremes(s)
-    eq_10 = reduced(s, times[late]).logits[:, s.psi[0], high]
-    in_training = path[late][:, s.psi[0], high]
+    n, high, _ = spotlight(s)
+    eq_10 = reduced(s, times[late]).logits[:, s.psi[n], high]
+    in_training = path[late][:, s.psi[n], high]
     time = dict(time=times[late])
     return Outcome(
         (
@@ -92,14 +92,12 @@ lemma_4 = Claim(
 )
 
 
-def _fates(setting: Setting) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    fates = theory.token_fates(setting.P, psi=setting.psi)
-    return fates, fates != 0
-
-
 def _theorem_2(setting: Setting) -> Outcome:
     s = setting
-    fates, claimed = _fates(s)
+    fates = theory.token_fates(s.P, psi=s.psi)
+    claimed = fates != 0
+    if not claimed.any():
+        raise ValueError("classes: Theorem 2 says nothing of these; give classes that overlap")
     path = reduced(s, TIMES).logits
     velocity = theory.attention_velocity(s.P, path, psi=s.psi, M=s.M, weight=s.classes.prior)
     along = (velocity * fates)[:, claimed]
@@ -107,12 +105,18 @@ def _theorem_2(setting: Setting) -> Outcome:
     trained_along = (slopes(times, z) * fates)[:, claimed]
     token = np.arange(int(claimed.sum()))
     start = (theory.attention_velocity(s.P, 0 * path[0], psi=s.psi, M=s.M) * fates)[claimed]
-    worst = int(trained_along.min(axis=0).argmin())
     rows, columns = np.nonzero(claimed)
-    lost = z[:, rows[worst], columns[worst]]
-    turn = int(np.abs(lost).argmax()) if (trained_along >= 0).all() else int(
-        np.flatnonzero(trained_along[:, worst] < 0)[0]
-    )
+    worst = int(trained_along.min(axis=0).argmin())
+    loser = z[:, rows[worst], columns[worst]]
+    turns = np.flatnonzero(trained_along[:, worst] <= 0)
+    where = f"{s.classes.origin}, eta_Y/eta_Z = {s.eta_y / s.eta_z:g}"
+    note = f"{where}: every token keeps to its fate"
+    if turns.size:
+        fallen, turn = s.classes.in_play[columns[worst]], turns[0]
+        note = (
+            f"{where}: token {fallen} turns at t = {times[turn]:.3g} (z = {loser[turn]:+.4f}) and "
+            f"ends at z = {loser[-1]:+.4f} (t = {times[-1]:.0e})"
+        )
     return Outcome(
         (
             Check("velocity along its fate, Eq. 10", labelled(0 * along, time=TIMES, token=token),
@@ -122,10 +126,8 @@ def _theorem_2(setting: Setting) -> Outcome:
                   labelled(trained_along, time=times[1:], token=token), ">", training=True),
         ),
         number=float(start.min()),
-        training_number=float(lost[-1]),
-        note=f"{s.classes.origin}, eta_Y/eta_Z = {s.eta_y / s.eta_z:g}: token "
-        f"{s.classes.in_play[columns[worst]]} turns at t = {times[turn]:.3g} (z = {lost[turn]:+.4f}) "
-        f"and ends at z = {lost[-1]:+.4f} (t = {times[-1]:.0e})",
+        training_number=float(loser[-1]),
+        note=note,
     )  # fmt: skip
 
 
@@ -193,12 +195,12 @@ corollary_2 = Claim(
 
 def _theorem_3(setting: Setting) -> Outcome:
     s = setting
-    high, low = extremes(s)
-    own = np.flatnonzero(theory.token_roles(s.P).distinct[0])
+    n, _, low = spotlight(s)
+    own = np.flatnonzero(theory.token_roles(s.P).distinct[n])
     z = reduced(s, TIMES).logits
-    gain = theory.relative_gain(s.P, z, reference=low, psi=s.psi)[:, 0, own]
-    start = theory.relative_gain(s.P, reference=low, psi=s.psi)[0, own]
-    predicted = start * theory.growth_factor(z[:, s.psi[0], own])
+    gain = theory.relative_gain(s.P, z, reference=low, psi=s.psi)[:, n, own]
+    start = theory.relative_gain(s.P, reference=low, psi=s.psi)[n, own]
+    predicted = start * theory.growth_factor(z[:, s.psi[n], own])
     where = dict(time=TIMES, token=own)
     result = trained(s.classes, ratios(*RATIOS, eta_y=s.eta_y), s.steps)
     errors = gain_error(s, logits(s, result.sel(time=10 * s.t0, method="nearest")))
@@ -242,11 +244,12 @@ theorem_3 = Claim(
 
 def _eq_12(setting: Setting) -> Outcome:
     s = setting
-    high, _ = extremes(s)
+    n, high, _ = spotlight(s)
     flow = reduced(s, TIMES)
-    chi = theory.growth_factor(flow.logits[:, s.psi[0], high])
-    f = theory.unit_attention(s.P, flow.logits, psi=s.psi)[:, 0, high]
-    lower, upper = theory.growth_bounds(flow.growth_bound[:, 0], f[0] ** 2)
+    B = flow.growth_bound[:, n]
+    chi = theory.growth_factor(flow.logits[:, s.psi[n], high])
+    f = theory.unit_attention(s.P, flow.logits, psi=s.psi)[:, n, high]
+    lower, upper = theory.growth_bounds(B, theory.unit_attention(s.P)[n, high] ** 2)
     time = dict(time=TIMES)
     return Outcome(
         (
@@ -256,7 +259,7 @@ def _eq_12(setting: Setting) -> Outcome:
             Check("f_l0 increases", labelled(f[:-1], time=TIMES[1:]),
                   labelled(f[1:], time=TIMES[1:]), ">="),
         ),
-        number=float(np.log(chi[-1]) / (2.0 * flow.growth_bound[-1, 0])),
+        number=float(np.log(chi[-1]) / (2.0 * B[-1])),
     )  # fmt: skip
 
 

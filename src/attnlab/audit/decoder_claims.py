@@ -21,7 +21,7 @@ from attnlab.audit.hypotheses import (
     uniform_classes,
     weak_correlations,
 )
-from attnlab.audit.readings import extremes, logits, reduced
+from attnlab.audit.readings import logits, reduced, spotlight
 from attnlab.audit.settings import FIG3, WEAK, Setting, ratios, trained
 from attnlab.audit.verdict import Verdict
 
@@ -244,7 +244,7 @@ def _theorem_1(setting: Setting) -> Outcome:
     ]  # fmt: skip
     slow = s.at(eta_z=s.eta_y / 1000.0)
     times, trained_z = trained_growth(slow)
-    high, _ = extremes(s)
+    _, high, _ = spotlight(s)
     theorem = reduced(slow, times).logits[:, 0, high]
     plain = plain_growth(slow, times, high)
     for form, predicted in (("printed", theorem), ("corrected", plain)):
@@ -267,7 +267,7 @@ def trained_growth(setting: Setting) -> tuple[NDArray[np.float64], NDArray[np.fl
     values = ratios(setting.eta_y / setting.eta_z, eta_y=setting.eta_y)
     result = trained(setting.classes, values, setting.steps).isel(run=0)
     result = result.sel(time=slice(setting.t0 / 10, 1e2 * setting.t0))
-    return result["time"].values, logits(setting, result)[:, 0, extremes(setting)[0]]
+    return result["time"].values, logits(setting, result)[:, 0, spotlight(setting)[1]]
 
 
 def plain_growth(

@@ -51,19 +51,29 @@ def as_dataset(
     )
 
 
-def extremes(setting: Setting, sequence_class: int = 0) -> tuple[int, int]:
-    """The most and the least frequent distinct token of a class, as columns of P."""
-    own = np.flatnonzero(theory.token_roles(setting.P).distinct[sequence_class])
-    of_class = setting.P[sequence_class, own]
-    return int(own[of_class.argmax()]), int(own[of_class.argmin()])
+def spotlight(setting: Setting) -> tuple[int, int, int]:
+    """A class, and the most and least frequent of its distinct tokens (as columns of P).
+
+    The first class with the most distinct tokens; two of them must differ in probability.
+    """
+    distinct = theory.token_roles(setting.P).distinct
+    n = int(distinct.sum(axis=1).argmax())
+    own = np.flatnonzero(distinct[n])
+    if own.size < 2 or np.ptp(setting.P[n, own]) == 0.0:
+        raise ValueError(
+            "classes: this claim compares distinct tokens of one class; give a class with two of "
+            "unequal probability"
+        )
+    of_class = setting.P[n, own]
+    return n, int(own[of_class.argmax()]), int(own[of_class.argmin()])
 
 
 def gain_error(setting: Setting, z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """|ln(r(t)/r(0)) / ln chi - 1|, Eq. 11's error for the extremes of class 0; z (..., Q, L)."""
-    high, low = extremes(setting)
-    gain = theory.relative_gain(setting.P, z, reference=low, psi=setting.psi)[..., 0, high]
-    start = theory.relative_gain(setting.P, reference=low, psi=setting.psi)[0, high]
-    return np.asarray(np.abs(np.log(gain / start) / (2.0 * z[..., setting.psi[0], high]) - 1.0))
+    """|ln(r(t)/r(0)) / ln chi - 1|: Eq. 11's error for the tokens in the spotlight; z (..., Q, L)."""
+    n, high, low = spotlight(setting)
+    gain = theory.relative_gain(setting.P, z, reference=low, psi=setting.psi)[..., n, high]
+    start = theory.relative_gain(setting.P, reference=low, psi=setting.psi)[n, high]
+    return np.asarray(np.abs(np.log(gain / start) / (2.0 * z[..., setting.psi[n], high]) - 1.0))
 
 
 def mean_entropy(result: xr.Dataset) -> xr.DataArray:

@@ -217,7 +217,7 @@ eq_13 = Claim(
 
 
 def _eq_132(setting: Setting) -> Outcome:
-    s, C0 = setting, 0.1
+    s, C0 = setting, constant(setting)
     t = 10.0 ** np.array([6, 12, 24, 48, 96])
     p = theory.snapping(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=C0)
     off = np.abs(p.exact / p.asymptotic - 1.0)

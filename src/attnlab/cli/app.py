@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from attnlab.cli import audit
 from attnlab.cli.simulate import HELP, simulate_verb
 
 BAD_INPUT, DIVERGED = 2, 3
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("simulate", help=HELP)(simulate_verb)
+app.command("audit", help=audit.HELP)(audit.audit_verb)
 
 
 @app.callback()

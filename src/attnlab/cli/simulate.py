@@ -75,12 +75,11 @@ def simulate_verb(
     if plot is not None and "attention" not in asked.what:
         raise ValueError("save: --plot needs attention among what is recorded")
     known = classes_from(classes)
-    rates = {"eta_y": _rate("eta-y", eta_y), "eta_z": _rate("eta-z", eta_z)}
     try:
         result = simulate(
-            known, chosen, **rates, steps=_number("steps", steps), optimizer=optimizer,
-            momentum=momentum, init=init, seeds=seeds, save=asked, dtype=dtype,
-            progress=False if as_json else "auto",
+            known, chosen, eta_y=_rate("eta-y", eta_y), eta_z=_rate("eta-z", eta_z),
+            steps=_number("steps", steps), optimizer=optimizer, momentum=momentum, init=init,
+            seeds=seeds, save=asked, dtype=dtype, progress=False if as_json else "auto",
         )  # fmt: skip
     except Diverged as problem:
         if out is not None:

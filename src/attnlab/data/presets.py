@@ -9,7 +9,8 @@ from typing import Any, get_args, get_type_hints
 
 from attnlab.data import constructions
 from attnlab.data.classes import SequenceClasses
-from attnlab.data.files import SUFFIXES, did_you_mean, read_classes
+from attnlab.data.documents import SUFFIXES, did_you_mean
+from attnlab.data.files import read_classes
 
 PRESETS: Mapping[str, Callable[..., SequenceClasses]] = {
     "syn-small": constructions.syn_small,

@@ -10,6 +10,7 @@ sequence of T tokens costs O(S log T) look-ups, with few of them: two digits rea
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -75,6 +76,7 @@ class CountSampler:
         return counts[..., : self.width]
 
 
+@lru_cache(maxsize=32)
 def count_sampler(classes: SequenceClasses, length: int) -> CountSampler | TokenSampler:
     """Prepare exact multinomial counts for sequences of `length` tokens, query included.
 
@@ -99,7 +101,7 @@ def count_sampler(classes: SequenceClasses, length: int) -> CountSampler | Token
     going_left = np.concatenate([*reversed(levels), np.zeros((len(classes), 0))], axis=1)
     probabilities, index = np.unique(going_left, return_inverse=True)
     return CountSampler(
-        node_probability=jnp.asarray(index.reshape(-1), jnp.int32),
+        node_probability=jnp.asarray(index.reshape(-1).astype(np.int32)),
         binomial=_binomial_digits(probabilities, draws) if depth else (),
         depth=depth,
         width=int(widths.max()),
@@ -149,7 +151,7 @@ def _binomial_digit(p: NDArray[np.float64], shift: int, digits: int, width: int)
     pmf /= pmf.sum(axis=-1, keepdims=True)
     return BinomialDigit(
         table=alias_table(pmf.reshape(-1, width)),
-        lowest=jnp.asarray(lowest.reshape(-1), jnp.int32),
+        lowest=jnp.asarray(lowest.reshape(-1).astype(np.int32)),
         digits=digits,
         shift=shift,
     )
@@ -181,6 +183,7 @@ class TokenSampler:
         return jax.vmap(lambda row, at: row.at[at].add(1))(empty, slots)
 
 
+@lru_cache(maxsize=32)
 def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
     """Prepare token sequences of `length` tokens, query included."""
     _require_length(length)
@@ -191,7 +194,7 @@ def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
     probs[classes.class_of_entry, slot] = classes.values
     tokens[classes.class_of_entry, slot] = classes.tokens
     probs /= probs.sum(axis=1, keepdims=True)
-    return TokenSampler(alias_table(probs), jnp.asarray(tokens, jnp.int32), length - 1)
+    return TokenSampler(alias_table(probs), jnp.asarray(tokens.astype(np.int32)), length - 1)
 
 
 def class_table(classes: SequenceClasses) -> AliasTable:

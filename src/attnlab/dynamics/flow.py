@@ -33,11 +33,11 @@ def run_flow(run: Run, report: Report) -> Recorded:
     )  # fmt: skip
     stopped = np.asarray(values.pop("stopped"))
     out = Recorded(run.moments, flatten(values))
-    probe = np.stack(
-        [np.isfinite(v).reshape(*v.shape[:3], -1).all(-1) for v in out.values.values()]
-    ).all(0)
-    for seed, point in np.argwhere(stopped | ~probe.all(-1)):
-        first = int(np.argmin(probe[seed, point]))
+    finite = np.ones((*stopped.shape, run.moments.size), dtype=bool)
+    for value in out.values.values():
+        finite &= np.isfinite(value).reshape(*finite.shape, -1).all(axis=-1)
+    for seed, point in np.argwhere(stopped | ~finite.all(axis=-1)):
+        first = int(np.argmin(finite[seed, point]))
         out.failures[int(seed), int(point)] = (float(run.moments[first]), "the flow")
     report(float(run.moments[-1]) * run.grid.runs)
     return out

@@ -30,10 +30,11 @@ class Block(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Y as (J, A) and (R, J, S), outputs before tokens; Z as (Q, A) and (R, S)."""
+    """Y and Z as blocks: Y is (J, A) and (R, J, S), outputs before tokens; Z is (Q, A) and
+    (R, S). Also what a model trains in their place: what learns at eta_y, and at eta_z."""
 
-    Y: Block
-    Z: Block
+    Y: Any
+    Z: Any
 
 
 class Rows(NamedTuple):
@@ -78,7 +79,7 @@ def row_sum(layout: Layout, values: Block) -> jax.Array:
     """Sum over all tokens of a row, each group counted with its multiplicity."""
     total = jnp.sum(layout.count_shared(values.shared), axis=1)
     if values.own.size:
-        total = total + layout.sum_tiles(jnp.sum(layout.own_multiplicity * values.own, axis=1))
+        total = total + layout.sum_tiles(jnp.sum(layout.count_own(values.own), axis=1))
     return total
 
 
@@ -88,30 +89,53 @@ def loss_and_gradient(
     """Mean cross entropy over rows and its gradient (Eqs. 3 and 4 are minus this gradient)."""
     Y, Z = parameters
     f = _features(layout, rows, Z)
-    cross_entropy, d = _outputs(layout, rows, f, Y)
-    # g = Y (alpha - x_{T+1}), where a column counts with its multiplicity
+    logits, cross_entropy, d = _outputs(layout, rows, f, Y)
+    # Y (alpha - x_{T+1}) =: g counts a column with its multiplicity
     dm = layout.count_outputs(d)
-    g_shared = jnp.matmul(dm, Y.shared, precision=PRECISION)
-    grad_y_shared = jnp.einsum("nj,na->ja", d, f.shared, precision=PRECISION)
-    if f.own.size:
-        g_own = jnp.einsum("rj,rjs->rs", layout.to_tiles(dm), Y.own, precision=PRECISION)
-        grad_y_own = layout.to_tiles(d)[:, :, None] * f.own[:, None, :]
-    else:
-        g_own, grad_y_own = jnp.zeros_like(f.own), jnp.zeros_like(Y.own)
+    # f . g, which the projection takes away, is the same sum over outputs first
+    radial = jnp.sum(dm * logits, axis=1)[:, None]
 
-    # diag(f) (I - f f^T) g: Eq. 4 with X^T diag(b) X = diag(X^T b) and X^T b = |X^T b| f
-    radial = row_sum(layout, Block(f.shared * g_shared, f.own * g_own))[:, None]
-    grad_z_rows = f.shared * (g_shared - f.shared * radial)
-    grad_z_own = f.own * (g_own - f.own * layout.to_tiles(radial)) if f.own.size else f.own
+    grad_y_shared = jnp.einsum("nj,na->ja", d, f.shared, precision=PRECISION)
+    grad_z_shared = _logit_gradient(layout, rows, f.shared, Y.shared, dm, grad_y_shared, radial)
+    if f.own.size:
+        grad_y_own = layout.to_tiles(d)[:, :, None] * f.own[:, None, :]
+        g_own = jnp.einsum("rj,rjs->rs", layout.to_tiles(dm), Y.own, precision=PRECISION)
+        grad_z_own = f.own * (g_own - f.own * layout.to_tiles(radial))
+    else:
+        grad_y_own, grad_z_own = jnp.zeros_like(Y.own), jnp.zeros_like(Z.own)
     return jnp.sum(rows.weight * cross_entropy), Parameters(
-        Y=Block(grad_y_shared, grad_y_own),
-        Z=Block(_sum_by_query(layout, grad_z_rows, rows.query), grad_z_own),
+        Y=Block(grad_y_shared, grad_y_own), Z=Block(grad_z_shared, grad_z_own)
     )
+
+
+def _logit_gradient(
+    layout: Layout,
+    rows: Rows,
+    f: jax.Array,
+    Y: jax.Array,
+    dm: jax.Array,
+    grad_y: jax.Array,
+    radial: jax.Array,
+) -> jax.Array:
+    """Eq. 4 for the shared groups: the sum over a query's rows of diag(f) (I - f f^T) g, (Q, A).
+
+    (X^T diag(b) X = diag(X^T b), and X^T b = |X^T b| f.) The sum of f_l g_l over rows is also
+    the sum over outputs of Y_l times the gradient of Y_l, which is there already; only groups
+    that several queries share need g itself, to tell the queries apart.
+    """
+    some = layout.spread
+    g = jnp.matmul(dm, Y[:, :some], precision=PRECISION)
+    told_apart = _sum_by_query(layout, f[:, :some] * g, rows.query)
+    at_once = jnp.sum(layout.count_outputs(Y[:, some:].T * grad_y[:, some:].T), axis=1)
+    of_query = jnp.arange(layout.num_queries)[:, None] == layout.shared_query
+    pulled = jnp.concatenate([told_apart, jnp.where(of_query, at_once, 0)], axis=1)
+    return pulled - _sum_by_query(layout, f * f * radial, rows.query)
 
 
 def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
     """The mean cross entropy over rows alone, for recording and for autodiff."""
-    cross_entropy, _ = _outputs(layout, rows, _features(layout, rows, parameters.Z), parameters.Y)
+    f = _features(layout, rows, parameters.Z)
+    _, cross_entropy, _ = _outputs(layout, rows, f, parameters.Y)
     return jnp.sum(rows.weight * cross_entropy)
 
 
@@ -124,8 +148,11 @@ def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
     return Block(mass.shared * scale[:, None], own)
 
 
-def _outputs(layout: Layout, rows: Rows, f: Block, Y: Block) -> tuple[jax.Array, jax.Array]:
-    """Cross entropy (N,) and alpha - x_{T+1} times the row's weight (N, J).
+def _outputs(
+    layout: Layout, rows: Rows, f: Block, Y: Block
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Logits (N, J) up to a shift, cross entropy (N,), and the error alpha - x_{T+1} times the
+    row's weight (N, J).
 
     alpha = softmax(Y^T f) over all M outputs. The target's error is minus the sum of the
     others, not alpha - 1: late in training that difference would cancel, and with it the pull
@@ -133,9 +160,8 @@ def _outputs(layout: Layout, rows: Rows, f: Block, Y: Block) -> tuple[jax.Array,
     """
     logits = jnp.einsum("na,ja->nj", layout.count_shared(f.shared), Y.shared, precision=PRECISION)
     if f.own.size:
-        counted = f.own * layout.own_multiplicity
         logits = logits + layout.sum_tiles(
-            jnp.einsum("rs,rjs->rj", counted, Y.own, precision=PRECISION)
+            jnp.einsum("rs,rjs->rj", layout.count_own(f.own), Y.own, precision=PRECISION)
         )
     logits = logits - jnp.max(logits, axis=1, keepdims=True)
     own_logit = jnp.take_along_axis(logits, rows.target[:, None], axis=1)[:, 0]
@@ -145,7 +171,8 @@ def _outputs(layout: Layout, rows: Rows, f: Block, Y: Block) -> tuple[jax.Array,
     others = jnp.sum(layout.count_outputs(jnp.where(is_target, 0, odds)), axis=1)
     cross_entropy = jnp.log1p(others + (own_odds - 1)) - own_logit
     scale = rows.weight / (others + own_odds)
-    return cross_entropy, jnp.where(is_target, -others[:, None], odds) * scale[:, None]
+    error = jnp.where(is_target, -others[:, None], odds) * scale[:, None]
+    return logits, cross_entropy, error
 
 
 def _of_query(layout: Layout, per_query: jax.Array, query: jax.Array) -> jax.Array:

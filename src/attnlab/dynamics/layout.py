@@ -36,6 +36,7 @@ class Layout:
     shared_log_prob: Any  # (K, A) log P, -inf outside the support
     shared_multiplicity: Any  # (A,) tokens that a group stands for
     shared_is_common: Any  # (A,) drawn by several classes
+    shared_query: Any  # (A - spread,) the one query of the groups after the first `spread`
     own_log_prob: Any  # (R, S) -inf in the padding
     own_multiplicity: Any  # (R, S)
     tile_class: Any  # (R,) class of each tile
@@ -44,14 +45,20 @@ class Layout:
     query: Any  # (K,) row of Z of each class
     prior: Any  # (K,)
     num_queries: int = field(metadata={"static": True})
+    spread: int = field(metadata={"static": True})  # leading shared groups with several queries
     one_tile_per_class: bool = field(metadata={"static": True})
     # Whether a multiplicity differs from 1; where none does, the products are left out.
     lumped_shared: bool = field(metadata={"static": True})
+    lumped_own: bool = field(metadata={"static": True})
     lumped_outputs: bool = field(metadata={"static": True})
 
     def count_shared(self, per_group: jax.Array) -> jax.Array:
         """Per token -> per group of shared tokens."""
         return per_group * self.shared_multiplicity if self.lumped_shared else per_group
+
+    def count_own(self, per_group: jax.Array) -> jax.Array:
+        """Per token -> per group of own tokens; what is padding must be zero already."""
+        return per_group * self.own_multiplicity if self.lumped_own else per_group
 
     def count_outputs(self, per_column: jax.Array) -> jax.Array:
         """Per output column -> per group of columns."""
@@ -136,17 +143,17 @@ class TokenMap:
 def dense_layout(classes: SequenceClasses, *, symmetric_start: bool) -> tuple[Layout, TokenMap]:
     """Every token in play on its own, as one dense block: what sampled sequences need."""
     tokens = classes.in_play
-    log_prob = np.full((len(classes), tokens.size), -np.inf)
     column = np.searchsorted(tokens, classes.tokens)
+    log_prob = np.full((len(classes), tokens.size), -np.inf)
     log_prob[classes.class_of_entry, column] = np.log(classes.values)
-    is_common = classes.roles()[tokens] == COMMON
+    order = _spread_first(classes, log_prob)
     layout = _assemble(
-        classes, log_prob, np.ones(tokens.size), is_common,
+        classes, log_prob[:, order], np.ones(tokens.size),
+        (classes.roles()[tokens] == COMMON)[order],
         np.zeros((len(classes), 0)), np.zeros((len(classes), 0)), np.arange(len(classes)),
         symmetric_start,
     )  # fmt: skip
-    where = TokenMap(tokens, np.arange(tokens.size), tokens.size, np.arange(len(classes)), 0)
-    return layout, where
+    return layout, TokenMap(tokens, np.argsort(order), tokens.size, np.arange(len(classes)), 0)
 
 
 def sparse_layout(
@@ -202,10 +209,14 @@ def sparse_layout(
         blocks.append(block)
         sizes.append(size)
     position[own] = num_shared + tile[group] * width + slot[group]
+    shared_log_prob = np.concatenate([np.zeros((len(classes), 0)), *blocks], axis=1)
+    order = _spread_first(classes, shared_log_prob)
+    shared = omega > 1
+    position[shared] = np.argsort(order)[position[shared]]
     layout = _assemble(
         classes,
-        np.concatenate([np.zeros((len(classes), 0)), *blocks], axis=1),
-        np.concatenate([np.zeros(0), *sizes]),
+        shared_log_prob[:, order],
+        np.concatenate([np.zeros(0), *sizes])[order],
         np.ones(num_shared, dtype=bool),
         own_log_prob,
         own_multiplicity,
@@ -231,10 +242,13 @@ def _assemble(
         outputs = np.append(np.ones(targets.size), rest) if rest else np.ones(targets.size)
     else:
         outputs, target = np.ones(classes.vocab_size), classes.next_token
+    queries = _queries_of(classes, shared_log_prob)
+    spread = int(np.count_nonzero(queries.sum(axis=0) > 1))
     return Layout(
         shared_log_prob=shared_log_prob,
         shared_multiplicity=shared_multiplicity,
         shared_is_common=shared_is_common,
+        shared_query=np.argmax(queries[:, spread:], axis=0).astype(np.int32),
         own_log_prob=own_log_prob,
         own_multiplicity=own_multiplicity,
         tile_class=tile_class.astype(np.int32),
@@ -243,10 +257,28 @@ def _assemble(
         query=classes.query_index.astype(np.int32),
         prior=classes.prior,
         num_queries=classes.queries.size,
+        spread=spread,
         one_tile_per_class=np.array_equal(tile_class, np.arange(len(classes))),
         lumped_shared=bool(np.any(shared_multiplicity != 1)),
+        lumped_own=bool(np.any(own_multiplicity[np.isfinite(own_log_prob)] != 1)),
         lumped_outputs=bool(np.any(outputs != 1)),
     )
+
+
+def _queries_of(
+    classes: SequenceClasses, log_prob: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """(Q, A): whether a class of the query draws the group."""
+    drawn = np.zeros((classes.queries.size, log_prob.shape[1]), dtype=bool)
+    np.logical_or.at(drawn, classes.query_index, np.isfinite(log_prob))
+    return drawn
+
+
+def _spread_first(
+    classes: SequenceClasses, log_prob: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """An order of the groups in which those of several queries come first."""
+    return np.argsort(_queries_of(classes, log_prob).sum(axis=0) <= 1, kind="stable")
 
 
 def _unique_rows(

@@ -22,6 +22,8 @@ from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.start import Start
 
 DATA_STREAM, START_STREAM = 0, 1
+# On a GPU, trying out kernels for products this small takes far longer than it saves.
+QUICK_COMPILE = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 
 
 class State(NamedTuple):
@@ -36,9 +38,11 @@ def seed_key(seed: jax.Array, stream: int) -> jax.Array:
     return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), stream)
 
 
-@partial(jax.jit, static_argnames=("model", "random", "points"))
+@partial(
+    jax.jit, static_argnames=("model", "random", "points"), compiler_options=QUICK_COMPILE
+)
 def begin(
-    model: Model, random: bool, points: int, layout: Layout, start: Start, seeds: jax.Array
+    model: Model, random: bool, points: int, layout: Layout, start: Start, seeds: Any
 ) -> tuple[Any, Parameters]:
     """What stays fixed, (seed, ...), and what is trained, (seed, rate, ...), at step 0."""
 
@@ -49,7 +53,7 @@ def begin(
     return fixed, jax.tree.map(lambda x: jnp.repeat(x[:, None], points, axis=1), trained)
 
 
-@partial(jax.jit, static_argnames="optimizer")
+@partial(jax.jit, static_argnames="optimizer", compiler_options=QUICK_COMPILE)
 def remember(optimizer: Optimizer, trained: Parameters) -> State:
     """The states before the first step, (seed, rate, ...): nothing in the optimisers' memory."""
     transform = optimizer.transform(0.0)  # rates do not enter it
@@ -57,7 +61,7 @@ def remember(optimizer: Optimizer, trained: Parameters) -> State:
     return State(trained, (init(trained.Y), init(trained.Z)))
 
 
-@partial(jax.jit, static_argnames=("model", "optimizer"))
+@partial(jax.jit, static_argnames=("model", "optimizer"), compiler_options=QUICK_COMPILE)
 def advance(
     model: Model,
     optimizer: Optimizer,
@@ -104,7 +108,7 @@ def advance(
     return states, jnp.stack([_all_finite(group) for group in states.trained])
 
 
-@partial(jax.jit, static_argnames=("model", "what"))
+@partial(jax.jit, static_argnames=("model", "what"), compiler_options=QUICK_COMPILE)
 def record(
     model: Model,
     what: tuple[str, ...],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,7 +36,7 @@ class Run:
     where: TokenMap
     start_logits: NDArray[np.float64]  # (query, token)
 
-    def begin(self, seeds: jax.Array, points: int) -> tuple[Any, Parameters]:
+    def begin(self, seeds: NDArray[np.uint32], points: int) -> tuple[Any, Parameters]:
         """What stays fixed, (seed, ...), and what is trained, (seed, rate, ...), at step 0."""
         logits = self.where.blocks(
             self.start_logits, self.classes.query_index, self.layout.own_log_prob.shape

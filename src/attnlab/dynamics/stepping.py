@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -46,7 +48,7 @@ def run_steps(run: Run, report: Report) -> Recorded:
         for first_seed in range(0, seeds, seeds_at_once)
         for first_point in range(0, points, points_at_once)
     ]
-    batches[0].compile()
+    _compile(batches[0])
     # XLA leaves a processor's cores idle in the small operations between matrix products; two
     # batches side by side fill them.
     workers = min(len(batches), os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
@@ -57,6 +59,18 @@ def run_steps(run: Run, report: Report) -> Recorded:
     if len(out.failures) == run.grid.runs:  # none went on: keep what was reached
         out.keep_before(max(moment for moment, _ in out.failures.values()))
     return out
+
+
+def _compile(batch: _Batch) -> None:
+    """Compile what the batches share, once: take no step, and look without keeping."""
+    batch.begin()
+
+    def in_thread(work: Callable[[], Any]) -> None:
+        with batch.precision():
+            work()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(in_thread, (lambda: batch.call(batch.states, 0), batch.look)))
 
 
 def _batch_shape(run: Run) -> tuple[int, int]:
@@ -98,17 +112,11 @@ class _Batch:
         self.pace = FIRST_CALL_STEPS
         self.recorded = Recorded(run.moments)
 
-    def compile(self) -> None:
-        """Take no step and keep no record: compiles what the batches share."""
-        self._begin()
-        self._call(self.states, 0)
-        self._look()
-
     def go(self, report: Report) -> _Batch:
         """Advance from record to record to the end, or until every run has diverged."""
         runs = self.seed_index.size * self.point_index.size
-        with jax.enable_x64(self.run.dtype == np.float64):  # a setting of each thread
-            self._begin()
+        with self.precision():
+            self.begin()
             for index, moment in enumerate(self.run.moments):
                 while self.step < moment:
                     count = min(int(moment) - self.step, self.pace)
@@ -132,13 +140,18 @@ class _Batch:
             key = int(self.seed_index[seed]), int(self.point_index[point])
             out.failures[key] = failure
 
-    def _begin(self) -> None:
+    def precision(self) -> AbstractContextManager[None]:
+        """The run's precision, which is a setting of each thread."""
+        return jax.enable_x64(self.run.dtype == np.float64)
+
+    def begin(self) -> None:
+        """Put the runs at step 0."""
         self.fixed, trained = self.run.begin(self.seeds, self.point_index.size)
         self.states = program.remember(self.run.optimizer, trained)
 
     def _advance(self, count: int) -> None:
         begun = time.perf_counter()
-        states, finite = self._call(self.states, count)
+        states, finite = self.call(self.states, count)
         if not np.all(finite):
             self._find_failures(count, finite)
         self.states = states
@@ -147,7 +160,7 @@ class _Batch:
             seconds = max(time.perf_counter() - begun, 1e-9)
             self.pace = max(1, int(count * min(CALL_SECONDS / seconds, FASTER)))
 
-    def _call(self, states: program.State, count: int) -> tuple[program.State, NDArray[np.bool_]]:
+    def call(self, states: program.State, count: int) -> tuple[program.State, NDArray[np.bool_]]:
         """`count` steps from `states`; which runs are finite as (array, seed, rate)."""
         states, finite = program.advance(
             self.run.model, self.run.optimizer, self.layout, self.source, self.fixed, states,
@@ -162,7 +175,7 @@ class _Batch:
 
         def finite_after(steps: int) -> NDArray[np.bool_]:
             if steps not in seen:
-                seen[steps] = self._call(self.states, steps)[1]
+                seen[steps] = self.call(self.states, steps)[1]
             return seen[steps]
 
         for seed, point in np.argwhere(~finite.all(axis=0)):
@@ -178,7 +191,8 @@ class _Batch:
             array = ("Y", "Z")[int(np.argmin(finite_after(bad)[:, seed, point]))]
             self.recorded.failures[int(seed), int(point)] = (self.step + bad, array)
 
-    def _look(self) -> dict[str, NDArray[Any]]:
+    def look(self) -> dict[str, NDArray[Any]]:
+        """What was asked for, as it is now."""
         record = program.record(
             self.run.model, self.run.what, self.layout, self.source, self.fixed, self.states,
             self.seeds, np.int32(self.step),
@@ -186,7 +200,7 @@ class _Batch:
         return flatten(record)
 
     def _record(self, index: int) -> None:
-        for name, value in self._look().items():
+        for name, value in self.look().items():
             if name not in self.recorded.values:
                 shape = (*value.shape[:2], self.run.moments.size, *value.shape[2:])
                 self.recorded.values[name] = np.full(shape, np.nan, value.dtype)

@@ -1,0 +1,367 @@
+"""Sections 1, 5 and 6 in words: the biases of attention, and what the learning rates do to it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnlab import theory
+from attnlab.audit.attention_claims import TIMES, run_at
+from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.comparison import Check, labelled
+from attnlab.audit.fit import slope
+from attnlab.audit.hypotheses import (
+    fast_decoder,
+    single_common_token,
+    single_query,
+    weak_correlations,
+)
+from attnlab.audit.readings import as_dataset, logits, mean_entropy, reduced, spotlight
+from attnlab.audit.settings import FIG3, LOPSIDED, SYN_SMALL, WEAK, Setting, trained
+from attnlab.audit.verdict import Verdict
+from attnlab.results import measures
+
+ETA_Y = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+def _frequency_bias(setting: Setting) -> Outcome:
+    s = setting
+    n, _, _ = spotlight(s)
+    own = np.flatnonzero(theory.token_roles(s.P).distinct[n])
+    own = own[np.argsort(s.P[n, own])]
+    own = own[np.append(True, np.diff(s.P[n, own]) > 0)]  # an order needs unequal probabilities
+    step = dict(rarer=np.arange(len(own) - 1))
+    checks, share = [], {}
+    times, z = run_at(s)
+    for name, path in (("Eq. 10", reduced(s, times).logits), ("training", z)):
+        rising = np.diff(path[-1, s.psi[n], own])
+        c = theory.attention_weights(s.P, path, psi=s.psi)[:, n]
+        share[name] = float(c[-1, own[0]] / c[-1, own[-1]] / (c[0, own[0]] / c[0, own[-1]]))
+        checks.append(
+            Check(f"z rises with P(l|n), {name}", labelled(0 * rising, **step),
+                  labelled(rising, **step), ">", training=name == "training")
+        )  # fmt: skip
+    return Outcome(tuple(checks), number=share["Eq. 10"], training_number=share["training"])
+
+
+frequency_bias = Claim(
+    id="frequency-bias",
+    statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
+    source="Sections 1, 5 (frequency bias, token scanning)",
+    setting=SYN_SMALL,
+    hypotheses=(fast_decoder,),
+    predicts="logits of distinct tokens in the order of P(l|n)",
+    measures="Eq. 10 and the joint flow on Syn-Small, eta_Y/eta_Z = 10",
+    tolerance=0.0,
+    because="an order",
+    code=("attention_flow", "relative_gain"),
+    test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+    figure="fig4",
+    number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
+    training_number="in training it keeps {:.2g} of it",
+    recorded=Recorded(Verdict.HOLDS, 0.5, Verdict.HOLDS, 0.5),
+    measure=_frequency_bias,
+    general=True,
+)
+
+
+def _discriminative_bias(setting: Setting) -> Outcome:
+    s = setting
+    common = np.flatnonzero(theory.token_roles(s.P).common)
+    start = theory.attention_velocity(s.P, np.zeros((1, s.P.shape[1])), psi=s.psi, M=s.M)[0, common]
+    times, z = run_at(s)
+    end = z[-1, 0, common]
+    peak = float(reduced(s, TIMES).logits[:, 0, common].max())
+    return Outcome(
+        (
+            Check("velocity of common tokens at the start, Eq. 10",
+                  labelled(0 * start, token=common), labelled(start, token=common), "<"),
+            Check("z of common tokens at the end, training", labelled(0 * end, token=common),
+                  labelled(end, token=common), "<", training=True),
+        ),
+        number=float(start.max()),
+        training_number=float(end.max()),
+        note=f"{s.classes.origin}: common token 1 starts at {start.max():+.2e} (times eta_Z gamma) "
+        f"and rises to z = {peak:+.4f} under Eq. 10; in training it ends at {end.max():+.4f}",
+    )  # fmt: skip
+
+
+discriminative_bias = Claim(
+    id="discriminative-bias",
+    statement="Attention loses interest in common tokens (in general, not just one or symmetric ones)",
+    source="Abstract, Section 1, poster (a)",
+    setting=LOPSIDED,
+    hypotheses=(weak_correlations,),
+    predicts="falling logits for every common token",
+    measures="the velocity under Eq. 10 and z in the joint flow, two common tokens, one lopsided",
+    tolerance=0.0,
+    because="a strict sign",
+    code=("common_token_margin", "attention_velocity"),
+    test="tests/theory/test_fates.py::test_a_common_token_can_grow_though_assumption_2_holds",
+    figure="fig2",
+    number="a common token grows: {:.2g} (times eta_Z gamma) at the start",
+    training_number="in training it ends at z = {:.2g}",
+    recorded=Recorded(Verdict.FAILS, 8.0e-4, Verdict.FAILS, 0.0055),
+    measure=_discriminative_bias,
+)
+
+
+def _no_winner(setting: Setting) -> Outcome:
+    s = setting
+    times = np.geomspace(1.0, 1e12, 40)
+    path = as_dataset(s, times, reduced(s, times).logits)
+    run = trained(s.classes, ((s.eta_y, s.eta_z),), s.steps).isel(run=0)
+    checks, left = [], {}
+    for name, result in (("Eq. 10", path), ("training", run)):
+        entropy = mean_entropy(result)
+        left[name] = float(np.exp(entropy[-1]))
+        # A power law would move more in each decade than in the one before.
+        last = float(abs(entropy[-1] - entropy.interp(time=result["time"][-1] / 10.0)))
+        before = float(
+            abs(entropy.interp(time=result["time"][-1] / 10.0)
+                - entropy.interp(time=result["time"][-1] / 100.0))
+        )  # fmt: skip
+        checks += [
+            Check(f"effective distinct tokens at the end, {name}", labelled(2.0),
+                  labelled(left[name]), ">", training=name == "training"),
+            Check(f"entropy moved in the last decade, {name}", labelled(before), labelled(last),
+                  "<", training=name == "training"),
+        ]  # fmt: skip
+    return Outcome(tuple(checks), number=left["Eq. 10"], training_number=left["training"])
+
+
+no_winner = Claim(
+    id="no-winner-takes-all",
+    statement="Attention does not collapse onto one token: it slows down and looks frozen",
+    source="Abstract, Sections 1, 6",
+    setting=SYN_SMALL,
+    hypotheses=(fast_decoder,),
+    predicts="several distinct tokens still attended to, and each decade of t moving less",
+    measures="the effective number of distinct tokens (10 at most): Eq. 10 to 10^12, training to 10^6",
+    tolerance=0.0,
+    because="2 would be nearly one token; the measured values are far above",
+    code=("attention_flow", "snapping"),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig4",
+    number="{:.3g} of 10 distinct tokens are left at t = 10^12",
+    training_number="{:.3g} of 10 are left at t = 10^6 in training",
+    recorded=Recorded(Verdict.HOLDS, 5.0, Verdict.HOLDS, 7.0),
+    measure=_no_winner,
+)
+
+
+def _denser(setting: Setting) -> Outcome:
+    s = setting
+    rates = tuple((y, s.eta_z) for y in ETA_Y[:3])
+    t = np.array([1.0, 10.0, 1e3]) * float(
+        theory.transition_times(K=s.K, M=s.M, eta_y=ETA_Y[0]).t0
+    )
+    B = np.array([reduced(s.at(eta_y=y), t).growth_bound[:, 0] for y, _ in rates])
+    run = trained(s.classes, rates, s.steps)
+    entropy = mean_entropy(run).isel(time=-1).values
+    small = trained(SYN_SMALL.classes, tuple((y, 1.0) for y in ETA_Y), SYN_SMALL.steps)
+    wide = mean_entropy(small).isel(time=-1).values
+    larger = dict(eta_y=list(ETA_Y[1:3]))
+    return Outcome(
+        (
+            Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10",
+                  labelled(B[:-1], **larger, t=t), labelled(B[1:], **larger, t=t), "<"),
+            Check("entropy rises as eta_Y grows, training", labelled(entropy[:-1], **larger),
+                  labelled(entropy[1:], **larger), ">", training=True),
+        ),
+        number=float(B[-1, 0] / B[0, 0]),
+        training_number=float(wide[5] - wide[2]),
+        note=f"t = 10^6, eta_Z = {s.eta_z:g}, eta_Y = 0.25, 0.5, 1 (Assumption 2 holds): entropy "
+        + ", ".join(f"{e:.5f}" for e in entropy)
+        + "; Syn-Small, eta_Z = 1, eta_Y = 1, 2, 4, 8: "
+        + ", ".join(f"{e:.4f}" for e in wide[2:])
+        + ". Under Eq. 10 itself the order holds from eta_Y t/K = "
+        + f"{theory.density_threshold(K=1, M=s.M, eta_y=1.0):.1f} on only",
+    )  # fmt: skip
+
+
+denser = Claim(
+    id="eta-y-denser",
+    statement="At fixed eta_Z, a larger eta_Y gives smaller B_n for t >= t_0: denser attention",
+    source="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
+    setting=WEAK,
+    hypotheses=(weak_correlations, fast_decoder),
+    predicts="B_n falling, and entropy rising, with eta_Y at fixed t and eta_Z",
+    measures="Eq. 10 from t_0 on; the joint flow at t = 10^6",
+    tolerance=0.0,
+    because="an order",
+    code=("density_threshold", "growth_bound"),
+    test="tests/theory/test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    figure="fig6",
+    number="B_n at eta_Y = 1 is {:.3g} of that at 0.25 (t = t_0)",
+    training_number="in training the order reverses: Syn-Small's entropy at eta_Y = 8 is {:+.3f} from 1",
+    recorded=Recorded(Verdict.HOLDS, 0.7, Verdict.FAILS, -0.028),
+    measure=_denser,
+)
+
+
+def _both_rates(setting: Setting) -> Outcome:
+    s, factors = setting, (1.0, 2.0, 4.0, 8.0)
+    t = np.array([s.t0, 10 * s.t0, 1e6])
+    B = np.array(
+        [reduced(s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z), t).growth_bound[:, 0] for k in factors]
+    )
+    same = np.array([reduced(s, k * t).growth_bound[:, 0] for k in factors])
+    run = trained(s.classes, tuple((k * s.eta_y, k * s.eta_z) for k in factors), s.steps)
+    entropy = mean_entropy(run).isel(time=-1).values
+    slow = trained(SYN_SMALL.classes, tuple((y, 1.0) for y in ETA_Y), SYN_SMALL.steps)
+    ratio_1 = mean_entropy(slow.isel(run=2))
+    where = dict(factor=list(factors[1:]))
+    return Outcome(
+        (
+            Check("B_n grows with both rates, Eq. 10", labelled(B[:-1], **where, t=t),
+                  labelled(B[1:], **where, t=t), ">"),
+            Check("B_n(t; k eta) = B_n(k t; eta)", labelled(same, factor=list(factors), t=t),
+                  labelled(B, factor=list(factors), t=t), tolerance=1e-7),
+            Check("entropy falls with both rates, training", labelled(entropy[:-1], **where),
+                  labelled(entropy[1:], **where), "<", training=True),
+        ),
+        number=float(B[-1, 0] / B[0, 0]),
+        training_number=float(entropy[-1] - entropy[0]),
+        note="it is a rescaling of time, in Eq. 10 and in training; where eta_Y/eta_Z is not large "
+        "training turns back: Syn-Small at ratio 1 goes from entropy "
+        f"{float(ratio_1.interp(time=1e3)):.4f} at t = 10^3 to {float(ratio_1[-1]):.4f} at 10^6",
+    )  # fmt: skip
+
+
+both_rates = Claim(
+    id="both-rates-sparser",
+    statement="Scaling up both rates gives larger B_n, hence sparser attention",
+    source="Section 6 (b), Appendix F (a), Fig. 9",
+    setting=WEAK,
+    hypotheses=(weak_correlations, fast_decoder),
+    predicts="B_n rising, and entropy falling, with a common factor of both rates at fixed t",
+    measures="Eq. 10 and the joint flow at eta_Y/eta_Z = 10",
+    tolerance=0.0,
+    because="an order",
+    code=("growth_bound", "reduced_time"),
+    test="tests/theory/test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
+    figure="fig9",
+    number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
+    training_number="in training the entropy moves by {:.2g}",
+    recorded=Recorded(Verdict.HOLDS, 1.4, Verdict.HOLDS, -0.001),
+    measure=_both_rates,
+)
+
+
+def _snap_time(setting: Setting) -> Outcome:
+    s = setting
+    rates = tuple((y, s.eta_z) for y in ETA_Y)
+    run = trained(s.classes, rates, s.steps)
+    snaps = {"training": measures.snap_time(run).isel(sequence_class=0).values}
+    times = run["time"].values
+    snaps["Eq. 10"] = np.array(
+        [
+            float(measures.snap_time(as_dataset(at, times, reduced(at, times).logits))[0])
+            for at in (s.at(eta_y=y) for y in ETA_Y)
+        ]
+    )
+    about = 2.0 * s.K * np.log(s.M) / np.array(ETA_Y)
+    checks = []
+    for name, snap in snaps.items():
+        training = name == "training"
+        checks += [
+            Check(f"log10 of snap over 2 K ln M/eta_Y, {name}", labelled(0 * snap, eta_y=list(ETA_Y)),
+                  labelled(np.log10(snap / about), eta_y=list(ETA_Y)), relative=False,
+                  training=training),
+            Check(f"a larger eta_Y snaps earlier, {name}", labelled(snap[:-1], eta_y=list(ETA_Y[1:])),
+                  labelled(snap[1:], eta_y=list(ETA_Y[1:])), "<", tolerance=0.0, training=training),
+        ]  # fmt: skip
+    ratio = snaps["training"] / about
+    return Outcome(
+        tuple(checks),
+        number=float((snaps["Eq. 10"] / about)[1]),
+        training_number=float(ratio[1]),
+        note="snap over 2 K ln M/eta_Y in training: "
+        + ", ".join(f"{r:.2f}" for r in ratio)
+        + f" at eta_Y = 0.25 to 8; snap goes as eta_Y^{slope(ETA_Y, snaps['training']):.2f}, "
+        f"not eta_Y^-1; t_0 itself is {s.t0 / about[1]:.2f} times 2 K ln M/eta_Y",
+    )
+
+
+snap_time = Claim(
+    id="snap-time",
+    statement="Attention snaps at about t_0 = 2 K ln M/eta_Y; a larger eta_Y snaps earlier",
+    source="Section 6 (a), Theorem 4",
+    setting=FIG3,
+    hypotheses=(single_query, single_common_token),
+    predicts="t_0, and its fall with eta_Y at fixed eta_Z",
+    measures="when the speed of attention stays below 2 % of its peak, Eq. 10 and the joint flow",
+    tolerance=1.0,
+    because="one decade: t_0 marks where gamma's decay begins, and gamma itself needs 8 t_0 to fall "
+    "to 2 % of its peak",
+    code=("transition_times", "omega_1"),
+    test="tests/theory/test_speed.py::test_lemma_9_stages",
+    figure="fig3",
+    number="at eta_Y = eta_Z = 0.5, K = 10, M = 1000: Eq. 10 snaps at {:.2f} x 2 K ln M/eta_Y",
+    training_number="training snaps at {:.2f} x",
+    recorded=Recorded(Verdict.HOLDS, 1.0, Verdict.HOLDS, 2.9),
+    measure=_snap_time,
+)
+
+
+def _growth_slows(setting: Setting) -> Outcome:
+    s = setting
+    t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
+    run = trained(s.classes, ((s.eta_y, s.eta_z),), s.steps).isel(run=0)
+    times = run["time"].values
+    _, high, _ = spotlight(s)
+    checks, quicker = [], {}
+    for name, z in (
+        ("Eq. 10", reduced(s, times).logits[:, 0, high]),
+        ("training", logits(s, run)[:, 0, high]),
+    ):
+        chi = theory.growth_factor(z)
+        early, late = (times > 0) & (times <= t0_prime), times >= t0
+        power = np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))
+        per_fold = np.diff(chi[late]) / np.diff(np.log(times[late]))
+        quicker[name] = float(per_fold.max() / per_fold[0])
+        checks += [
+            Check(f"exponent of chi in t up to t_0', {name}", labelled(1.0),
+                  labelled(float(power.max())), "<=", training=name == "training"),
+            Check(f"growth of chi per e-fold of t, largest from t_0 on over that at t_0, {name}",
+                  labelled(1.0), labelled(quicker[name]), "<=", training=name == "training"),
+        ]  # fmt: skip
+    z = logits(s, run)[:, 0, high]
+    done = float(np.interp(np.log(t0), np.log(times[1:]), z[1:]) / z[-1])
+    return Outcome(
+        tuple(checks),
+        number=quicker["Eq. 10"],
+        training_number=quicker["training"],
+        note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:g}: at t_0 = {t0:.3g} training has made "
+        f"{done:.1%} of the movement of the dominant logit that it has made by t = {times[-1]:.0e}",
+    )
+
+
+growth_slows = Claim(
+    id="scan-and-snap",
+    statement="chi of the dominant token grows (sub-)linearly up to t_0', and slows to O(ln t) from t_0",
+    source="Theorem 4 (scanning, snapping)",
+    setting=WEAK,
+    hypotheses=(single_query, single_common_token),
+    predicts="chi at most linear in t up to t_0'; from t_0 on no e-fold of t adds more than at t_0",
+    measures="chi under Eq. 10 and in the joint flow",
+    tolerance=0.0,
+    because="inequalities between rates",
+    code=("growth_factor", "attention_flow"),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig3",
+    number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
+    training_number="in training up to {:.2g} times as much: t_0 is not where it freezes",
+    recorded=Recorded(Verdict.HOLDS, 1.0, Verdict.FAILS, 2.1),
+    measure=_growth_slows,
+)
+
+CLAIMS = (
+    frequency_bias,
+    discriminative_bias,
+    no_winner,
+    growth_slows,
+    snap_time,
+    both_rates,
+    denser,
+)

@@ -1,0 +1,136 @@
+"""Where theory breaks: how far prediction is from training, over one knob at a time.
+
+Each map compares Eq. 10 (with the corrected coefficients) with training, in three ways:
+
+- `speed`: by what factor Eq. 10 moves the dominant token's logit further than training does
+  (1 is right; negative: in the other direction);
+- `gain`: the relative error of Eq. 11 in ln chi;
+- `fate`: the share of tokens with a fate by Theorem 2 whose logit ends on the wrong side of 0.
+
+The classes have one common token and three distinct tokens each; its probability falls from
+`common_prob` in class 0 to half of that in the last, because unequal classes are where fates go
+wrong. Everything is measured at 10 t_0. Steps and flow time: see `attnlab.audit.settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab import theory
+from attnlab.audit.readings import gain_error, logits, reduced, spotlight
+from attnlab.audit.settings import Setting, ratios, trained
+from attnlab.data import SequenceClasses
+from attnlab.dynamics import Limit, Sampled, Save, simulate
+
+M = 1000
+RATIOS = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
+COMMON = (0.1, 0.2, 0.4, 0.8)
+CLASSES = (2, 4, 8, 16)
+LENGTHS = (16, 256, 4096)
+KINDS = ("speed", "gain", "fate")
+RATIO = 16.0  # where it is not varied
+
+
+def graded(K: int, common_prob: float) -> SequenceClasses:
+    """K classes of one query that share one common token, less and less of it."""
+    ramp = np.array([0.1, 0.55, 1.0]) / 1.65
+    p = common_prob * np.linspace(1.0, 0.5, K)
+    rows = [
+        {0: float(p[n]), **{1 + 3 * n + j: float((1 - p[n]) * w) for j, w in enumerate(ramp)}}
+        for n in range(K)
+    ]
+    first = 1 + 3 * K
+    return SequenceClasses(
+        rows, [first] * K, list(range(first + 1, first + 1 + K)), vocab_size=M,
+        origin=f"graded: K = {K}, common_prob = {common_prob:g}",
+    )  # fmt: skip
+
+
+def errors(setting: Setting, time: float, z: NDArray[np.float64]) -> dict[str, float]:
+    """The three errors of Eq. 10 at `time`, given the logits (Q, L) of training."""
+    n, high, _ = spotlight(setting)
+    predicted = reduced(setting, np.array([time])).logits[0]
+    fates = theory.token_fates(setting.P, psi=setting.psi)
+    return {
+        "speed": float(predicted[setting.psi[n], high] / z[setting.psi[n], high]),
+        "gain": float(gain_error(setting, z)),
+        "fate": float((z * fates < 0)[fates != 0].mean()),
+    }
+
+
+def _table(cells: dict[tuple[float, float], dict[str, float]], knob: str) -> xr.Dataset:
+    """Cells by (knob, common_prob) as a dataset with one variable for each kind of error."""
+    rows, columns = (sorted({key[axis] for key in cells}) for axis in (0, 1))
+    return xr.Dataset(
+        {
+            kind: ((knob, "common_prob"), [[cells[r, c][kind] for c in columns] for r in rows])
+            for kind in KINDS
+        },
+        {knob: rows, "common_prob": columns},
+    )
+
+
+def ratio_map() -> xr.Dataset:
+    """Errors over eta_Y/eta_Z and overlap: two classes, the joint flow."""
+    cells = {}
+    for prob in COMMON:
+        setting = Setting(graded(2, prob), 1.0, 1.0, 1e6)
+        time = 10 * setting.t0
+        run = trained(setting.classes, ratios(*RATIOS), setting.steps)
+        at = run.interp(time=time)
+        for i, ratio in enumerate(RATIOS):
+            z = logits(setting, at.isel(run=i))
+            cells[ratio, prob] = errors(setting.at(eta_z=1.0 / ratio), time, z)
+    return _table(cells, "ratio")
+
+
+def _stepped(setting: Setting, engine: Limit | Sampled, steps: int, seeds: int) -> NDArray[np.float64]:
+    result = simulate(
+        setting.classes, engine, eta_y=setting.eta_y, eta_z=setting.eta_z, steps=steps, seeds=seeds,
+        save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
+    )  # fmt: skip
+    return logits(setting, result.isel(step=-1).mean("seed"))
+
+
+def class_map() -> xr.Dataset:
+    """Errors over K and overlap: expected-gradient steps (T infinite), eta_Y/eta_Z = 16."""
+    cells = {}
+    for K in CLASSES:
+        for prob in COMMON:
+            setting = Setting(graded(K, prob), 1.0, 1.0 / RATIO, 1e6)
+            steps = round(10 * setting.t0)
+            z = _stepped(setting, Limit(), steps, seeds=1)
+            cells[K, prob] = errors(setting, steps, z)
+    return _table(cells, "classes")
+
+
+def length_map() -> xr.Dataset:
+    """Errors over T and overlap: batches of 64 sampled sequences, mean over 16 seeds, K = 2."""
+    cells = {}
+    for length in LENGTHS:
+        for prob in COMMON:
+            setting = Setting(graded(2, prob), 1.0, 1.0 / RATIO, 1e6)
+            steps = round(10 * setting.t0)
+            z = _stepped(setting, Sampled(length, 64), steps, seeds=16)
+            cells[length, prob] = errors(setting, steps, z)
+    return _table(cells, "length")
+
+
+MAKERS: dict[str, Callable[[], xr.Dataset]] = {
+    "ratio": ratio_map,
+    "classes": class_map,
+    "length": length_map,
+}
+
+
+def maps(tell: Callable[[str], None] = lambda name: None) -> dict[str, xr.Dataset]:
+    """All maps, by the knob that they turn; `tell` is called with each name before it is made."""
+    made = {}
+    for name, make in MAKERS.items():
+        tell(name)
+        made[name] = make()
+    return made

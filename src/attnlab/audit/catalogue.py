@@ -1,0 +1,53 @@
+"""The catalogue: every claim, in the order of the paper, then what others say of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from attnlab.audit import (
+    attention_claims,
+    bias_claims,
+    concentration_claims,
+    correlation_claims,
+    decoder_claims,
+    extension_claims,
+    growth_claims,
+    model_claims,
+    presentation_claims,
+    snapping_claims,
+)
+from attnlab.audit.claim import Claim
+
+SECTIONS: dict[str, tuple[Claim, ...]] = {
+    "The model (Section 3, Appendices C, H)": model_claims.CLAIMS,
+    "The decoder's growth (Appendices D.2, D.3)": growth_claims.CLAIMS,
+    "Uneven visits (Appendix D.4)": concentration_claims.CLAIMS,
+    "Correlations between classes (Section 4, Appendix D.5)": correlation_claims.CLAIMS,
+    "What the decoder sends back (Section 4, Appendix D)": decoder_claims.CLAIMS,
+    "Attention (Section 5, Appendix E)": attention_claims.CLAIMS,
+    "The phase transition (Section 6, Appendix F)": snapping_claims.CLAIMS,
+    "In words (Sections 1, 5, 6)": bias_claims.CLAIMS,
+    "Extensions (Sections 5, 7)": extension_claims.CLAIMS,
+    "Poster, slides and summary": presentation_claims.CLAIMS,
+}
+CLAIMS: tuple[Claim, ...] = tuple(claim for section in SECTIONS.values() for claim in section)
+
+# Every numbered statement of the paper, which the catalogue must have.
+NUMBERED = (
+    *(f"lemma-{i}" for i in range(1, 19)),
+    *(f"theorem-{i}" for i in range(1, 6)),
+    *(f"corollary-{i}" for i in range(1, 3)),
+    *(f"remark-{i}" for i in range(1, 5)),
+    *(f"assumption-{i}" for i in range(1, 3)),
+)
+
+
+def select(ids: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims with these ids, in the order of the catalogue; all of them for no ids."""
+    known = [claim.id for claim in CLAIMS]
+    for wanted in ids:
+        if wanted not in known:
+            near = difflib.get_close_matches(wanted, known, n=3) or known[:3]
+            raise ValueError(f"claim: {wanted!r} is not one; did you mean {', '.join(near)}?")
+    return tuple(claim for claim in CLAIMS if not ids or claim.id in ids)

@@ -1,0 +1,104 @@
+"""An audit as plain data: what --json prints, and what the page is made from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import xarray as xr
+
+from attnlab import __version__
+from attnlab.audit.claim import Finding
+from attnlab.results.provenance import versions
+from attnlab.theory import Part
+
+
+def audit_document(
+    findings: Sequence[Finding],
+    maps: Mapping[str, xr.Dataset] | None = None,
+    own: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Findings, maps and the audit of own classes, each where there is one."""
+    document: dict[str, Any] = {"attnlab": __version__, "versions": versions()}
+    if own is not None:
+        document["own"] = dict(own)
+    if findings:
+        document["claims"] = [finding_document(finding) for finding in findings]
+    if maps is not None:
+        document["breakdown"] = {name: map_document(table) for name, table in maps.items()}
+    return document
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """One finding as plain data, for JSON and for the page."""
+    claim, outcome = finding.claim, finding.outcome
+    return {
+        "id": claim.id,
+        "statement": claim.statement,
+        "source": claim.source,
+        "setting": {
+            "classes": finding.setting.classes.origin,
+            "eta_y": finding.setting.eta_y,
+            "eta_z": finding.setting.eta_z,
+            "time": finding.setting.steps,
+        },
+        "predicts": claim.predicts,
+        "measures": claim.measures,
+        "tolerance": claim.tolerance,
+        "because": claim.because,
+        "verdict": finding.verdict.value,
+        "number": finding.number,
+        "value": number(outcome.number),
+        "training": None if finding.training is None else finding.training.value,
+        "training_number": finding.training_number,
+        "training_value": number(outcome.training_number),
+        "counterexample": outcome.note,
+        "recorded": {
+            "verdict": claim.recorded.verdict.value,
+            "value": claim.recorded.number,
+            "training": claim.recorded.training and claim.recorded.training.value,
+            "training_value": claim.recorded.training_number,
+        },
+        "as_recorded": finding.as_recorded,
+        "hypotheses": [part_document(part) for part in finding.hypotheses],
+        "checks": [
+            {
+                "about": check.about,
+                "form": check.form,
+                "training": check.training,
+                "relation": check.relation,
+                "error": number(check.error),
+                "tolerance": check.tolerance,
+                "holds": check.holds,
+            }
+            for check in outcome.checks
+        ],
+        "code": [f"attnlab.theory.{name}" for name in claim.code],
+        "test": claim.test,
+        "figure": claim.figure,
+    }
+
+
+def part_document(part: Part) -> dict[str, Any]:
+    """One hypothesis as plain data."""
+    return {
+        "name": part.name,
+        "value": number(part.value),
+        "bound": number(part.bound),
+        "margin": number(part.margin),
+        "holds": bool(part.holds),
+    }
+
+
+def map_document(table: xr.Dataset) -> dict[str, Any]:
+    """One map of `breakdown` as plain data."""
+    return {
+        **{str(dim): table[dim].values.tolist() for dim in table.dims},
+        **{str(kind): table[kind].values.tolist() for kind in table},
+    }
+
+
+def number(value: float | None) -> float | None:
+    """A finite float, or None: JSON has no other numbers."""
+    return None if value is None or not math.isfinite(value) else float(value)

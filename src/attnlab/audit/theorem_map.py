@@ -1,0 +1,95 @@
+"""docs/theorem-map.md, made from the catalogue and what it has on record.
+
+    ./lab python -m attnlab.audit.theorem_map docs/theorem-map.md
+
+Nothing is run: the map shows the recorded verdicts and numbers, and the tests of the audit see to
+it that these are what is measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from attnlab.audit.catalogue import CLAIMS, SECTIONS
+from attnlab.audit.claim import Claim
+from attnlab.audit.verdict import Verdict
+from attnlab.results import atomic_path
+
+HEAD = """# The theorem map
+
+Every claim of "Scan and Snap" (Tian, Wang, Chen, Du, NeurIPS 2023), of its poster and slides, and \
+of a summary of it: the code that predicts, the test of that code, the figure it serves, and what \
+the audit found.
+
+*Generated from the claims by `./lab python -m attnlab.audit.theorem_map docs/theorem-map.md`; do \
+not edit by hand. A test fails when this page is stale.* `./lab audit` measures all of it again \
+(`./lab audit --claim theorem-2` one of it), compares the verdicts with those recorded here, and \
+shows where theory breaks: maps of the prediction error over eta_Y/eta_Z, K, overlap and T. \
+[errata.md](errata.md) explains each departure from print.
+
+Verdicts: **exact** (an equality, to rounding), **holds** (with numbers), **corrected** (the printed \
+form fails, a corrected one holds), **fails** (with a counterexample), **outside assumptions**. \
+The first verdict is about the algebra and the reduced dynamics that the paper analyses (Eq. 10); \
+the verdict *in training* is about the joint gradient flow of Y and Z (Lemma 1), which is what \
+happens when such a model is trained. Code is in `attnlab.theory`, tests are in `tests/theory`.
+"""
+
+
+def theorem_map() -> str:
+    """The page as text."""
+    return "\n".join([HEAD, _tally(), *(_section(*item) for item in SECTIONS.items())])
+
+
+def _tally() -> str:
+    verdicts = Counter(claim.recorded.verdict for claim in CLAIMS)
+    training = Counter(claim.recorded.training for claim in CLAIMS if claim.recorded.training)
+    lines = ["| | " + " | ".join(Verdict) + " |", "|---" * (len(Verdict) + 1) + "|"]
+    for name, tally in (("algebra, Eq. 10", verdicts), ("in training", training)):
+        lines.append(f"| {name} | " + " | ".join(str(tally[v]) for v in Verdict) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _section(title: str, claims: tuple[Claim, ...]) -> str:
+    lines = [
+        f"## {title}\n",
+        "| claim | statement | verdict | in training | code | test | figure |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *map(_row, claims), ""])
+
+
+def _row(claim: Claim) -> str:
+    recorded = claim.recorded
+    file, _, test = claim.test.partition("::")
+    cells = [
+        f"**{claim.id}**",
+        f"{_escape(claim.statement)} ({_escape(claim.source)})",
+        _verdict(recorded.verdict, claim.quote(recorded.number)),
+        _verdict(recorded.training, claim.quote(recorded.training_number, training=True)),
+        ", ".join(f"`{name}`" for name in claim.code),
+        f"[{test}](../{file})",
+        claim.figure or "",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _verdict(verdict: Verdict | None, number: str) -> str:
+    if verdict is None:
+        return ""
+    return f"**{verdict}**" + (f": {_escape(number)}" if number else "")
+
+
+def _escape(text: str) -> str:
+    """`text` inside a table cell: a bar would end the cell, a star or underscore change the type."""
+    for sign in "\\|*_<[":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m attnlab.audit.theorem_map FILE")
+    with atomic_path(Path(sys.argv[1])) as temporary:
+        temporary.write_text(theorem_map(), encoding="utf-8")

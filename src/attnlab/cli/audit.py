@@ -1,0 +1,275 @@
+"""attnlab audit: every claim put to the test, or your own classes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HELP = """Put every claim of the paper to the test, or the theory to your own classes.
+
+Without CLASSES: each claim is predicted, measured and judged on built-in settings, against the
+algebra and against training, and compared with the verdict on record (exit code 1 if one has
+changed). With CLASSES (a preset or a file): which assumptions hold and by what margin, the
+predicted and the simulated fate of each token, the predicted and the measured snap.
+
+\b
+Examples:
+  attnlab audit
+  attnlab audit --claim theorem-2 --claim eq-88
+  attnlab audit syn-small --eta-y 10 --eta-z 1
+  attnlab audit recipes/classes-two-words.yaml --html mine.html
+  attnlab audit syn-small --claim theorem-3 --json
+"""
+MOST_ROWS = 40
+COLOURS = {
+    "exact": "green",
+    "holds": "cyan",
+    "corrected": "yellow",
+    "fails": "red",
+    "outside assumptions": "magenta",
+}
+
+
+def audit_verb(
+    classes: Annotated[
+        str | None, typer.Argument(help="A preset or a file of sequence classes.")
+    ] = None,
+    eta_y: Annotated[
+        float | None, typer.Option(help="Rate of the decoder Y, with CLASSES (default 1).")
+    ] = None,
+    eta_z: Annotated[
+        float | None, typer.Option(help="Rate of the attention Z, with CLASSES (default 0.1).")
+    ] = None,
+    steps: Annotated[
+        float | None, typer.Option(help="Flow time, with CLASSES (default 100 t_0).")
+    ] = None,
+    claim: Annotated[
+        list[str] | None, typer.Option("--claim", help="Only this claim; may be repeated.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    if html is not None:
+        if html.suffix not in (".html", ".htm"):
+            raise ValueError(f"html: the name should end in .html, got {html}")
+        if not html.parent.is_dir():
+            raise ValueError(f"html: the folder {html.parent} does not exist")
+    rates = {"eta-y": eta_y, "eta-z": eta_z, "steps": steps}
+    given = [name for name, value in rates.items() if value is not None]
+    if classes is None and given:
+        raise ValueError(f"{given[0]}: the built-in settings have their own; give CLASSES with it")
+    if classes is None:
+        document = _all(claim or [], as_json)
+    else:
+        document = _own(classes, eta_y, eta_z, steps, claim or [], as_json)
+    if html is not None:
+        _write(document, html)
+    if as_json:
+        print(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        _show(document, html)
+    if classes is None and any(not found["as_recorded"] for found in document["claims"]):
+        raise typer.Exit(1)
+
+
+def _all(ids: list[str], quiet: bool) -> dict[str, Any]:
+    from attnlab.audit import examine_all, select
+    from attnlab.audit.breakdown import MAKERS, maps
+    from attnlab.audit.document import audit_document
+
+    claims = select(ids)
+    with _progress(len(claims) + (0 if ids else len(MAKERS)), quiet) as tell:
+        findings = examine_all(claims, tell=tell)
+        made = None if ids else maps(lambda name: tell(f"map of {name}"))
+    return audit_document(findings, made)
+
+
+def _own(
+    text: str,
+    eta_y: float | None,
+    eta_z: float | None,
+    steps: float | None,
+    ids: list[str],
+    quiet: bool,
+) -> dict[str, Any]:
+    from attnlab.audit import audit_classes, examine_all, own_setting, select
+    from attnlab.audit.document import audit_document
+    from attnlab.data import classes_from
+
+    setting = own_setting(
+        classes_from(text),
+        eta_y=1.0 if eta_y is None else eta_y,
+        eta_z=0.1 if eta_z is None else eta_z,
+        steps=steps,
+    )
+    claims = select(ids) if ids else ()
+    with _progress(len(claims) + 1, quiet) as tell:
+        findings = examine_all(claims, setting=setting, tell=tell)
+        tell("training")
+        own = audit_classes(setting)
+    return audit_document(findings, own=own.document())
+
+
+@contextmanager
+def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr, where that is a terminal; the yielded function names what comes next."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda name: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        begun = False
+
+        def tell(name: str) -> None:
+            nonlocal begun
+            bar.update(task, description=name, advance=1 if begun else 0)
+            begun = True
+
+        yield tell
+
+
+def _write(document: dict[str, Any], path: Path) -> None:
+    from attnlab.audit.html import page
+    from attnlab.results import atomic_path
+
+    with atomic_path(path) as temporary:
+        temporary.write_text(page(document), encoding="utf-8")
+
+
+def _show(document: dict[str, Any], html: Path | None) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if "own" in document:
+        _show_own(console, document["own"])
+    if "claims" in document:
+        _show_claims(console, document["claims"], compare="own" not in document)
+    for knob, table in document.get("breakdown", {}).items():
+        _show_map(console, knob, table)
+    if html is not None:
+        console.print(f"wrote {html}", highlight=False)
+
+
+def _table(*columns: str, numbers: tuple[str, ...] = ()) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    return table
+
+
+def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> None:
+    from rich.text import Text
+
+    table = _table("claim", "statement", "algebra, Eq. 10", "in training", "recorded")
+    for found in claims:
+        cells = []
+        for verdict, number in (("verdict", "number"), ("training", "training_number")):
+            cell = Text(found[verdict] or "", style=COLOURS.get(found[verdict], ""))
+            if found[number]:
+                cell.append(f"\n{found[number]}", style="default")
+            cells.append(cell)
+        same = "same" if found["as_recorded"] else _recorded(found)
+        table.add_row(
+            Text(found["id"]), Text(found["statement"]), *cells, Text(same if compare else "")
+        )
+    console.print(table)
+    if len(claims) <= 3:
+        for found in claims:
+            if found["counterexample"]:
+                console.print(f"{found['id']}: {found['counterexample']}", markup=False)
+    if compare:
+        moved = [found["id"] for found in claims if not found["as_recorded"]]
+        console.print(
+            f"{len(claims)} claims, all as recorded"
+            if not moved
+            else f"{len(claims)} claims, {len(moved)} not as recorded: {', '.join(moved)}",
+            highlight=False,
+        )
+
+
+def _recorded(found: dict[str, Any]) -> str:
+    recorded = found["recorded"]
+    return f"was {recorded['verdict']}" + (
+        f", in training {recorded['training']}" if recorded["training"] else ""
+    )
+
+
+def _show_map(console: Any, knob: str, table: dict[str, Any]) -> None:
+    from attnlab.audit.html import KINDS, MAPS
+
+    console.print(f"\nWhere theory breaks, over {MAPS[knob]}", style="bold", highlight=False)
+    for kind, caption in KINDS.items():
+        console.print(caption, highlight=False, style="dim")
+        columns = [f"common_prob {value:g}" for value in table["common_prob"]]
+        shown = _table(knob, *columns, numbers=(knob, *columns))
+        for label, row in zip(table[knob], table[kind], strict=True):
+            shown.add_row(f"{label:g}", *(f"{value:.3g}" for value in row))
+        console.print(shown)
+
+
+def _show_own(console: Any, own: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    console.print(
+        f"{own['classes']}: eta_y = {own['eta_y']:g}, eta_z = {own['eta_z']:g}, joint flow to time "
+        f"{own['time']:.4g}",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )
+    table = _table(
+        "asked by", "assumption", "value", "bound", "margin", "", numbers=("value", "bound", "margin")
+    )
+    for part in own["assumptions"]:
+        table.add_row(
+            part["asked_by"], part["name"], *(_cell(part[key]) for key in ("value", "bound", "margin")),
+            "holds" if part["holds"] else "[red]fails[/]",
+        )  # fmt: skip
+    console.print(table)
+    console.print()
+    fates = _table(
+        "query", "token", "role", "theorem", "z by Eq. 10", "z simulated", "",
+        numbers=("z by Eq. 10", "z simulated"),
+    )  # fmt: skip
+    for row in own["fates"][:MOST_ROWS]:
+        kept = {None: "", True: "as claimed", False: "[red]not as claimed[/]"}[row["as_claimed"]]
+        # A token may be named [/]: names are text, not markup.
+        fates.add_row(Text(row["query"]), Text(row["token"]), row["role"], row["claimed"],
+                      _cell(row["predicted"]), _cell(row["simulated"]), kept)  # fmt: skip
+    if own["note"]:
+        console.print(own["note"], markup=False, highlight=False)
+    console.print(fates)
+    if len(own["fates"]) > MOST_ROWS:
+        console.print(f"... {len(own['fates']) - MOST_ROWS} more tokens; --json prints them all")
+    console.print(
+        f"\npredicted transition: t_0' = {own['t0_prime']:.4g} to t_0 = {own['t0']:.4g} steps",
+        highlight=False,
+    )
+    snaps = _table("class", "next", "snap by Eq. 10", "snap simulated",
+                   numbers=("class", "snap by Eq. 10", "snap simulated"))  # fmt: skip
+    for row in own["snap"][:MOST_ROWS]:
+        snaps.add_row(str(row["sequence_class"]), Text(row["next"]), _cell(row["predicted"]),
+                      _cell(row["simulated"]))  # fmt: skip
+    console.print(snaps)
+    console.print("-: attention never moved, or is still moving at the end", style="dim")
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,228 @@
+"""Documents: strict YAML and JSON, and messages that say what is wrong in them.
+
+YAML is read by version 1.2, in which `no` is a word, and no key may be given twice.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import reprlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+SUFFIXES = (".yaml", ".yml", ".json")
+MAX_BYTES = 256 * 2**20
+MAX_DEPTH = 20  # no document of ours needs more than a handful
+
+# The scalars of YAML 1.2. PyYAML follows 1.1, where the words no, on and yes are booleans, 12:30 is
+# a number and 1e-3 is not.
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = {
+    "null": re.compile(r"null|Null|NULL|~|"),
+    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "int": re.compile(r"0|-?[1-9][0-9]*"),
+    "float": re.compile(
+        r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+    ),
+}
+
+
+def read_document(path: Path, *, noun: str, advice: str) -> Any:
+    """The values in a .yaml, .yml or .json file of `noun`; None when it is empty.
+
+    `advice` ends the messages about a file that is too large or too deep.
+    """
+    parse = _parse_json if document_suffix(path, noun=noun) == ".json" else _parse_yaml
+    text = _read_text(path, advice)
+    try:
+        return parse(text)
+    except RecursionError:
+        raise ValueError(f"{path}: nested too deeply; {advice}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def document_suffix(path: Path, *, noun: str) -> str:
+    """The suffix of a file of `noun`, if it is one that can be read and written."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{path}: files of {noun} end in {', '.join(SUFFIXES)}")
+    return suffix
+
+
+def check_keys(where: str, item: Any, known: Iterable[str], needed: Iterable[str]) -> None:
+    """Refuse what is not a mapping, an unknown key (with the nearest known one), a missing key."""
+    if not isinstance(item, dict):
+        place = f"{where}: expected" if where else "expected"
+        raise ValueError(f"{place} a mapping with {', '.join(needed)}, got {shown(item)}")
+    prefix = f"{where}." if where else ""
+    for key in item:
+        if key not in known:
+            raise ValueError(f"{prefix}{key}: unknown key; {did_you_mean(key, known)}")
+    for key in needed:
+        if key not in item:
+            raise ValueError(f"{prefix}{key}: missing")
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The nearest known word and the whole list, as the end of an error message."""
+    known = list(known)
+    near = difflib.get_close_matches(str(word), known, n=1)
+    listing = f"known: {', '.join(known)}"
+    return f"did you mean {near[0]!r}? ({listing})" if near else listing
+
+
+def shown(value: Any) -> str:
+    """A value in an error message: short, and collections by their kind."""
+    if isinstance(value, (dict, list)):
+        kind = "mapping" if isinstance(value, dict) else "list"
+        return f"a {kind}" if value else f"an empty {kind}"
+    return "nothing" if value is None else reprlib.repr(value)
+
+
+def _read_text(path: Path, advice: str) -> str:
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path}: not a file")
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"{path}: larger than {MAX_BYTES // 2**20} MiB; {advice}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from error
+    return text
+
+
+def _parse_json(text: str) -> Any:
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text, object_pairs_hook=_refuse_repeats)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"invalid JSON: line {error.lineno}: {error.msg}") from error
+
+
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"key {repeated!r} is given twice")
+    return mapping
+
+
+def dump_json(document: dict[str, Any]) -> str:
+    """A document as JSON text."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _parse_yaml(text: str) -> Any:
+    import yaml
+
+    loader = _yaml_loader()
+    try:
+        # The C parser builds nested values by recursion and would overflow the stack; its stream
+        # of events does not, and costs little.
+        depth = 0
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise RecursionError
+        return yaml.load(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"invalid YAML: {place}{error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"invalid YAML: {str(error).splitlines()[0]}") from error
+
+
+@cache
+def _yaml_loader() -> Any:
+    """PyYAML's safe loader with the scalars of YAML 1.2, and no key twice."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):
+        yaml_implicit_resolvers: ClassVar[dict[str | None, Any]] = {}
+        yaml_constructors: ClassVar[dict[str | None, Any]] = {
+            tag: construct
+            for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+            if tag in (None, f"{_TAG}str", f"{_TAG}seq", f"{_TAG}map")
+        }
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                key = self.construct_object(key_node, deep=True)
+                if not isinstance(key, Hashable):
+                    continue  # refused below, by PyYAML
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {key!r} is given twice", key_node.start_mark
+                    )
+                seen.add(key)
+            return dict(super().construct_mapping(node, deep))
+
+    def scalar(loader: Any, node: Any) -> Any:
+        kind = node.tag.removeprefix(_TAG)
+        text = loader.construct_scalar(node)
+        if not _SCALARS[kind].fullmatch(text):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{text!r} is not of type {kind}", node.start_mark
+            )
+        return _SCALAR_VALUES[kind](text)
+
+    for kind, pattern in _SCALARS.items():
+        Loader.add_implicit_resolver(f"{_TAG}{kind}", re.compile(f"(?:{pattern.pattern})$"), None)
+        Loader.add_constructor(f"{_TAG}{kind}", scalar)
+    return Loader
+
+
+_SCALAR_VALUES: dict[str, Callable[[str], Any]] = {
+    "null": lambda text: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": int,
+    "float": lambda text: float(re.sub(r"\.(?=inf|nan)", "", text.lower())),
+}
+
+
+def dump_yaml(document: dict[str, Any]) -> str:
+    """A document as YAML text that readers of either version see alike."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):
+        """Quotes what either version of YAML would not read as a word."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: Any, data: str) -> Any:
+        # Other styles fold line breaks, and PyYAML's own emitter loses the rarer ones.
+        style = None if data.isprintable() else '"'
+        return dumper.represent_scalar(f"{_TAG}str", data, style=style)
+
+    Dumper.add_representer(str, text)
+    for kind, pattern in _SCALARS.items():
+        Dumper.add_implicit_resolver(f"{_TAG}{kind}", re.compile(f"(?:{pattern.pattern})$"), None)
+    layout: dict[str, Any] = dict(
+        sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+    )
+    return str(yaml.dump(document, Dumper=Dumper, **layout))

@@ -1,0 +1,143 @@
+"""Recipes: YAML files that become frozen dataclasses, strictly.
+
+A recipe's shape is a dataclass, and its types are the whole schema: whole and other numbers, text,
+true and false, `Literal` words, lists (`Sequence[X]`, `tuple[X, ...]`, or a fixed `tuple[X, Y]`,
+all of which become tuples), mappings (`dict[str, X]`), what may be absent (`X | None`) and other
+dataclasses. A dataclass may stand in a file of its own, whose name is then given in its place,
+relative to the file that names it.
+
+An unknown key is refused with the nearest known one, and whatever is wrong is named by its path:
+`recipes/fig6.yaml: engine.lenght: unknown key; did you mean 'length'?`
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from attnlab.data.documents import SUFFIXES, check_keys, did_you_mean, read_document, shown
+
+Kind = TypeVar("Kind")
+
+NOUN, ADVICE = "recipes", "see the examples under recipes/"
+SCALARS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
+    """Read the dataclass `kind` from a .yaml, .yml or .json file."""
+    return _read(Path(path), kind, inside=())
+
+
+def as_recipe(document: Any, kind: type[Kind], *, folder: Path | None = None) -> Kind:
+    """Make the dataclass `kind` from values that were already read.
+
+    folder: where the files that the recipe names are; the working folder if not given.
+    """
+    made: Kind = _Reader(folder or Path(), ()).dataclass("", document, kind)
+    return made
+
+
+def _read(path: Path, kind: type[Kind], inside: tuple[Path, ...]) -> Kind:
+    if path.resolve() in inside:
+        raise ValueError(f"{path}: a recipe cannot be part of itself")
+    document = read_document(path, noun=NOUN, advice=ADVICE)
+    try:
+        reader = _Reader(path.parent, (*inside, path.resolve()))
+        made: Kind = reader.dataclass("", document, kind)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return made
+
+
+class _Reader:
+    """Turns values into what their annotations ask for; `inside` are the files being read."""
+
+    def __init__(self, folder: Path, inside: tuple[Path, ...]) -> None:
+        self.folder, self.inside = folder, inside
+
+    def dataclass(self, where: str, value: Any, kind: Any) -> Any:
+        if isinstance(value, str) and value.lower().endswith(SUFFIXES):
+            return _read(self.folder / value, kind, self.inside)
+        known = {field.name: field for field in fields(kind) if field.init}
+        needed = [
+            name
+            for name, field in known.items()
+            if field.default is MISSING and field.default_factory is MISSING
+        ]
+        check_keys(where, value, known, needed)
+        hints = typing.get_type_hints(kind)
+        prefix = f"{where}." if where else ""
+        given = {key: self.value(f"{prefix}{key}", item, hints[key]) for key, item in value.items()}
+        try:
+            return kind(**given)
+        except ValueError as error:  # what the dataclass itself checks, by the name of its field
+            raise ValueError(f"{prefix}{error}") from error
+
+    def value(self, where: str, value: Any, kind: Any) -> Any:
+        origin, arguments = get_origin(kind), get_args(kind)
+        if origin in (Union, types.UnionType):
+            return self.one_of(where, value, arguments)
+        if origin is Literal:
+            if value not in arguments:
+                hint = did_you_mean(value, map(str, arguments))
+                raise ValueError(f"{where}: {shown(value)} is not among the choices; {hint}")
+            return value
+        if origin is tuple:
+            return self.sequence(where, value, arguments)
+        if origin is Sequence:
+            return self.sequence(where, value, (*arguments, ...))
+        if origin is dict:
+            if not isinstance(value, dict):
+                raise ValueError(f"{where}: expected a mapping, got {shown(value)}")
+            return {
+                self.value(f"{where}.{key}", key, arguments[0]): self.value(
+                    f"{where}.{key}", item, arguments[1]
+                )
+                for key, item in value.items()
+            }
+        if is_dataclass(kind):
+            return self.dataclass(where, value, kind)
+        return _scalar(where, value, kind)
+
+    def sequence(self, where: str, value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise ValueError(f"{where}: expected a list, got {shown(value)}")
+        if kinds[-1] is Ellipsis:
+            kinds = (kinds[0],) * len(value)
+        elif len(value) != len(kinds):
+            raise ValueError(f"{where}: expected {len(kinds)} values, got {len(value)}")
+        pairs = zip(value, kinds, strict=True)
+        return tuple(self.value(f"{where}[{i}]", item, kind) for i, (item, kind) in enumerate(pairs))
+
+    def one_of(self, where: str, value: Any, kinds: tuple[Any, ...]) -> Any:
+        if value is None and types.NoneType in kinds:
+            return None
+        problems = []
+        for kind in kinds:
+            if kind is types.NoneType:
+                continue
+            try:
+                return self.value(where, value, kind)
+            except ValueError as error:
+                problems.append(error)
+        raise problems[-1]
+
+
+def _scalar(where: str, value: Any, kind: Any) -> Any:
+    wrong = ValueError(f"{where}: expected {SCALARS[kind]}, got {shown(value)}")
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        try:
+            value = float(value)
+        except OverflowError:
+            raise wrong from None
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise wrong
+    if kind is float and not math.isfinite(value):
+        raise ValueError(f"{where}: expected a finite number, got {value}")
+    return value

@@ -1,0 +1,190 @@
+"""Fig. 3: the growth factor chi_l(t) for several eta_Y, in theory and in training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from attnlab import theory
+from attnlab.figures import joint, style
+from attnlab.figures.finding import Finding, Outcome
+from attnlab.figures.recipe import FigureRecipe
+from attnlab.figures.simulations import Progress
+from attnlab.results import measures
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Growth factor of the dominant token"
+ROUTES = {
+    "printed": "Theorem 4 as printed: $e^{2B_n}$",
+    "corrected": "Theorem 4 corrected: $e^{2B_n}$",
+    "eq10": r"Eq. 10 solved: $\chi_l$",
+    "training": r"training: $\chi_l$",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(FigureRecipe):
+    """classes: as in Section 6; Theorem 4 is shown for the first. steps: the last time shown;
+    records: how many times."""
+
+    classes: tuple[str, ...]
+    eta_z: float
+    eta_y: tuple[float, ...]
+    steps: float
+    records: int
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """chi over (overlap, eta_y, time), by four routes; overlap is f_n . f_n' at the start.
+
+    printed: the upper bound exp(2 B_n) of Eq. 12 with B_n of Theorem 4 as it stands. corrected:
+    with B_n(0) = 0 and the class weight. eq10: chi of the dominant distinct token along the
+    solution of Eq. 10. training: the same token in the joint flow, whose time counts steps as the
+    theory's does.
+    """
+    settings = [joint.section_6(classes) for classes in recipe.classes]
+    share = 1.0 / len(settings)
+    parts = []
+    for i, setting in enumerate(settings):
+
+        def report(fraction: float, i: int = i) -> None:
+            if progress:
+                progress((i + fraction) * share)
+
+        parts.append(_curves(recipe, setting, report))
+    return xr.concat(parts, "overlap").assign_attrs(eta_z=recipe.eta_z)
+
+
+def _curves(recipe: Recipe, setting: joint.Section6, progress: Progress) -> xr.Dataset:
+    K, M = setting.K, setting.M
+    times = np.linspace(0.0, recipe.steps, recipe.records)
+    eta_y, eta_z = np.array(recipe.eta_y), recipe.eta_z
+    dominant = int(np.searchsorted(setting.tokens, setting.dominant))
+    rows: dict[str, list[np.ndarray]] = {name: [] for name in ("printed", "corrected", "eq10")}
+    for rate in eta_y:
+        rates = {"eta_y": float(rate), "eta_z": eta_z}
+        printed = theory.growth_bound(times, K=K, M=M, **rates, C0=setting.C0, form="printed")
+        closed = theory.common_token_path(times, K=K, M=M, **rates, rho0=setting.rho0)
+        flow = theory.attention_flow(setting.P, times, psi=None, M=M, **rates)
+        rows["printed"].append(np.exp(2 * printed))
+        rows["corrected"].append(np.exp(2 * closed.growth_bound))
+        rows["eq10"].append(theory.growth_factor(flow.logits[:, 0, dominant]))
+    result = joint.train(setting, eta_y=eta_y, eta_z=eta_z, times=times, progress=progress)
+    training = measures.growth_factor(result, token=setting.dominant)
+    snap = measures.snap_time(joint.class_attention(setting, result)).isel(sequence_class=0)
+    t0 = theory.transition_times(K=K, M=M, eta_y=eta_y).t0
+    rho = setting.rho0**-2
+    E = rho * (1 - np.eye(K))
+    plain = theory.plain_coefficients(t0, K=K, M=M, rho=rho, eta_y=eta_y)
+    return xr.Dataset(
+        {
+            **{name: (("eta_y", "time"), np.array(values)) for name, values in rows.items()},
+            "training": (("eta_y", "time"), training.transpose("eta_y", "time").values),
+            "t0": ("eta_y", t0),
+            "snap": ("eta_y", snap.values),
+            # how much larger Theorem 1's beta is than that of plain gradient descent, at t_0
+            "beta_excess": ("eta_y", theory.beta(E, M=M)[0, 1] / plain.beta),
+        },
+        coords={"eta_y": eta_y, "time": times, "overlap": rho},
+        attrs={"K": K, "M": M},
+    )
+
+
+def draw(curves: xr.Dataset) -> Figure:
+    """Theorem 4 above; below, theory on the left and training on the right, for each overlap.
+
+    Each panel has its own scale, and a dotted line at t_0 of each eta_Y.
+    """
+    from matplotlib.figure import Figure
+
+    overlaps = curves["overlap"].values
+    panels = [("printed", 0), ("corrected", 0)]
+    panels += [(name, i) for i in range(overlaps.size) for name in ("eq10", "training")]
+    with style.style():
+        height = 1.0 + 1.75 * (1 + overlaps.size)
+        figure = Figure(figsize=(style.PAGE_WIDTH, height), layout="constrained")
+        axes = figure.subplots(1 + overlaps.size, 2, sharex=True).ravel()
+        colours = style.ordered(curves.sizes["eta_y"])
+        titles = []
+        for ax, (name, i) in zip(axes, panels, strict=True):
+            for k, (colour, dash) in enumerate(zip(colours, style.DASHES, strict=False)):
+                curve = curves.isel(overlap=i, eta_y=k)
+                ax.plot(
+                    curve["time"], curve[name], color=colour, linestyle=dash,
+                    label=rf"$\eta_Y$ = {float(curve['eta_y']):g}",
+                )  # fmt: skip
+                ax.axvline(float(curve["t0"]), color=colour, linestyle=":", linewidth=1.0)
+            ax.set_ylabel("growth factor")
+            ax.ticklabel_format(axis="y", useOffset=False)
+            ax.margins(x=0)
+            where = "" if name in ("printed", "corrected") else f", $f_n·f_{{n'}}$ = "
+            titles.append(ROUTES[name] + (where and f"{where}{overlaps[i]:.2g}"))
+        style.panel_titles(axes, titles)
+        for ax in axes[-2:]:
+            ax.set_xlabel("time $t$ in steps")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=len(labels),
+            title=rf"$\eta_Z$ = {curves.attrs['eta_z']:g}, K = {curves.attrs['K']}, "
+            rf"M = {curves.attrs['M']}; dotted: $t_0$ of each $\eta_Y$; each panel has its scale",
+            title_fontsize=7.5,
+        )  # fmt: skip
+    return figure
+
+
+def judge(curves: xr.Dataset) -> Finding:
+    """Does a smaller eta_Y end higher, and how large is the growth, by each route?"""
+    end = curves.isel(time=-1)
+    falls = {name: (end[name].diff("eta_y") < 0).all("eta_y").values for name in ROUTES}
+    low, high = float(curves["eta_y"][0]), float(curves["eta_y"][-1])
+    first = end.isel(eta_y=0)
+    numbers = {
+        "printed_start": float(curves["printed"][0, 0, 0]),
+        "printed_end": float(first["printed"][0]),
+        "corrected_end": float(first["corrected"][0]),
+        "snap_over_t0": float((curves["snap"] / curves["t0"]).mean()),
+    }
+    told = []
+    for i, rho in enumerate(curves["overlap"].values):
+        eq10, training = (float(first[name][i]) - 1 for name in ("eq10", "training"))
+        excess = float(curves["beta_excess"][i].mean())
+        numbers |= {
+            f"eq10_growth_{i + 1}": eq10,
+            f"training_growth_{i + 1}": training,
+            f"training_order_{i + 1}": float(falls["training"][i]),
+            f"beta_excess_{i + 1}": excess,
+        }
+        order = "keeps this order" if falls["training"][i] else "reverses this order"
+        told.append(
+            f"at overlap {rho:.2g} training {order}, with a growth {eq10 / training:.0f} times "
+            f"smaller than Eq. 10's (there Theorem 1's beta is {excess:.0f} times that of plain "
+            f"gradient descent at t_0)"
+        )
+    in_theory = all(falls[name].all() for name in ("printed", "corrected", "eq10"))
+    summary = (
+        f"In theory a smaller eta_Y {'ends higher, as the paper says' if in_theory else 'does not end higher everywhere'}"
+        f". The sizes need correcting: as printed, the factor starts at "
+        f"{numbers['printed_start']:.1f} instead of 1 and ends at {numbers['printed_end']:.0f} for "
+        f"eta_Y = {low:g}; with B_n(0) = 0 and the class weight 1/K it ends at "
+        f"{numbers['corrected_end']:.2f}. Training is another matter: {'; '.join(told)}. Attention "
+        f"there snaps at {numbers['snap_over_t0']:.1f} t_0 on average."
+    )  # fmt: skip
+    ends = [
+        f"{name} {float(first[name][0]):.4g} and {float(end[name][0, -1]):.4g}" for name in ROUTES
+    ]
+    alt = (
+        f"Growth factor against time for eta_Y from {low:g} to {high:g}, in "
+        f"{2 + 2 * curves.sizes['overlap']} panels. All curves rise quickly, bend at about t_0 and "
+        f"flatten. Ends for eta_Y = {low:g} and {high:g} at the first overlap: {'; '.join(ends)}."
+    )
+    if not in_theory:
+        outcome = Outcome.DIFFERS
+    else:
+        outcome = Outcome.CORRECTED if falls["training"].all() else Outcome.PARTLY
+    return Finding(outcome, summary, alt, numbers)

@@ -1,0 +1,30 @@
+"""Findings: what a figure made here says about the figure in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How the claim of a figure fares."""
+
+    REPRODUCED = "reproduced"
+    CORRECTED = "reproduced with a correction"
+    PARTLY = "reproduced in part"
+    DIFFERS = "not reproduced"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome, in words and in numbers.
+
+    summary: what was found, in a few plain sentences. alt: what the picture shows, for those who
+    cannot see it. numbers: by name; a recipe's `expect` gives the range of each.
+    """
+
+    outcome: Outcome
+    summary: str
+    alt: str
+    numbers: Mapping[str, float]

@@ -1,0 +1,134 @@
+"""Recall of distinct tokens against a threshold on attention: what Figs. 11 and 12 share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.figures import simulations, style
+from attnlab.figures.recipe import FigureRecipe
+from attnlab.figures.simulations import Progress, SimulationRecipe
+from attnlab.results import measures
+from attnlab.results.roles import in_play
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The fall of a curve is measured between these recalls.
+UPPER, LOWER = 0.75, 0.25
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """`count` thresholds in even ratios from `lowest` to `highest`, in units of 1/M, where M
+    counts the contextual tokens: without training each of them has exactly 1/M."""
+
+    lowest: float
+    highest: float
+    count: int
+
+    def values(self) -> NDArray[np.float64]:
+        """The thresholds, in units of 1/M."""
+        return np.geomspace(self.lowest, self.highest, self.count)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lowest < self.highest:
+            raise ValueError(f"lowest: expected 0 < lowest < highest, got {self.lowest}")
+        if self.count < 2:
+            raise ValueError(f"count: expected at least 2, got {self.count}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecallRecipe(FigureRecipe):
+    """runs: the recipe whose simulations are measured. select: which of their rates."""
+
+    runs: SimulationRecipe
+    select: dict[str, float]
+    thresholds: Thresholds
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in self.select.items():
+            if value not in self.runs.grid.get(name, ()):
+                raise ValueError(f"select.{name}: {value:g} is not in the grid of the runs")
+
+
+def curves(
+    recipe: RecallRecipe, *, varied: str, progress: Progress = False, keep: Path | None = None
+) -> xr.Dataset:
+    """recall over (num_last, `varied`, threshold), mean and standard deviation over seeds.
+
+    `threshold` is in units of 1/M. fall: by which factor the threshold grows while recall falls
+    from 0.75 to 0.25; the larger it is, the slower the descent, hence the sparser the attention.
+    """
+    levels = recipe.thresholds.values()
+    parts = []
+    for group in simulations.run(recipe.runs, progress=progress, keep=keep):
+        result = group.result.isel(step=-1).sel(recipe.select)
+        tokens = int(in_play(result).sum())
+        recall = measures.recall(result, levels / tokens).transpose(varied, "seed", "threshold")
+        recall = recall.assign_coords(threshold=levels, num_last=int(group.parameters["num_last"]))
+        parts.append(recall.drop_vars(["step", *recipe.select]))
+    recall = xr.concat(parts, "num_last")
+    mean = recall.mean("seed")
+    fall = xr.apply_ufunc(
+        lambda rows: _fall(rows, levels), mean, input_core_dims=[["threshold"]], vectorize=True
+    )
+    return xr.Dataset(
+        {
+            "recall_mean": mean,
+            "recall_std": recall.std("seed", ddof=1) if recall.sizes["seed"] > 1 else np.nan * mean,
+            "fall": fall,
+        },
+        attrs={"seeds": recall.sizes["seed"], **recipe.select},
+    )
+
+
+def draw_curves(recalls: xr.Dataset, *, varied: str, symbol: str, fixed: str) -> Figure:
+    """A panel for each num_last, a curve for each value of `varied`; bands are one s.d."""
+    from matplotlib.figure import Figure
+
+    panels = recalls["num_last"].values
+    with style.style():
+        figure = Figure(figsize=(style.PAGE_WIDTH, 2.75), layout="constrained")
+        axes = figure.subplots(1, panels.size, sharey=True, squeeze=False)[0]
+        colours = style.ordered(recalls.sizes[varied])
+        for ax, num_last in zip(axes, panels, strict=True):
+            for i, (colour, dash) in enumerate(zip(colours, style.DASHES, strict=False)):
+                curve = recalls.sel(num_last=num_last).isel({varied: i})
+                x, mean = curve["threshold"].values, curve["recall_mean"].values
+                half = np.nan_to_num(curve["recall_std"].values)
+                ax.fill_between(x, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
+                label = f"{symbol} = {float(curve[varied]):g}"
+                ax.plot(x, mean, color=colour, linestyle=dash, label=label)
+            ax.axvline(1, color=style.OUTLINE, linestyle=":", linewidth=0.8)
+            ax.set_xscale("log", base=2)
+            ax.set_xticks([0.5, 1, 2, 4], ["½", "1", "2", "4"])
+            ax.set_xlim(x[0], x[-1])
+            ax.set_ylim(-0.02, 1.02)
+            ax.set_xlabel("threshold × M")
+        style.panel_titles(axes, [f"{n} queries, K = {2 * n}" if n > 1 else f"{n} query, K = 2"
+                                  for n in panels])  # fmt: skip
+        axes[0].set_ylabel("recall of distinct tokens")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=len(labels),
+            title=f"{fixed}; dotted: 1/M, M contextual tokens; bands: one s.d. over seeds",
+            title_fontsize=7.5,
+        )  # fmt: skip
+    return figure
+
+
+def _fall(recall: NDArray[np.float64], thresholds: NDArray[np.float64]) -> float:
+    """The ratio of the thresholds at which a falling curve passes LOWER and UPPER."""
+    # recall falls with the threshold; np.interp wants it to rise
+    rising, log = recall[::-1], np.log(thresholds[::-1])
+    if not rising[0] < LOWER < UPPER < rising[-1]:
+        return float("nan")
+    upper, lower = np.interp([UPPER, LOWER], rising, log)
+    return float(np.exp(lower - upper))
