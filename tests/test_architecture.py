@@ -71,7 +71,8 @@ def test_simulating_needs_only_jax_numpy_optax_and_xarray():
         " 'typer', 'rich', 'jinja2', 'torch'):\n"
         "    sys.modules[name] = None\n"
         "import attnlab\n"
-        "result = attnlab.simulate('syn-small', attnlab.Sampled(8, 4), eta_y=1., eta_z=1., steps=2)\n"
+        "engine = attnlab.Sampled(length=8, batch_size=4)\n"
+        "result = attnlab.simulate('syn-small', engine, eta_y=1.0, eta_z=1.0, steps=2)\n"
         "print(result.sizes['step'])"
     )
     assert out == "3"
@@ -79,5 +80,4 @@ def test_simulating_needs_only_jax_numpy_optax_and_xarray():
 
 def test_every_public_name_is_there():
     for name in attnlab.__all__:
-        if name != "figures":
-            assert getattr(attnlab, name) is not None
+        assert getattr(attnlab, name) is not None

@@ -15,26 +15,48 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "SequenceClasses": "attnlab.data",
-    "classes_from": "attnlab.data",
-    "Sampled": "attnlab.dynamics",
-    "Limit": "attnlab.dynamics",
-    "Flow": "attnlab.dynamics",
-    "Save": "attnlab.dynamics",
-    "Optimizer": "attnlab.dynamics",
-    "Pairwise": "attnlab.dynamics",
-    "Embedded": "attnlab.dynamics",
-    "Diverged": "attnlab.dynamics",
-    "simulate": "attnlab.dynamics",
-    "load": "attnlab.results",
-    "save": "attnlab.results",
+    "SequenceClasses": "data",
+    "classes_from": "data",
+    "Diverged": "dynamics",
+    "Embedded": "dynamics",
+    "Flow": "dynamics",
+    "Limit": "dynamics",
+    "Optimizer": "dynamics",
+    "Pairwise": "dynamics",
+    "Sampled": "dynamics",
+    "Save": "dynamics",
+    "simulate": "dynamics",
+    "load": "results",
+    "save": "results",
 }
-_FOLDERS = ("data", "dynamics", "results", "theory", "figures")
+_FOLDERS = ("audit", "data", "dynamics", "figures", "report", "results", "theory")
 
-__all__ = ["__version__", *_HOMES, *_FOLDERS]  # noqa: PLE0604
+__all__ = [
+    "Diverged",
+    "Embedded",
+    "Flow",
+    "Limit",
+    "Optimizer",
+    "Pairwise",
+    "Sampled",
+    "Save",
+    "SequenceClasses",
+    "__version__",
+    "audit",
+    "classes_from",
+    "data",
+    "dynamics",
+    "figures",
+    "load",
+    "report",
+    "results",
+    "save",
+    "simulate",
+    "theory",
+]
 
 if TYPE_CHECKING:
-    from attnlab import data, dynamics, figures, results, theory
+    from attnlab import audit, data, dynamics, figures, report, results, theory
     from attnlab.data import SequenceClasses, classes_from
     from attnlab.dynamics import (
         Diverged,
@@ -52,11 +74,11 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(f"attnlab.{_HOMES[name]}"), name)
     if name in _FOLDERS:
         return import_module(f"attnlab.{name}")
     raise AttributeError(f"module 'attnlab' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

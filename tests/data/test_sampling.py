@@ -74,7 +74,9 @@ def test_tokens_are_independent_along_the_sequence():
     sampler = token_sampler(CLASSES, 3)
     tokens = np.asarray(sampler.draw(jax.random.key(7), jnp.zeros(50_000, jnp.int32)))
     support = CLASSES.support(0)
-    table = np.array([[np.sum((tokens[:, 0] == a) & (tokens[:, 1] == b)) for a in support] for b in support])
+    table = np.array(
+        [[np.sum((tokens[:, 0] == a) & (tokens[:, 1] == b)) for a in support] for b in support]
+    )
     assert stats.chi2_contingency(table).pvalue > LEAST_P
 
 

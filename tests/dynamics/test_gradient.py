@@ -102,9 +102,7 @@ def test_gradient_is_that_of_the_brute_force_model_over_explicit_sequences():
     dY, dZ = brute.lemma_1(Y, Z, sequences)
     assert float(value) == pytest.approx(brute.loss(Y, Z, sequences), rel=1e-13)
     np.testing.assert_allclose(-gradient.Y.shared.T, dY[where.tokens], atol=1e-14)
-    np.testing.assert_allclose(
-        -gradient.Z.shared, dZ[classes.queries][:, where.tokens], atol=1e-14
-    )
+    np.testing.assert_allclose(-gradient.Z.shared, dZ[classes.queries][:, where.tokens], atol=1e-14)
     untouched = np.setdiff1d(np.arange(M), where.tokens)
     assert np.all(dY[untouched] == 0)
     assert np.all(np.delete(dZ, classes.queries, axis=0) == 0)
@@ -174,9 +172,7 @@ def test_the_error_of_a_certain_target_does_not_cancel():
     layout = layout.on_device(jnp.float64)
     Y = Block(jnp.zeros((2, 0)), jnp.asarray([[[60.0], [0.0]]]))
     Z = Block(jnp.zeros((1, 0)), jnp.zeros((1, 1)))
-    value, gradient = loss_and_gradient(
-        layout, class_rows(layout, layout.prior), Parameters(Y, Z)
-    )
+    value, gradient = loss_and_gradient(layout, class_rows(layout, layout.prior), Parameters(Y, Z))
     odds = 2 * np.exp(-60)  # two other outputs, lumped
     assert float(value) == pytest.approx(odds, rel=1e-12)
     assert float(gradient.Y.own[0, 0, 0]) == pytest.approx(-odds, rel=1e-12)

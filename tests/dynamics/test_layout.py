@@ -52,7 +52,9 @@ def test_tokens_with_different_starts_are_not_lumped():
 def test_a_lopsided_problem_is_not_padded_to_its_largest_class():
     wide = {t: 1 / 1000 for t in range(1000)}
     rows = [wide] + [{1000 + k: 1.0} for k in range(19)]
-    classes = SequenceClasses(rows, query=[1100] * 20, next_token=1101 + np.arange(20), vocab_size=1200)
+    classes = SequenceClasses(
+        rows, query=[1100] * 20, next_token=1101 + np.arange(20), vocab_size=1200
+    )
     layout, where = sparse_layout(classes, symmetric_start=True, lump=False)
     assert not layout.one_tile_per_class
     assert layout.own_log_prob.size <= 3 * classes.num_nonzeros

@@ -136,7 +136,9 @@ def test_embedding_approaches_the_pairwise_dynamics():
     pairwise = simulate(classes, Limit(), **arguments)
     errors, scales = [], [4.0, 8.0, 16.0]
     for scale in scales:
-        embedded = simulate(classes, Limit(), model=Embedded(classes.vocab_size, scale), **arguments)
+        embedded = simulate(
+            classes, Limit(), model=Embedded(classes.vocab_size, scale), **arguments
+        )
         errors.append(float(abs(final(embedded) - final(pairwise)).max()))
     slope = np.polyfit(np.log(scales), np.log(errors), 1)[0]
     assert -4.4 < slope < -3.6, (slope, errors)
@@ -227,7 +229,9 @@ def test_labels_and_provenance():
     np.testing.assert_array_equal(result.query_token, classes.query)
     np.testing.assert_array_equal(result.next_token, classes.next_token)
     np.testing.assert_allclose(result.attention.sum("token"), 1, atol=1e-5)
-    np.testing.assert_allclose(result.attention.isel(eta_y=0, seed=0, step=0), classes.probs, atol=1e-7)
+    np.testing.assert_allclose(
+        result.attention.isel(eta_y=0, seed=0, step=0), classes.probs, atol=1e-7
+    )
     spec = json.loads(result.attrs["spec"])
     assert spec["engine"] == {"name": "Sampled", "length": 32, "batch_size": 16}
     assert spec["classes"]["digest"] == classes.digest
@@ -294,7 +298,7 @@ def test_progress_can_be_followed():
 def test_divergence_names_step_array_and_rates_and_keeps_the_record():
     # momentum carries Y past the largest float32 although the loss is long zero
     wild = {"eta_y": 1e38, "eta_z": 1.0, "momentum": 0.9}
-    message = r"the decoder Y became non-finite at step \d+ .*eta_y = 1e\+38"
+    message = r"became non-finite at step \d+ .*eta_y = 1e\+38"
     with pytest.raises(attnlab.Diverged, match=message) as e:
         simulate(syn_small(), Limit(), **wild, steps=400, save=Save(every=1))
     result = e.value.dataset

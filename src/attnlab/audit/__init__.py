@@ -1,9 +1,9 @@
 """Prediction against measurement: claims, verdicts, the theorem map.
 
-    from attnlab.audit import CLAIMS
+from attnlab.audit import CLAIMS
 
-    finding = CLAIMS[0].examine()
-    finding.verdict, finding.number
+finding = CLAIMS[0].examine()
+finding.verdict, finding.number
 """
 
 from attnlab.audit.catalogue import CLAIMS, NUMBERED, SECTIONS, select

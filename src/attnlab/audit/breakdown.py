@@ -88,7 +88,9 @@ def ratio_map() -> xr.Dataset:
     return _table(cells, "ratio")
 
 
-def _stepped(setting: Setting, engine: Limit | Sampled, steps: int, seeds: int) -> NDArray[np.float64]:
+def _stepped(
+    setting: Setting, engine: Limit | Sampled, steps: int, seeds: int
+) -> NDArray[np.float64]:
     result = simulate(
         setting.classes, engine, eta_y=setting.eta_y, eta_z=setting.eta_z, steps=steps, seeds=seeds,
         save=Save("logits", at=[0, steps]), dtype="float64", progress=False,

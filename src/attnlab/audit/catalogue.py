@@ -12,24 +12,32 @@ from attnlab.audit import (
     correlation_claims,
     decoder_claims,
     extension_claims,
+    gradient_claims,
     growth_claims,
     model_claims,
-    presentation_claims,
+    poster_claims,
+    rate_claims,
     snapping_claims,
+    speed_claims,
+    summary_claims,
 )
 from attnlab.audit.claim import Claim
 
 SECTIONS: dict[str, tuple[Claim, ...]] = {
     "The model (Section 3, Appendices C, H)": model_claims.CLAIMS,
     "The decoder's growth (Appendices D.2, D.3)": growth_claims.CLAIMS,
+    "The speed gamma (Appendix D.3)": speed_claims.CLAIMS,
     "Uneven visits (Appendix D.4)": concentration_claims.CLAIMS,
     "Correlations between classes (Section 4, Appendix D.5)": correlation_claims.CLAIMS,
-    "What the decoder sends back (Section 4, Appendix D)": decoder_claims.CLAIMS,
+    "What the decoder learns (Section 4, Appendix D)": decoder_claims.CLAIMS,
+    "What it sends back (Section 4, Appendix D.5)": gradient_claims.CLAIMS,
     "Attention (Section 5, Appendix E)": attention_claims.CLAIMS,
     "The phase transition (Section 6, Appendix F)": snapping_claims.CLAIMS,
-    "In words (Sections 1, 5, 6)": bias_claims.CLAIMS,
+    "In words: what attention favours (Sections 1, 5, 6)": bias_claims.CLAIMS,
+    "In words: the learning rates (Sections 6, 8)": rate_claims.CLAIMS,
     "Extensions (Sections 5, 7)": extension_claims.CLAIMS,
-    "Poster, slides and summary": presentation_claims.CLAIMS,
+    "Poster and slides": poster_claims.CLAIMS,
+    "A summary of the paper": summary_claims.CLAIMS,
 }
 CLAIMS: tuple[Claim, ...] = tuple(claim for section in SECTIONS.values() for claim in section)
 

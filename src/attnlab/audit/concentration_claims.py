@@ -61,7 +61,9 @@ lemma_10 = Claim(
 def _eq_58(setting: Setting) -> Outcome:
     N, delta = np.array([2.0, 8.0, 32.0, 128.0]), np.array([0.01, 0.1, 0.5])
     n, d = np.meshgrid(N, delta, indexing="ij")
-    middle, right = (theory.visits_radius(n, delta=d, form=form) for form in ("corrected", "printed"))
+    middle, right = (
+        theory.visits_radius(n, delta=d, form=form) for form in ("corrected", "printed")
+    )
     where = dict(N=N, delta=delta)
     enough = n * np.log(2.0 / d) > 11.66
     return Outcome(
@@ -100,7 +102,9 @@ def _remark_4(setting: Setting) -> Outcome:
     inside = coverage(N, K, radius)
     return Outcome(
         (
-            Check("coverage of Delta", labelled(1.0 - delta, **GRID), labelled(inside, **GRID), ">="),
+            Check(
+                "coverage of Delta", labelled(1.0 - delta, **GRID), labelled(inside, **GRID), ">="
+            ),
             Check("Delta below N/K", labelled(N / K, **GRID), labelled(radius, **GRID), "<"),
         ),
         number=float((inside - (1.0 - delta)).min()),
@@ -125,7 +129,9 @@ remark_4 = Claim(
 )
 
 
-def _sigma(visits: NDArray[np.float64], mean: float, *, M: float, eta_y: float) -> NDArray[np.float64]:
+def _sigma(
+    visits: NDArray[np.float64], mean: float, *, M: float, eta_y: float
+) -> NDArray[np.float64]:
     """|sigma| of Eq. 62: how far 1/(M - 1 + exp(M h)) is from its value at the mean."""
     at, centre = (np.exp(M * theory.h(v, M=M, eta_y=eta_y)) for v in (visits, mean))
     return np.asarray(np.abs(centre - at) / (M - 1.0 + at))
@@ -140,9 +146,7 @@ def _lemma_11(setting: Setting) -> Outcome:
     checks = []
     bounds = {}
     for form in FORMS:
-        bound = theory.decoder_deviations(
-            K * mean, radius=radius, K=K, M=M, eta_y=eta_y, form=form
-        )
+        bound = theory.decoder_deviations(K * mean, radius=radius, K=K, M=M, eta_y=eta_y, form=form)
         bounds[form] = float(bound.sigma)
         checks += [
             Check("theta (Eq. 61)", labelled(bound.theta + 0 * theta, **where),

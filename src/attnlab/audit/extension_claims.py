@@ -197,9 +197,7 @@ def _heads(setting: Setting) -> Outcome:
             of_class = s.P[:, own].max(0)
             starts[head, 0, own[head]] = np.log(1.2 * of_class.max() / of_class[head])
     predicted = theory.dominant_tokens(s.P, starts, psi=s.psi)
-    flows = theory.head_flows(
-        s.P, t, z0=starts, psi=s.psi, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z
-    )
+    flows = theory.head_flows(s.P, t, z0=starts, psi=s.psi, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z)
     rates = ((s.eta_y, s.eta_z),)
     ends = {"Eq. 10": [flow.logits[0] for flow in flows], "training": []}
     for head in range(3):

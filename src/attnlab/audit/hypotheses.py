@@ -89,9 +89,7 @@ def symmetric_classes(setting: Setting) -> tuple[Part, ...]:
     shared = setting.P[:, common]
     return (
         _below("mismatch of distinct tokens", float(np.ptp(profiles, axis=0).max()), EQUAL),
-        _below(
-            "mismatch of common tokens", float(np.ptp(shared, axis=0).max(initial=0.0)), EQUAL
-        ),
+        _below("mismatch of common tokens", float(np.ptp(shared, axis=0).max(initial=0.0)), EQUAL),
     )
 
 

@@ -27,9 +27,7 @@ def reduced(
     )  # fmt: skip
 
 
-def as_dataset(
-    setting: Setting, times: NDArray[np.float64], z: NDArray[np.float64]
-) -> xr.Dataset:
+def as_dataset(setting: Setting, times: NDArray[np.float64], z: NDArray[np.float64]) -> xr.Dataset:
     """A predicted path of logits in the schema of a simulation, so that measures read it too."""
     tokens = setting.classes.in_play
     return xr.Dataset(

@@ -144,4 +144,3 @@ def trained(
 def ratios(*values: float, eta_y: float = 1.0) -> tuple[tuple[float, float], ...]:
     """Rates with eta_Y / eta_Z equal to each of `values`."""
     return tuple((eta_y, eta_y / value) for value in values)
-

@@ -24,9 +24,7 @@ def constant(setting: Setting) -> float:
     return float(1.0 / (setting.E[0, 1] ** 2 * setting.K))
 
 
-def integrate_theorem_4(
-    setting: Setting, t: NDArray[np.float64], C0: float
-) -> NDArray[np.float64]:
+def integrate_theorem_4(setting: Setting, t: NDArray[np.float64], C0: float) -> NDArray[np.float64]:
     """B_n(t) by integrating Eqs. 118 and 119 as they stand: z_l and eta_Z xi_n, from 0."""
     s = setting
 
@@ -103,9 +101,7 @@ def _eq_124(setting: Setting) -> Outcome:
     s, t = setting, np.geomspace(1.0, 1e6, 30)
     measured = labelled(integrate_theorem_4(s, t, 0.1), t=t)
     predicted = {
-        form: theory.growth_bound(
-            t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=0.1, form=form
-        )
+        form: theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=0.1, form=form)
         for form in FORMS
     }
     return Outcome(

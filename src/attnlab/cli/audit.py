@@ -235,7 +235,13 @@ def _show_own(console: Any, own: dict[str, Any]) -> None:
         markup=False,
     )
     table = _table(
-        "asked by", "assumption", "value", "bound", "margin", "", numbers=("value", "bound", "margin")
+        "asked by",
+        "assumption",
+        "value",
+        "bound",
+        "margin",
+        "",
+        numbers=("value", "bound", "margin"),
     )
     for part in own["assumptions"]:
         table.add_row(

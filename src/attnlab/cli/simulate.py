@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     import xarray as xr
 
-    from attnlab.dynamics import Engine, Save
+    from attnlab.dynamics import Engine
 
 HELP = """Train the paper's 1-layer transformer and see what attention does.
 
@@ -31,7 +31,9 @@ MOST_ROWS = 40
 
 def simulate_verb(
     classes: Annotated[str, typer.Argument(help="A preset or a file of sequence classes.")],
-    engine: Annotated[str, typer.Option(help="sampled, limit (T to infinity) or flow.")] = "sampled",
+    engine: Annotated[
+        str, typer.Option(help="sampled, limit (T to infinity) or flow.")
+    ] = "sampled",
     eta_y: Annotated[str, typer.Option(help="Rate of the decoder Y, or several: 1,10.")] = "1",
     eta_z: Annotated[str, typer.Option(help="Rate of the attention Z, or several.")] = "1",
     steps: Annotated[str, typer.Option(help="Optimiser steps; flow time for the flow.")] = "100",
@@ -162,7 +164,9 @@ def _summary(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
     if "attention" in result and result.sizes[clock] > 2:
         snap = measures.snap_time(result)
     stacked = result.stack(point=swept) if swept else result.expand_dims("point")
-    snaps = None if snap is None else (snap.stack(point=swept) if swept else snap.expand_dims("point"))
+    snaps = (
+        None if snap is None else (snap.stack(point=swept) if swept else snap.expand_dims("point"))
+    )
     rows = []
     for i in range(stacked.sizes["point"]):
         point = stacked.isel(point=i)

@@ -85,7 +85,16 @@ class SequenceClasses:
             classes, tokens = np.nonzero(dense)  # keeps NaN and negative entries for the checks
             values = dense[classes, tokens]
         self._store(
-            classes, tokens, values, num_classes, query, next_token, prior, vocab_size, names, origin
+            classes,
+            tokens,
+            values,
+            num_classes,
+            query,
+            next_token,
+            prior,
+            vocab_size,
+            names,
+            origin,
         )
 
     @classmethod
@@ -182,7 +191,9 @@ class SequenceClasses:
             names=names, origin=origin,
         )  # fmt: skip
         for name, value in fields.items():
-            object.__setattr__(self, name, _frozen(value) if isinstance(value, np.ndarray) else value)
+            object.__setattr__(
+                self, name, _frozen(value) if isinstance(value, np.ndarray) else value
+            )
 
     # -- size and identity ------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -133,9 +132,7 @@ class TokenMap:
         tile, slot = np.divmod(self.position[is_own] - self.num_shared, max(self.tile_width, 1))
         return tile, slot, self.tokens[is_own]
 
-    def _scatter_own(
-        self, out: NDArray[Any], own: NDArray[Any], row: NDArray[np.int64]
-    ) -> None:
+    def _scatter_own(self, out: NDArray[Any], own: NDArray[Any], row: NDArray[np.int64]) -> None:
         tile, slot, token = self._own()
         out[..., row[tile], token] = own[..., tile, slot]
 
@@ -265,18 +262,14 @@ def _assemble(
     )
 
 
-def _queries_of(
-    classes: SequenceClasses, log_prob: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def _queries_of(classes: SequenceClasses, log_prob: NDArray[np.float64]) -> NDArray[np.bool_]:
     """(Q, A): whether a class of the query draws the group."""
     drawn = np.zeros((classes.queries.size, log_prob.shape[1]), dtype=bool)
     np.logical_or.at(drawn, classes.query_index, np.isfinite(log_prob))
     return drawn
 
 
-def _spread_first(
-    classes: SequenceClasses, log_prob: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _spread_first(classes: SequenceClasses, log_prob: NDArray[np.float64]) -> NDArray[np.int64]:
     """An order of the groups in which those of several queries come first."""
     return np.argsort(_queries_of(classes, log_prob).sum(axis=0) <= 1, kind="stable")
 

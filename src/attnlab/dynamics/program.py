@@ -38,9 +38,7 @@ def seed_key(seed: jax.Array, stream: int) -> jax.Array:
     return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), stream)
 
 
-@partial(
-    jax.jit, static_argnames=("model", "random", "points"), compiler_options=QUICK_COMPILE
-)
+@partial(jax.jit, static_argnames=("model", "random", "points"), compiler_options=QUICK_COMPILE)
 def begin(
     model: Model, random: bool, points: int, layout: Layout, start: Start, seeds: Any
 ) -> tuple[Any, Parameters]:

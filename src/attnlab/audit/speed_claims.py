@@ -1,0 +1,173 @@
+"""Appendix D.3: the speed gamma and its two stages (Lemmas 8 and 9, Remark 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab import theory
+from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.comparison import Check, labelled
+from attnlab.audit.hypotheses import large_vocabulary, rate_window
+from attnlab.audit.settings import FIG3, Setting
+from attnlab.audit.verdict import Verdict
+
+VOCABULARIES = np.array([1e2, 1e3, 1e6, 1e9])
+
+
+def _lemma_8(setting: Setting) -> Outcome:
+    M = VOCABULARIES[:, None]
+    low, high = M ** (theory.omega_0(M) - 2.0), (1.0 + theory.omega_1(M)) * np.log(M) / M
+    where = dict(M=VOCABULARIES, place=np.arange(50))
+    inside = low * (high / low) ** np.linspace(1e-6, 1 - 1e-6, 50)
+    below, above = low * np.geomspace(1e-6, 1 - 1e-6, 50), high * np.geomspace(1 + 1e-6, 1e3, 50)
+
+    def room(h: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.log((M - 1.0) * M * h) - M * h)
+
+    zero = labelled(0 * inside, **where)
+    small = theory.omega_0(VOCABULARIES) * VOCABULARIES**0.99 * np.log(VOCABULARIES)
+    order = theory.omega_1(VOCABULARIES) * np.log(VOCABULARIES) / np.log(np.log(VOCABULARIES))
+    sizes = dict(M=VOCABULARIES)
+    return Outcome(
+        (
+            Check("exp(Mh) <= (M-1) M h inside", zero, labelled(room(inside), **where), ">="),
+            Check("exp(Mh) > (M-1) M h below", zero, labelled(room(below), **where), "<"),
+            Check("exp(Mh) > (M-1) M h above", zero, labelled(room(above), **where), "<"),
+            Check("omega_0 M^0.99 ln M", labelled(np.full(4, 3.0), **sizes),
+                  labelled(small, **sizes), "<="),
+            Check("omega_1 ln M / ln ln M", labelled(np.full(4, 1.25), **sizes),
+                  labelled(order, **sizes), tolerance=0.2),
+        ),
+        number=float(theory.omega_1(1000.0)),
+    )  # fmt: skip
+
+
+lemma_8 = Claim(
+    id="lemma-8",
+    statement="exp(M h) <= (M-1) M h exactly on [M^-(2-omega_0), (1+omega_1) ln M/M]",
+    source="Lemma 8, Eqs. 50, 51",
+    setting=FIG3,
+    predicts="the sign on both sides of both zeros; omega_0 and omega_1 of the stated orders",
+    measures="the sign on 150 points for each M from 100 to 10^9, and the two constants",
+    tolerance=1e-9,
+    because="rounding of ln((M-1) M h) - M h near a zero",
+    code=("omega_0", "omega_1"),
+    test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
+    number="omega_1 = {:.3g} at M = 1000: not << 1",
+    recorded=Recorded(Verdict.HOLDS, 0.3198),
+    measure=_lemma_8,
+)
+
+
+def _remark_3(setting: Setting) -> Outcome:
+    rates = np.array([0.1, 0.3, 0.99])
+    floor = VOCABULARIES ** (theory.omega_0(VOCABULARIES) - 2.0)
+    first = np.array([theory.h(1.0, M=VOCABULARIES, eta_y=y) for y in rates])
+    where = dict(eta_y=rates, M=VOCABULARIES)
+    return Outcome(
+        (Check("h(1) > M^-(2-omega_0)", labelled(floor + 0 * first, **where),
+               labelled(first, **where), ">"),),
+        number=float((first / floor).min()),
+    )  # fmt: skip
+
+
+remark_3 = Claim(
+    id="remark-3",
+    statement="For M >> 100 and eta_Y >> M^-0.99 only the larger zero of Lemma 8 matters from t = 1",
+    source="Remark 3",
+    setting=FIG3,
+    hypotheses=(large_vocabulary, rate_window),
+    predicts="h(1) above the smaller zero",
+    measures="h(1) for M from 100 to 10^9 and eta_Y from 0.1 to 0.99",
+    tolerance=0.0,
+    because="an inequality, with room",
+    code=("omega_0", "h"),
+    test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
+    number="h(1) is at least {:.3g} times the smaller zero",
+    recorded=Recorded(Verdict.HOLDS, 9.8),
+    measure=_remark_3,
+)
+
+
+def _lemma_9(setting: Setting) -> Outcome:
+    K, y = setting.K, setting.eta_y
+    place, M = np.linspace(0.0, 1.0, 60), VOCABULARIES[:, None]
+    t0_prime, t0 = theory.transition_times(K=K, M=M, eta_y=y)
+    early, late = K * (t0_prime / K) ** place, t0 * 10 ** (6 * place)
+    where = dict(M=VOCABULARIES, place=place)
+    g_early, g_late = (theory.gamma(t, K=K, M=M, eta_y=y) for t in (early, late))
+    rate_early = theory.gamma_stages(early, K=K, M=M, eta_y=y).early
+    rate_late = theory.gamma_stages(late, K=K, M=M, eta_y=y).late
+
+    def x(t: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(M * theory.h(t / K, M=M, eta_y=y))
+
+    def logs(t: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return np.log(M - 1.0) + 0 * t, np.log((M - 1.0) * x(t))
+
+    return Outcome(
+        (
+            Check("gamma <= eta_Y t/K, first stage", labelled(rate_early, **where),
+                  labelled(g_early, **where), "<="),
+            Check("gamma <= 2 K ln(M eta_Y t/K)/(eta_Y t), second stage",
+                  labelled(2 * rate_late, **where), labelled(g_late, **where), "<="),
+            Check("exp(Mh) <= min(..), first stage", labelled(np.minimum(*logs(early)), **where),
+                  labelled(x(early), **where), "<="),
+            Check("exp(Mh) >= max(..), second stage", labelled(np.maximum(*logs(late)), **where),
+                  labelled(x(late), **where), ">="),
+        ),
+        number=float((g_late / rate_late).max()),
+    )  # fmt: skip
+
+
+lemma_9 = Claim(
+    id="lemma-9",
+    statement="gamma = O(eta_Y t/K) up to t_0', and O(K ln(M eta_Y t/K)/(eta_Y t)) from t_0 on",
+    source="Lemma 9, Eqs. 53-57",
+    setting=FIG3,
+    hypotheses=(large_vocabulary, rate_window),
+    predicts="both rates with the constants 1 and 2, and both conditions on exp(M h)",
+    measures="gamma for M from 100 to 10^9, from t = K on",
+    tolerance=1e-12,
+    because="rounding",
+    code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
+    test="tests/theory/test_speed.py::test_lemma_9_stages",
+    number="the constant of the second stage is at most {:.3g} for every M",
+    recorded=Recorded(Verdict.HOLDS, 1.87),
+    measure=_lemma_9,
+)
+
+
+def _eq_52(setting: Setting) -> Outcome:
+    M = np.arange(3.0, 1001.0)
+    left = (M - 2.0 + (M - 1.0) * np.log(M - 1.0)) / M
+    large = M >= 5
+    return Outcome(
+        (
+            Check("for every M", labelled(np.log(M), M=M), labelled(left, M=M), ">"),
+            Check("for M >= 5", labelled(np.log(M[large]), M=M[large]),
+                  labelled(left[large], M=M[large]), ">", form="corrected"),
+        ),
+        number=float(left[1] - np.log(4.0)),
+        note=f"M = 4: (M-2+(M-1) ln(M-1))/M = {left[1]:.4f}, not above ln M = {np.log(4):.4f}",
+    )  # fmt: skip
+
+
+eq_52 = Claim(
+    id="eq-52",
+    statement="(M - 2 + (M-1) ln(M-1))/M > ln M",
+    source="Eq. 52, proof of Lemma 9",
+    setting=FIG3,
+    predicts="the inequality for every M; corrected: for M >= 5",
+    measures="both sides, M from 3 to 1000",
+    tolerance=0.0,
+    because="a strict inequality",
+    code=("transition_times",),
+    test="tests/theory/test_speed.py::test_lemma_9_stages",
+    number="false for M = 3 and 4 (by {:.2g} at M = 4), true from 5 on: harmless, as M >> 100",
+    recorded=Recorded(Verdict.CORRECTED, -0.0624),
+    measure=_eq_52,
+)
+
+CLAIMS = (lemma_8, remark_3, lemma_9, eq_52)

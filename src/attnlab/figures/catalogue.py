@@ -1,0 +1,41 @@
+"""The figures by name, and where their recipes are."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from attnlab.data.documents import did_you_mean
+from attnlab.data.recipe import read_recipe
+
+NAMES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig8", "fig9", "fig11", "fig12")
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# beside src/ in a checkout, inside the package where it was installed from a wheel
+_FOLDERS = (_PACKAGE.parents[1] / "recipes", _PACKAGE / "recipes")
+
+
+def figure(name: str) -> Any:
+    """The module of a figure: TITLE, Recipe, data(), draw(), judge()."""
+    if name not in NAMES:
+        raise ValueError(f"figure: {name!r} is not one; {did_you_mean(name, NAMES)}")
+    return import_module(f"attnlab.figures.{name}")
+
+
+def recipe_folder() -> Path:
+    """The folder with the recipes that come with attnlab."""
+    for folder in _FOLDERS:
+        if (folder / f"{NAMES[0]}.yaml").is_file():
+            return folder
+    raise ValueError("recipes: none come with this installation; name their folder")
+
+
+def recipe_for(name: str, folder: Path | None = None) -> Any:
+    """The recipe of a figure, from attnlab's recipes or from another folder."""
+    kind = figure(name).Recipe
+    path = (folder or recipe_folder()) / f"{name}.yaml"
+    recipe = read_recipe(path, kind)
+    if recipe.figure != name:
+        raise ValueError(f"{path}: figure: expected {name}, got {recipe.figure}")
+    return recipe

@@ -1,0 +1,94 @@
+"""The audit as a part: every claim examined, as JSON and as a page of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from attnlab.audit import CLAIMS, examine_all
+from attnlab.audit.breakdown import MAKERS, maps
+from attnlab.audit.document import audit_document
+from attnlab.audit.html import page
+from attnlab.figures.code import code_digest, digest_of
+from attnlab.figures.simulations import Progress
+from attnlab.report.part import Part, file_digest, read_record, write_record
+from attnlab.results import atomic_path
+from attnlab.results.provenance import versions
+
+CODE = ("data", "dynamics", "results", "theory", "audit")
+DOCUMENT = "audit.json"
+ABOUT = "Every lemma, theorem, corollary, remark and informal claim, predicted, measured and judged."
+
+
+def make_audit(*, folder: Path, progress: Progress = False) -> Part:
+    """Run the audit in `folder`, or find it there."""
+    key = digest_of(["audit", code_digest(*CODE)])
+    found = read_record(folder, key)
+    if found is not None:
+        return found
+    begun = time.perf_counter()
+    total, done = len(CLAIMS) + len(MAKERS), -1
+
+    def tell(name: str) -> None:
+        nonlocal done
+        done += 1
+        if progress:
+            progress(done / total)
+
+    findings = examine_all(CLAIMS, tell=tell)
+    document = audit_document(findings, maps(tell))
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {
+        DOCUMENT: json.dumps(document, indent=1, allow_nan=False),
+        "audit.html": page(document),
+    }
+    for name, text in texts.items():
+        with atomic_path(folder / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    claims = document["claims"]
+    changed = [claim["id"] for claim in claims if not claim["as_recorded"]]
+    part = Part(
+        name="audit",
+        key=key,
+        title="Audit of every claim",
+        about=ABOUT,
+        outcome="as recorded" if not changed else "changed",
+        summary=_summary(claims, changed),
+        alt="",
+        numbers={"claims": float(len(claims)), "changed": float(len(changed))},
+        expect={"changed": [0.0, 0.0]},
+        settings={},
+        files={name: file_digest(folder / name) for name in texts},
+        seconds=time.perf_counter() - begun,
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+    )
+    write_record(folder, part)
+    return part
+
+
+def read_audit(folder: Path) -> dict[str, Any]:
+    """The document of a finished audit."""
+    document: dict[str, Any] = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
+    return document
+
+
+def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
+    algebra = Counter(claim["verdict"] for claim in claims)
+    training = Counter(claim["training"] for claim in claims if claim["training"])
+    told = (
+        f"{len(claims)} claims. On paper (algebra and reduced dynamics): {_tally(algebra)}. In "
+        f"training (joint dynamics), where a claim says something about it: {_tally(training)}."
+    )
+    if changed:
+        return f"{told} Not as recorded: {', '.join(changed)}."
+    return f"{told} All verdicts are as recorded."
+
+
+def _tally(verdicts: Counter[str]) -> str:
+    order = ("exact", "holds", "corrected", "fails", "outside assumptions")
+    return ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in order if verdicts[verdict])

@@ -1,0 +1,187 @@
+"""A figure as a part: PNG and PDF, and its data as CSV and netCDF."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from attnlab.figures import figure
+from attnlab.figures.code import code_digest, digest_of
+from attnlab.figures.recall import RecallRecipe
+from attnlab.figures.simulations import Progress, SimulationRecipe
+from attnlab.figures.style import style
+from attnlab.report.part import Part, file_digest, read_record, write_record
+from attnlab.results import atomic_path, save
+from attnlab.results.provenance import provenance, versions
+
+CODE = ("data", "dynamics", "results", "theory", "figures", "report")
+HEADER = ("figure", "about", "hardware", "minutes", "expect")
+PNG_DPI = 200
+
+
+def figure_key(name: str, recipe: Any) -> str:
+    """The digest of all that decides the content of a figure."""
+    runs = recipe.runs if isinstance(recipe, RecallRecipe) else recipe
+    digests = []
+    if isinstance(runs, SimulationRecipe):  # classes may come from a file
+        digests = [classes.digest for _, classes in runs.groups()]
+    return digest_of([name, asdict(recipe), digests, code_digest(*CODE)])
+
+
+def with_seeds(recipe: Any, seeds: int) -> Any:
+    """The recipe with another number of seeds, where it has one that averages over seeds."""
+    if isinstance(recipe, RecallRecipe):
+        return replace(recipe, runs=replace(recipe.runs, seeds=seeds))
+    if recipe.figure == "fig6":
+        return replace(recipe, seeds=seeds)
+    return recipe
+
+
+def make_figure(
+    name: str, recipe: Any, *, folder: Path, keep: Path, progress: Progress = False
+) -> Part:
+    """Make a figure in `folder`, or find it there. `keep`: where simulations are kept."""
+    key = figure_key(name, recipe)
+    found = read_record(folder, key)
+    if found is not None:
+        return found
+    begun = time.perf_counter()
+    module = figure(name)
+    data = module.data(recipe, progress=progress, keep=keep)
+    finding = module.judge(data)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = _write(name, module, data, folder, asdict(recipe))
+    part = Part(
+        name=name,
+        key=key,
+        title=module.TITLE,
+        about=recipe.about,
+        outcome=finding.outcome.value,
+        summary=finding.summary,
+        alt=finding.alt,
+        numbers={key: float(value) for key, value in finding.numbers.items()},
+        expect={key: list(value) for key, value in recipe.expect.items()},
+        settings=settings(recipe),
+        files={path.name: file_digest(path) for path in written},
+        seconds=time.perf_counter() - begun,
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+        table=comparison(data) if name == "fig6" else (),
+    )
+    write_record(folder, part)
+    return part
+
+
+def comparison(cells: xr.Dataset) -> list[dict[str, float | None]]:
+    """Fig. 6's cells beside the published ones, where there is one."""
+    names = ("entropy_mean", "entropy_std", "published_mean", "published_std", "deviation")
+    rows = []
+    for index in np.argwhere(np.isfinite(cells["published_mean"].values)):
+        cell = cells.isel(dict(zip(cells["published_mean"].dims, index, strict=True)))
+        row = {axis: float(cell[axis]) for axis in ("num_last", "eta_z", "ratio")}
+        values = {name: float(cell[name]) for name in names}
+        rows.append({**row, **{k: v if math.isfinite(v) else None for k, v in values.items()}})
+    return rows
+
+
+def settings(recipe: Any) -> dict[str, str]:
+    """A recipe's settings in words, by name, without what it says about itself."""
+    if isinstance(recipe, RecallRecipe):
+        runs = {f"runs: {key}": text for key, text in settings(recipe.runs).items()}
+        own = {key: value for key, value in vars(recipe).items() if key not in (*HEADER, "runs")}
+        return {key: _words(value) for key, value in own.items()} | runs
+    return {key: _words(value) for key, value in vars(recipe).items() if key not in HEADER}
+
+
+def _words(value: Any) -> str:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        shown = {key: item for key, item in value.items() if item is not None}
+        return ", ".join(f"{key} {_words(item)}" for key, item in shown.items())
+    if isinstance(value, (list, tuple)):
+        texts = [_words(item) for item in value]
+        return "; ".join(texts) if any("," in text for text in texts) else " ".join(texts)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _write(
+    name: str, module: Any, data: xr.Dataset, folder: Path, recipe: Mapping[str, Any]
+) -> list[Path]:
+    written = [folder / f"{name}.{ending}" for ending in ("png", "pdf", "nc")]
+    with style(), _quiet_fonts():
+        picture = module.draw(data)
+        for path in written[:2]:
+            with atomic_path(path) as temporary:
+                # no date inside, so that the same data give the same file
+                metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
+                picture.savefig(
+                    temporary, format=path.suffix[1:], dpi=PNG_DPI, metadata=metadata
+                )
+    save(data.assign_attrs(provenance({"recipe": dict(recipe)})), written[2])
+    for path, columns, rows in [*_tables(name, data, folder), *_special(name, module, data, folder)]:
+        _write_csv(path, columns, rows)
+        written.append(path)
+    return written
+
+
+def _tables(name: str, data: xr.Dataset, folder: Path) -> Iterator[tuple[Path, Any, Any]]:
+    """The data as tables: variables go together when the dims of one include the other's."""
+    groups: list[tuple[set[Any], list[Any]]] = []
+    for variable in sorted(data.data_vars, key=lambda v: -data[v].ndim):
+        dims = set(data[variable].dims)
+        for group, members in groups:
+            if dims <= group:
+                members.append(variable)
+                break
+        else:
+            groups.append((dims, [variable]))
+    for i, (_, members) in enumerate(groups):
+        order = [v for v in data.data_vars if v in members]
+        frame = data[order].to_dataframe(dim_order=list(data[members[0]].dims)).reset_index()
+        suffix = "" if i == 0 else f"-{'-'.join(map(str, data[members[0]].dims))}"
+        rows = frame.itertuples(index=False, name=None)
+        yield folder / f"{name}{suffix}.csv", list(frame.columns), rows
+
+
+def _special(
+    name: str, module: Any, data: xr.Dataset, folder: Path
+) -> Iterator[tuple[Path, Any, Any]]:
+    if name == "fig6":
+        rows = (row.values() for row in module.table(data))
+        yield folder / "table.csv", module.COLUMNS, rows
+
+
+def _write_csv(path: Path, columns: Any, rows: Any) -> None:
+    def cell(value: Any) -> Any:
+        if isinstance(value, float):
+            return "" if math.isnan(value) else f"{value:.8g}"
+        return value
+
+    with atomic_path(path) as temporary, open(temporary, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([cell(value) for value in row] for row in rows)
+
+
+@contextmanager
+def _quiet_fonts() -> Iterator[None]:
+    """Matplotlib's fonts have no date, about which the library that embeds them complains."""
+    log = logging.getLogger("fontTools")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

@@ -1,0 +1,82 @@
+"""Parts: what was made, as a record beside its files, so that it can be told apart from new work.
+
+A part is a folder of files and a record, `part.json`, that is written last. The record holds a key
+(the digest of everything that decides the content) and the SHA-256 of each file: a part is reused
+when its key is the one asked for and its files are as they were written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from attnlab.results import atomic_path
+
+RECORD = "part.json"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One finished part.
+
+    outcome, summary, alt, numbers: the finding. expect: the range of each number by its recipe.
+    settings: what it was made with, to be shown. files: name to SHA-256. seconds: how long it took
+    when it was made. table: rows to be shown with it, if any.
+    """
+
+    name: str
+    key: str
+    title: str
+    about: str
+    outcome: str
+    summary: str
+    alt: str
+    numbers: Mapping[str, float]
+    expect: Mapping[str, Sequence[float]]
+    settings: Mapping[str, str]
+    files: Mapping[str, str]
+    seconds: float
+    made_at: str
+    versions: Mapping[str, str]
+    table: Sequence[Mapping[str, float | None]] = ()
+    reused: bool = field(default=False, compare=False)
+
+    def unexpected(self) -> dict[str, float]:
+        """The numbers that are outside the range that the recipe gives for them."""
+        return {
+            name: self.numbers[name]
+            for name, (low, high) in self.expect.items()
+            if not low <= self.numbers.get(name, float("nan")) <= high
+        }
+
+
+def write_record(folder: Path, part: Part) -> None:
+    """Declare a part finished."""
+    document = {key: value for key, value in asdict(part).items() if key != "reused"}
+    with atomic_path(folder / RECORD) as temporary:
+        temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+
+def read_record(folder: Path, key: str) -> Part | None:
+    """The part in `folder`, if it is the one that `key` asks for and nothing was changed."""
+    try:
+        document: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if set(document) != {item.name for item in fields(Part)} - {"reused"}:
+            return None  # written by another version
+        if document["key"] != key:
+            return None
+        part = Part(**document, reused=True)
+        intact = all(file_digest(folder / name) == sha for name, sha in part.files.items())
+    except (OSError, ValueError, TypeError):
+        return None
+    return part if intact else None
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,92 @@
+"""attnlab simulate, as a person would use it: real processes, real files."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import attnlab
+
+QUICK = ["--length", "16", "--batch-size", "8", "--steps", "12"]
+
+
+def attnlab_command(*arguments, cwd):
+    command = [sys.executable, "-c", "from attnlab.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_table_file_and_picture(tmp_path):
+    done = attnlab_command(
+        "simulate", "syn-small", *QUICK, "--out", "run.nc", "--plot", "run.png", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    for word in ("winner", "entropy", "common mass", "snap step", "wrote run.nc", "wrote run.png"):
+        assert word in done.stdout
+    result = attnlab.load(tmp_path / "run.nc")
+    assert result.step.values[-1] == 12
+    assert json.loads(result.attrs["spec"])["optimizer"]["momentum"] == 0.9
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.nc", "run.png"]
+
+
+def test_json_is_one_document_and_nothing_else(tmp_path):
+    done = attnlab_command(
+        "simulate", "syn-small", *QUICK, "--eta-z", "0.5,1", "--seeds", "2", "--json", cwd=tmp_path
+    )
+    document = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert len(document["summary"]) == 4  # two rates, two classes
+    assert {row["eta_z"] for row in document["summary"]} == {0.5, 1.0}
+    assert np.shape(document["loss"]["values"]) == (2, 2, 13)
+
+
+def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path):
+    done = attnlab_command(
+        "simulate", "syn-small", "--engine", "limit", "--eta-y", "1e38", "--out", "run.nc",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "became non-finite at step" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert int(attnlab.load(tmp_path / "run.nc").diverged_step.item()) > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["syn-smal"], "did you mean 'syn-small'"),
+        (["syn-medium:num_lst=3"], "num_last"),
+        (["absent.yaml"], "absent.yaml"),
+        (["syn-small", "--engine", "flwo"], "engine:"),
+        (["syn-small", "--eta-y", "fast"], "eta-y:"),
+        (["syn-small", "--eta-y", "-1"], "eta_y:"),
+        (["syn-small", "--steps", "0"], "steps:"),
+        (["syn-small", "--save", "weights"], "what:"),
+        (["syn-small", "--at", "5,3"], "at:"),
+        (["syn-small", "--out", "missing/run.nc"], "out:"),
+        (["syn-small", "--out", "run.txt"], "out:"),
+        (["syn-small", "--plot", "run.png", "--save", "loss"], "save:"),
+        (["syn-small", "--engine", "flow", "--momentum", "0.5"], "optimizer:"),
+    ],
+)
+def test_bad_input_exits_with_2_and_one_message(arguments, message, tmp_path):
+    from unittest import mock
+
+    from attnlab.cli import app
+
+    # in this process: a new one for each would cost seconds
+    with mock.patch.object(sys, "argv", ["attnlab", "simulate", *arguments]):
+        said = []
+        with mock.patch.object(app, "_say", said.append), pytest.raises(SystemExit) as stop:
+            app.main()
+    assert stop.value.code == 2
+    assert len(said) == 1
+    assert message in said[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_has_examples(tmp_path):
+    done = attnlab_command("simulate", "--help", cwd=tmp_path)
+    assert "attnlab simulate syn-small --eta-y 10 --plot fig4.png" in done.stdout
