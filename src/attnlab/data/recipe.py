@@ -113,7 +113,9 @@ class _Reader:
         elif len(value) != len(kinds):
             raise ValueError(f"{where}: expected {len(kinds)} values, got {len(value)}")
         pairs = zip(value, kinds, strict=True)
-        return tuple(self.value(f"{where}[{i}]", item, kind) for i, (item, kind) in enumerate(pairs))
+        return tuple(
+            self.value(f"{where}[{i}]", item, kind) for i, (item, kind) in enumerate(pairs)
+        )
 
     def one_of(self, where: str, value: Any, kinds: tuple[Any, ...]) -> Any:
         if value is None and types.NoneType in kinds:

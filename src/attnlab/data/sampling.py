@@ -58,11 +58,20 @@ class CountSampler:
     width: int = field(metadata={"static": True})  # tokens of the largest support
     draws: int = field(metadata={"static": True})  # contextual tokens per sequence, T - 1
 
+    @property
+    def words(self) -> int:
+        """Random words that the counts of one sequence take."""
+        return len(self.binomial) * ((1 << self.depth) - 1)
+
     def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
         """Counts (sequence, slot) of the sequences' classes; slot s is the s-th support token."""
+        shape = (*sequence_class.shape, self.words)
+        return self.counts(jax.random.bits(key, shape, jnp.uint32), sequence_class)
+
+    def counts(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        """The same from random words (sequence, self.words)."""
         nodes = 1 << self.depth
-        shape = (*sequence_class.shape, len(self.binomial), nodes - 1)
-        words = jax.random.bits(key, shape, jnp.uint32)
+        words = words.reshape(*sequence_class.shape, len(self.binomial), nodes - 1)
         counts = jnp.full((*sequence_class.shape, 1), self.draws, jnp.int32)
         for level in range(self.depth):
             first = (1 << level) - 1
@@ -166,19 +175,27 @@ class TokenSampler:
     tokens: jax.Array  # (classes, width) support of each class
     draws: int = field(metadata={"static": True})
 
-    def draw_slots(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
-        """Support slots (sequence, position) of the T - 1 contextual tokens."""
-        shape = (*sequence_class.shape, self.draws)
-        row = jnp.broadcast_to(sequence_class[..., None], shape)
-        return self.table.draw(row, jax.random.bits(key, shape, jnp.uint32))
+    @property
+    def words(self) -> int:
+        """Random words that one sequence takes."""
+        return self.draws
 
     def draw(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
         """Token ids (sequence, position) of the T - 1 contextual tokens."""
-        return self.tokens[sequence_class[..., None], self.draw_slots(key, sequence_class)]
+        words = jax.random.bits(key, (*sequence_class.shape, self.words), jnp.uint32)
+        return self.tokens[sequence_class[..., None], self._slots(words, sequence_class)]
 
     def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
         """Counts (sequence, slot): cheaper than a tree where a support is longer than T."""
-        slots = self.draw_slots(key, sequence_class)
+        words = jax.random.bits(key, (*sequence_class.shape, self.words), jnp.uint32)
+        return self.counts(words, sequence_class)
+
+    def _slots(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        return self.table.draw(jnp.broadcast_to(sequence_class[..., None], words.shape), words)
+
+    def counts(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        """The same from random words (sequence, self.words)."""
+        slots = self._slots(words, sequence_class)
         empty = jnp.zeros((*sequence_class.shape, self.tokens.shape[1]), jnp.int32)
         return jax.vmap(lambda row, at: row.at[at].add(1))(empty, slots)
 
@@ -204,7 +221,12 @@ def class_table(classes: SequenceClasses) -> AliasTable:
 
 def draw_classes(table: AliasTable, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Class indices of independent sequences, by their prior."""
-    return table.draw(jnp.zeros(shape, jnp.int32), jax.random.bits(key, shape, jnp.uint32))
+    return classes_from_words(table, jax.random.bits(key, shape, jnp.uint32))
+
+
+def classes_from_words(table: AliasTable, words: jax.Array) -> jax.Array:
+    """The same from one random word for each sequence."""
+    return table.draw(jnp.zeros(words.shape, jnp.int32), words)
 
 
 def _require_length(length: int) -> None:

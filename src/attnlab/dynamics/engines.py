@@ -11,7 +11,12 @@ import numpy as np
 
 from attnlab.data.alias import AliasTable
 from attnlab.data.classes import SequenceClasses
-from attnlab.data.sampling import class_table, count_sampler, draw_classes
+from attnlab.data.sampling import (
+    class_table,
+    classes_from_words,
+    count_sampler,
+    draw_classes,
+)
 from attnlab.dynamics.gradient import Rows, class_rows
 from attnlab.dynamics.layout import Layout
 
@@ -68,9 +73,10 @@ class SampledRows:
     batch_size: int = field(metadata={"static": True})
 
     def draw(self, layout: Layout, key: jax.Array) -> Rows:
-        class_key, count_key = jax.random.split(key)
-        sequence_class = draw_classes(self.prior, class_key, (self.batch_size,))
-        counts = self.counts.draw_counts(count_key, sequence_class)
+        # one call of the generator for everything: it takes long to compile
+        words = jax.random.bits(key, (self.batch_size, 1 + self.counts.words), jnp.uint32)
+        sequence_class = classes_from_words(self.prior, words[:, 0])
+        counts = self.counts.counts(words[:, 1:], sequence_class)
         padded = jnp.pad(counts, ((0, 0), (0, 1)))
         per_token = jnp.take_along_axis(padded, self.slot[sequence_class], axis=1)
         dtype = layout.prior.dtype

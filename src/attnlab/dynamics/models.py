@@ -51,11 +51,10 @@ class Pairwise:
             return (), Parameters(Y, Block(*(z.astype(dtype) for z in start.logits)))
         # without lumping, which a random start rules out, there are as many columns as tokens
         bound = 1 / np.sqrt(outputs)
-        keys = iter(jax.random.split(key, 4))
-        Y, Z = (
-            Block(*(jax.random.uniform(next(keys), s, dtype, -bound, bound) for s in pair))
-            for pair in shapes
-        )
+        sizes = [int(np.prod(shape)) for pair in shapes for shape in pair]
+        drawn = jax.random.uniform(key, (sum(sizes),), dtype, -bound, bound)
+        parts = iter(jnp.split(drawn, np.cumsum(sizes)[:-1]))
+        Y, Z = (Block(*(next(parts).reshape(shape) for shape in pair)) for pair in shapes)
         return (), Parameters(Y, Z)
 
 

@@ -33,21 +33,19 @@ class State(NamedTuple):
     optimizer: tuple[Any, Any]
 
 
-def seed_key(seed: jax.Array, stream: int) -> jax.Array:
-    """The key of one stream of one seed; the generator is named so that it never varies."""
-    return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), stream)
+@partial(jax.jit, static_argnames="stream")
+def seed_keys(seeds: Any, stream: int) -> jax.Array:
+    """The keys of one stream of each seed; the generator is named so that it never varies."""
+    keys = jax.vmap(lambda seed: jax.random.key(seed, impl="threefry2x32"))(seeds)
+    return jax.vmap(lambda key: jax.random.fold_in(key, stream))(keys)
 
 
 @partial(jax.jit, static_argnames=("model", "random", "points"), compiler_options=QUICK_COMPILE)
 def begin(
-    model: Model, random: bool, points: int, layout: Layout, start: Start, seeds: Any
+    model: Model, random: bool, points: int, layout: Layout, start: Start, keys: jax.Array
 ) -> tuple[Any, Parameters]:
     """What stays fixed, (seed, ...), and what is trained, (seed, rate, ...), at step 0."""
-
-    def one_seed(seed: jax.Array) -> tuple[Any, Parameters]:
-        return model.begin(layout, start, random, seed_key(seed, START_STREAM))
-
-    fixed, trained = jax.vmap(one_seed)(seeds)
+    fixed, trained = jax.vmap(lambda key: model.begin(layout, start, random, key))(keys)
     return fixed, jax.tree.map(lambda x: jnp.repeat(x[:, None], points, axis=1), trained)
 
 
@@ -68,7 +66,7 @@ def advance(
     fixed: Any,
     states: State,
     rates: tuple[jax.Array, jax.Array],
-    seeds: jax.Array,
+    keys: jax.Array,
     first: jax.Array,
     count: jax.Array,
 ) -> tuple[State, jax.Array]:
@@ -79,9 +77,7 @@ def advance(
     """
     factors = model.rate_factors()
 
-    def one_seed(seed: jax.Array, fixed: Any, states: State) -> State:
-        key = seed_key(seed, DATA_STREAM)
-
+    def one_seed(key: jax.Array, fixed: Any, states: State) -> State:
         def step(i: jax.Array, states: State) -> State:
             rows = source.draw(layout, jax.random.fold_in(key, i))
 
@@ -102,7 +98,7 @@ def advance(
 
         return jax.lax.fori_loop(first, first + count, step, states)
 
-    states = jax.vmap(one_seed)(seeds, fixed, states)
+    states = jax.vmap(one_seed)(keys, fixed, states)
     return states, jnp.stack([_all_finite(group) for group in states.trained])
 
 
@@ -114,16 +110,13 @@ def record(
     source: SampledRows | LimitRows,
     fixed: Any,
     states: State,
-    seeds: jax.Array,
+    keys: jax.Array,
     step: jax.Array,
 ) -> dict[str, Any]:
     """What was asked for, of every run, at `step`: loss is that of the batch about to be taken."""
 
-    def one_seed(seed: jax.Array, fixed: Any, states: State) -> dict[str, Any]:
-        rows = None
-        if "loss" in what:
-            key = seed_key(seed, DATA_STREAM)
-            rows = source.draw(layout, jax.random.fold_in(key, step))
+    def one_seed(key: jax.Array, fixed: Any, states: State) -> dict[str, Any]:
+        rows = source.draw(layout, jax.random.fold_in(key, step)) if "loss" in what else None
 
         def one_run(state: State) -> dict[str, Any]:
             matrices = model.matrices(layout, state.trained, fixed)
@@ -134,7 +127,7 @@ def record(
 
         return jax.vmap(one_run)(states)
 
-    return jax.vmap(one_seed)(seeds, fixed, states)
+    return jax.vmap(one_seed)(keys, fixed, states)
 
 
 def observe(layout: Layout, Z: Block, what: tuple[str, ...]) -> dict[str, Any]:

@@ -42,8 +42,9 @@ class Run:
             self.start_logits, self.classes.query_index, self.layout.own_log_prob.shape
         )
         start = Start(Block(*logits), self.classes.in_play, self.classes.queries)
+        keys = program.seed_keys(seeds, program.START_STREAM)
         return program.begin(
-            self.model, not is_symmetric(self.init), points, self.layout, start, seeds
+            self.model, not is_symmetric(self.init), points, self.layout, start, keys
         )
 
 

@@ -146,6 +146,7 @@ class _Batch:
 
     def begin(self) -> None:
         """Put the runs at step 0."""
+        self.keys = program.seed_keys(self.seeds, program.DATA_STREAM)
         self.fixed, trained = self.run.begin(self.seeds, self.point_index.size)
         self.states = program.remember(self.run.optimizer, trained)
 
@@ -164,7 +165,7 @@ class _Batch:
         """`count` steps from `states`; which runs are finite as (array, seed, rate)."""
         states, finite = program.advance(
             self.run.model, self.run.optimizer, self.layout, self.source, self.fixed, states,
-            self.rates, self.seeds, np.int32(self.step), np.int32(count),
+            self.rates, self.keys, np.int32(self.step), np.int32(count),
         )  # fmt: skip
         return states, np.asarray(finite)
 
@@ -195,7 +196,7 @@ class _Batch:
         """What was asked for, as it is now."""
         record = program.record(
             self.run.model, self.run.what, self.layout, self.source, self.fixed, self.states,
-            self.seeds, np.int32(self.step),
+            self.keys, np.int32(self.step),
         )  # fmt: skip
         return flatten(record)
 
