@@ -55,6 +55,8 @@ def _lemma_4(setting: Setting) -> Outcome:
     ]  # fmt: skip
     times, path = run_at(s)
     late = times >= s.t0
+    if not late.any():
+        raise ValueError(f"steps: train beyond t_0 = {s.t0:.4g} to compare the two from there on")
     n, high, _ = spotlight(s)
     eq_10 = reduced(s, times[late]).logits[:, s.psi[n], high]
     in_training = path[late][:, s.psi[n], high]
@@ -79,14 +81,14 @@ lemma_4 = Claim(
     setting=WEAK,
     hypotheses=(*EQ_10, fast_decoder),
     predicts="dz/dt per step; corrected: with the share P(n) = 1/K of the steps that class n gets",
-    measures="Lemma 1 averaged over the classes at Theorem 5's Y; the joint flow at eta_Y/eta_Z = 10",
+    measures="Lemma 1 averaged over classes at Theorem 5's Y; the joint flow at eta_Y/eta_Z = 10",
     tolerance=1e-13,
     because="rounding. In training, 25 %: to say that Eq. 10 describes it",
     code=("attention_velocity", "attention_flow"),
     test="tests/theory/test_attention.py::test_class_weight_is_what_batch_one_steps_need",
-    number="as printed, {:.3g} times too fast when t counts steps (K = 2)",
+    number="as printed, {:.3g} times too fast when t counts steps",
     training_number="at t_0 the logits of Eq. 10 are {:.3g} times those of training",
-    recorded=Recorded(Verdict.CORRECTED, 2.0, Verdict.FAILS, 30.0),
+    recorded=Recorded(Verdict.CORRECTED, 2.0, Verdict.FAILS, 39.86),
     measure=_lemma_4,
     general=True,
 )
@@ -145,8 +147,8 @@ theorem_2 = Claim(
     test="tests/theory/test_fates.py::test_theorem_2a_distinct_tokens_gain",
     figure="fig2",
     number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
-    training_number="in training a distinct token ends at z = {:.3g}, below its start",
-    recorded=Recorded(Verdict.HOLDS, 0.02, Verdict.FAILS, -0.0211),
+    training_number="in training the token furthest from its fate ends at z = {:.3g}",
+    recorded=Recorded(Verdict.HOLDS, 0.01859, Verdict.FAILS, -0.02111),
     measure=_theorem_2,
     general=True,
 )
@@ -187,7 +189,7 @@ corollary_2 = Claim(
     test="tests/theory/test_fates.py::test_corollary_2_along_the_flow",
     number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
     training_number="in training the common token that loses least ends at z = {:.2g}",
-    recorded=Recorded(Verdict.HOLDS, -0.001, Verdict.HOLDS, -0.01),
+    recorded=Recorded(Verdict.HOLDS, -0.0005717, Verdict.HOLDS, -0.005153),
     measure=_corollary_2,
     general=True,
 )
@@ -236,7 +238,7 @@ theorem_3 = Claim(
     test="tests/theory/test_gain.py::test_eq_11_along_the_flow",
     figure="fig4",
     training_number="in training the error of Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
-    recorded=Recorded(Verdict.EXACT, None, Verdict.HOLDS, -1.0),
+    recorded=Recorded(Verdict.EXACT, None, Verdict.HOLDS, -1.025),
     measure=_theorem_3,
     general=True,
 )
@@ -277,7 +279,7 @@ eq_12 = Claim(
     test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
     figure="fig3",
     number="ln chi ends at {:.3g} of the upper bound 2 B_n",
-    recorded=Recorded(Verdict.HOLDS, 0.6),
+    recorded=Recorded(Verdict.HOLDS, 0.6692),
     measure=_eq_12,
 )
 

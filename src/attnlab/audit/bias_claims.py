@@ -54,7 +54,7 @@ frequency_bias = Claim(
     figure="fig4",
     number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
     training_number="in training it keeps {:.2g} of it",
-    recorded=Recorded(Verdict.HOLDS, 0.5, Verdict.HOLDS, 0.5),
+    recorded=Recorded(Verdict.HOLDS, 0.35, Verdict.HOLDS, 0.5078),
     measure=_frequency_bias,
     general=True,
 )
@@ -64,7 +64,7 @@ def _discriminative_bias(setting: Setting) -> Outcome:
     s = setting
     common = np.flatnonzero(theory.token_roles(s.P).common)
     start = theory.attention_velocity(s.P, np.zeros((1, s.P.shape[1])), psi=s.psi, M=s.M)[0, common]
-    times, z = run_at(s)
+    _, z = run_at(s)
     end = z[-1, 0, common]
     peak = float(reduced(s, TIMES).logits[:, 0, common].max())
     return Outcome(
@@ -83,7 +83,7 @@ def _discriminative_bias(setting: Setting) -> Outcome:
 
 discriminative_bias = Claim(
     id="discriminative-bias",
-    statement="Attention loses interest in common tokens (in general, not just one or symmetric ones)",
+    statement="Attention loses interest in common tokens (any, not a single or symmetric one)",
     source="Abstract, Section 1, poster (a)",
     setting=LOPSIDED,
     hypotheses=(weak_correlations,),
@@ -96,7 +96,7 @@ discriminative_bias = Claim(
     figure="fig2",
     number="a common token grows: {:.2g} (times eta_Z gamma) at the start",
     training_number="in training it ends at z = {:.2g}",
-    recorded=Recorded(Verdict.FAILS, 8.0e-4, Verdict.FAILS, 0.0055),
+    recorded=Recorded(Verdict.FAILS, 0.0008037, Verdict.FAILS, 0.005462),
     measure=_discriminative_bias,
 )
 
@@ -132,7 +132,7 @@ no_winner = Claim(
     setting=SYN_SMALL,
     hypotheses=(fast_decoder,),
     predicts="several distinct tokens still attended to, and each decade of t moving less",
-    measures="the effective number of distinct tokens (10 at most): Eq. 10 to 10^12, training to 10^6",
+    measures="the effective number of distinct tokens: Eq. 10 to 10^12, training to 10^6",
     tolerance=0.0,
     because="2 would be nearly one token; the measured values are far above",
     code=("attention_flow", "snapping"),
@@ -140,7 +140,7 @@ no_winner = Claim(
     figure="fig4",
     number="{:.3g} of 10 distinct tokens are left at t = 10^12",
     training_number="{:.3g} of 10 are left at t = 10^6 in training",
-    recorded=Recorded(Verdict.HOLDS, 5.0, Verdict.HOLDS, 7.0),
+    recorded=Recorded(Verdict.HOLDS, 5.575, Verdict.HOLDS, 7.71),
     measure=_no_winner,
 )
 
@@ -173,14 +173,14 @@ def _growth_slows(setting: Setting) -> Outcome:
         tuple(checks),
         number=quicker["Eq. 10"],
         training_number=quicker["training"],
-        note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:g}: at t_0 = {t0:.3g} training has made "
-        f"{done:.1%} of the movement of the dominant logit that it has made by t = {times[-1]:.0e}",
+        note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:g}: by t_0 = {t0:.3g} training made "
+        f"{done:.1%} of the movement of the dominant logit that it makes by t = {times[-1]:.0e}",
     )
 
 
 growth_slows = Claim(
     id="scan-and-snap",
-    statement="chi of the dominant token grows (sub-)linearly up to t_0', and slows to O(ln t) from t_0",
+    statement="chi of the dominant token grows (sub-)linearly up to t_0', as O(ln t) from t_0 on",
     source="Theorem 4 (scanning, snapping)",
     setting=WEAK,
     hypotheses=(single_query, single_common_token),
@@ -193,7 +193,7 @@ growth_slows = Claim(
     figure="fig3",
     number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
     training_number="in training up to {:.2g} times as much: t_0 is not where it freezes",
-    recorded=Recorded(Verdict.HOLDS, 1.0, Verdict.FAILS, 2.1),
+    recorded=Recorded(Verdict.HOLDS, 1.0, Verdict.FAILS, 2.126),
     measure=_growth_slows,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, Form, labelled
+from attnlab.audit.comparison import Check, Form, Relation, labelled
 from attnlab.audit.hypotheses import weak_correlations
 from attnlab.audit.settings import FAINT, FIG3, SYN_SMALL, WEAK, Setting
 from attnlab.audit.verdict import Verdict
@@ -32,13 +33,9 @@ def random_attention() -> tuple[NDArray[np.float64], ...]:
     return tuple(found)
 
 
-def over_samples(values: list[float]) -> dict[str, object]:
-    return dict(sample=np.arange(len(values)))
-
-
-def _bound(about: str, predicted: list[float], measured: list[float], relation: str) -> Check:
+def _bound(about: str, predicted: list[float], measured: list[float], relation: Relation) -> Check:
     where = dict(sample=np.arange(SAMPLES))
-    return Check(about, labelled(predicted, **where), labelled(measured, **where), relation)  # type: ignore[arg-type]
+    return Check(about, labelled(predicted, **where), labelled(measured, **where), relation)
 
 
 def _tightest(predicted: list[float], measured: list[float]) -> float:
@@ -81,7 +78,6 @@ assumption_2 = Claim(
     number="Fig. 3's M is {:.3g} of the 36 K^2 that any E would need",
     recorded=Recorded(Verdict.OUTSIDE, 0.2778),
     measure=_assumption_2,
-    general=True,
 )
 
 
@@ -140,8 +136,13 @@ def _lemma_17(setting: Setting) -> Outcome:
 
 
 def _algebra(
-    number: int, statement: str, source: str, recorded: Recorded, measure, sentence: str
-) -> Claim:  # type: ignore[no-untyped-def]
+    number: int,
+    statement: str,
+    source: str,
+    recorded: Recorded,
+    measure: Callable[[Setting], Outcome],
+    sentence: str,
+) -> Claim:
     """The five lemmas on E and E' differ in what they say, not in how it is tested."""
     return Claim(
         id=f"lemma-{number}",
@@ -174,11 +175,12 @@ lemma_15 = _algebra(
 )  # fmt: skip
 lemma_16 = _algebra(
     16, "E'_ii <= 0, and < 0 for a class that overlaps another", "Lemma 16, Eq. 79",
-    Recorded(Verdict.HOLDS, 0.0), _lemma_16, "the largest E'_ii of a class with overlap is {:.1e}",
+    Recorded(Verdict.HOLDS, -9.788e-10), _lemma_16,
+    "the largest E'_ii of a class with overlap is {:.1e}",
 )  # fmt: skip
 lemma_17 = _algebra(
     17, "|E'_nn' - E_nn'| <= |lambda_1|^2/(1 - |lambda_1|)", "Lemma 17, Eq. 80",
-    Recorded(Verdict.HOLDS, 1.0), _lemma_17,
+    Recorded(Verdict.HOLDS, 0.9996), _lemma_17,
     "the bound is reached to {:.3g} (printed for lambda_1 < 1; it needs |lambda_1| < 1)",
 )  # fmt: skip
 
@@ -218,7 +220,7 @@ e_prime = Claim(
     code=("e_prime",),
     test="tests/theory/test_correlations.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
     number="with D.1's sign Eq. 30 is off by {:.3g} (twice f_1.f_2)",
-    recorded=Recorded(Verdict.CORRECTED, 0.552),
+    recorded=Recorded(Verdict.CORRECTED, 0.5518),
     measure=_e_prime,
 )
 
@@ -269,14 +271,14 @@ eq_88 = Claim(
     statement="beta_nn' = (1+sigma)[q1 (1+theta_n) E'_nn' + q0((1+theta_n') + sum ..)]",
     source="Eq. 88",
     setting=FAINT,
-    predicts="the coefficients of g_n; corrected: - q0[(1+theta_n') - sum_{k != n} (1+theta_k) E'_kn']",
+    predicts="the coefficients of g_n; corrected: - q0[.. - sum ..] for + q0[.. + sum ..]",
     measures="Y (e_n - alpha_n) by brute force, three random classes visited 30, 45 and 25 times",
     tolerance=1e-12,
     because="rounding of 60 x 9 matrix products",
     code=("beta", "iota", "xi", "back_gradient"),
     test="tests/theory/test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
     number="K = 2, M = 30, f_1.f_2 = 0.3: printed {:.4g}, right 0.3802",
-    recorded=Recorded(Verdict.CORRECTED, 0.30889),
+    recorded=Recorded(Verdict.CORRECTED, 0.3089),
     measure=_eq_88,
 )
 

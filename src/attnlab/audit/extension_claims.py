@@ -71,14 +71,14 @@ def _residual_beta(setting: Setting) -> Outcome:
     return Outcome(
         tuple(checks),
         number=float(wrong[0, 1] / right[0, 1]),
-        note=f"M = 1000: within a query beta = {right[0, 1]:.3f} (printed {wrong[0, 1]:.3f}), across "
-        f"queries {right[0, 2]:+.3f} and {right[0, 3]:+.3f} (printed 0)",
+        note=f"M = 1000: within a query beta = {right[0, 1]:.3f} (printed {wrong[0, 1]:.3f}), "
+        f"across queries {right[0, 2]:+.3f} and {right[0, 3]:+.3f} (printed 0)",
     )
 
 
 residual_beta = Claim(
     id="residual-beta",
-    statement="With a residual connection beta_nn' ~ f_n.f_n' + 1[psi(n) = psi(n')], others dropped",
+    statement="With a residual connection beta_nn' ~ f_n.f_n' + 1 within a query, and 0 across",
     source="Section 7, residue connection",
     setting=TWO_QUERIES,
     predicts="the velocity of z; corrected: (1/2) beta at E-bar = (E + 1[same query])/2",
@@ -88,7 +88,7 @@ residual_beta = Claim(
     code=("residual_beta", "residual_velocity", "residual_correlation"),
     test="tests/theory/test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
     number="within a query the printed beta is {:.3g} times the right one",
-    recorded=Recorded(Verdict.CORRECTED, 2.0),
+    recorded=Recorded(Verdict.CORRECTED, 2.04),
     measure=_residual_beta,
 )
 
@@ -122,14 +122,14 @@ local_roles = Claim(
     code=("local_roles", "residual_velocity"),
     test="tests/theory/test_extensions.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
     number="a locally distinct token moves at {:.2g} (times eta_Z gamma)",
-    recorded=Recorded(Verdict.FAILS, -0.0034),
+    recorded=Recorded(Verdict.FAILS, -0.003397),
     measure=_local_roles,
 )
 
 
 def _position_bias(setting: Setting) -> Outcome:
     s, t = setting, np.geomspace(1.0, 1e6, 20)
-    bias = np.random.default_rng(12).normal(scale=0.5, size=s.P.shape[1])
+    bias = np.asarray(np.random.default_rng(12).normal(scale=0.5, size=s.P.shape[1]))
     prior = theory.logit_prior(s.P, bias[None])
     start = reduced(s, t, z0=bias[None]).logits
     same = theory.attention_flow(prior, t, psi=s.psi, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z).logits
@@ -194,7 +194,7 @@ def _heads(setting: Setting) -> Outcome:
     starts = np.zeros((3, 1, s.P.shape[1]))
     for head in range(3):
         for own in distinct:
-            of_class = s.P[:, own].max(0)
+            of_class = np.asarray(s.P[:, own].max(0))
             starts[head, 0, own[head]] = np.log(1.2 * of_class.max() / of_class[head])
     predicted = theory.dominant_tokens(s.P, starts, psi=s.psi)
     flows = theory.head_flows(s.P, t, z0=starts, psi=s.psi, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z)
@@ -227,7 +227,7 @@ heads = Claim(
     source="Section 5, initial value as prior; Section 3",
     setting=WEAK,
     predicts="the winner in each class: the distinct token with the largest P(l|n) e^{z_l(0)}",
-    measures="the most attended distinct token at t = 10^6, Eq. 10 and the joint flow, three starts",
+    measures="the most attended distinct token at t = 10^6, Eq. 10 and joint flow, three starts",
     tolerance=0.5,
     because="a token id is right or wrong",
     code=("dominant_tokens", "head_flows"),

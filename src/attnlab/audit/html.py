@@ -1,5 +1,7 @@
 """One self-contained page about an audit: no script, nothing loaded from elsewhere."""
 
+# ruff: noqa: E501  (the lines of the template are lines of HTML)
+
 from __future__ import annotations
 
 import math

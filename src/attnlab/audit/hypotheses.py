@@ -95,7 +95,7 @@ def symmetric_classes(setting: Setting) -> tuple[Part, ...]:
 
 def distinct_tokens(setting: Setting) -> tuple[Part, ...]:
     """Some class of every query has a distinct token (Theorem 2b)."""
-    owners = theory.token_roles(setting.P).distinct.any(axis=1)
+    owners = np.asarray(theory.token_roles(setting.P).distinct.any(axis=1))
     queries = np.unique(setting.psi)
     least = min(int(owners[setting.psi == query].sum()) for query in queries)
     return (_above("classes of a query that own a distinct token", least, 0.0),)

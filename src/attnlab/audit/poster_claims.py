@@ -47,7 +47,7 @@ poster_quarter = Claim(
     code=("snapping",),
     test="tests/theory/test_transition.py::test_regimes_of_eq_14",
     number="from t_0 to 10^6 the poster's B_n grows {:.2g} times as much as the integral",
-    recorded=Recorded(Verdict.CORRECTED, 4.0),
+    recorded=Recorded(Verdict.CORRECTED, 3.575),
     measure=_poster_quarter,
 )
 
@@ -106,7 +106,7 @@ poster_common = Claim(
     source="poster and slides, (a)",
     setting=LOPSIDED,
     hypotheses=(weak_correlations,),
-    predicts="falling logits; corrected, K = 2: falling iff f_1.f_2 < 2 f_1l f_2l/(f_1l^2 + f_2l^2)",
+    predicts="falling logits; corrected (K = 2): iff f_1.f_2 < 2 f_1l f_2l/(f_1l^2 + f_2l^2)",
     measures="the velocity under Eq. 10 of two common tokens, one lopsided",
     tolerance=0.0,
     because="a strict sign",
@@ -114,7 +114,7 @@ poster_common = Claim(
     test="tests/theory/test_fates.py::test_criterion_for_two_classes_decides_every_common_token",
     figure="fig2",
     number="the lopsided token is {:.3g} above the criterion, and grows",
-    recorded=Recorded(Verdict.CORRECTED, 0.168),
+    recorded=Recorded(Verdict.CORRECTED, 0.1682),
     measure=_poster_common,
 )
 
@@ -148,7 +148,7 @@ poster_z = Claim(
     code=("attention_weights",),
     test="tests/theory/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
     number="with the poster's Z an attention weight is off by {:.2g} (d = 16)",
-    recorded=Recorded(Verdict.CORRECTED, 0.1),
+    recorded=Recorded(Verdict.CORRECTED, 0.2299),
     measure=_poster_z,
 )
 
@@ -158,9 +158,10 @@ def _slides_suppressed(setting: Setting) -> Outcome:
     n, _, low = spotlight(s)
     velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
     rare = velocity[:, s.psi[n], low]
-    times, z = run_at(s)
+    _, z = run_at(s)
     common = int(np.flatnonzero(theory.token_roles(s.P).common)[0])
     end = z[-1, s.psi[n]]
+    share = theory.attention_weights(s.P, z, psi=s.psi)[:, n, low]
     return Outcome(
         (
             Check("velocity of the rarest distinct token, Eq. 10", labelled(0 * rare, time=TIMES),
@@ -171,7 +172,8 @@ def _slides_suppressed(setting: Setting) -> Outcome:
         number=float(rare[0]),
         training_number=float(end[low]),
         note=f"the rarest distinct token ends at z = {end[low]:+.4f}, the common token at "
-        f"{end[common]:+.4f}: rare tokens lose only against the dominant one",
+        f"{end[common]:+.4f}: rare tokens lose only against the dominant one (attention to the "
+        f"rarest: {share[0]:.4f} at the start, {share[-1]:.4f} at the end)",
     )  # fmt: skip
 
 
@@ -189,7 +191,7 @@ slides_suppressed = Claim(
     test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the rarest distinct token gains: {:.2g} (times eta_Z gamma) at the start",
     training_number="in training it ends at z = {:+.2g}; what is suppressed is the common token",
-    recorded=Recorded(Verdict.FAILS, 0.0005, Verdict.FAILS, 0.002),
+    recorded=Recorded(Verdict.FAILS, 0.0002269, Verdict.FAILS, 0.001238),
     measure=_slides_suppressed,
 )
 

@@ -38,15 +38,15 @@ def _snap_time(setting: Setting) -> Outcome:
         ]
     )
     about = 2.0 * s.K * np.log(s.M) / np.array(ETA_Y)
+    all_rates, larger = dict(eta_y=list(ETA_Y)), dict(eta_y=list(ETA_Y[1:]))
     checks = []
     for name, snap in snaps.items():
         training = name == "training"
         checks += [
-            Check(f"log10 of snap over 2 K ln M/eta_Y, {name}", labelled(0 * snap, eta_y=list(ETA_Y)),
-                  labelled(np.log10(snap / about), eta_y=list(ETA_Y)), relative=False,
-                  training=training),
-            Check(f"a larger eta_Y snaps earlier, {name}", labelled(snap[:-1], eta_y=list(ETA_Y[1:])),
-                  labelled(snap[1:], eta_y=list(ETA_Y[1:])), "<", tolerance=0.0, training=training),
+            Check(f"log10 of snap over 2 K ln M/eta_Y, {name}", labelled(0 * snap, **all_rates),
+                  labelled(np.log10(snap / about), **all_rates), relative=False, training=training),
+            Check(f"a larger eta_Y snaps earlier, {name}", labelled(snap[:-1], **larger),
+                  labelled(snap[1:], **larger), "<", tolerance=0.0, training=training),
         ]  # fmt: skip
     ratio = snaps["training"] / about
     return Outcome(
@@ -69,14 +69,13 @@ snap_time = Claim(
     predicts="t_0, and its fall with eta_Y at fixed eta_Z",
     measures="when the speed of attention stays below 2 % of its peak, Eq. 10 and the joint flow",
     tolerance=1.0,
-    because="one decade: t_0 marks where gamma's decay begins, and gamma itself needs 8 t_0 to fall "
-    "to 2 % of its peak",
+    because="one decade: t_0 is where gamma's decay begins; gamma itself is at 2 % by 8 t_0",
     code=("transition_times", "omega_1"),
     test="tests/theory/test_speed.py::test_lemma_9_stages",
     figure="fig3",
     number="at eta_Y = eta_Z = 0.5, K = 10, M = 1000: Eq. 10 snaps at {:.2f} x 2 K ln M/eta_Y",
     training_number="training snaps at {:.2f} x",
-    recorded=Recorded(Verdict.HOLDS, 1.0, Verdict.HOLDS, 2.9),
+    recorded=Recorded(Verdict.HOLDS, 0.9899, Verdict.HOLDS, 2.925),
     measure=_snap_time,
 )
 
@@ -125,7 +124,7 @@ both_rates = Claim(
     figure="fig9",
     number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
     training_number="in training the entropy moves by {:.2g}",
-    recorded=Recorded(Verdict.HOLDS, 1.4, Verdict.HOLDS, -0.001),
+    recorded=Recorded(Verdict.HOLDS, 1.302, Verdict.HOLDS, -0.0007054),
     measure=_both_rates,
 )
 
@@ -172,8 +171,8 @@ denser = Claim(
     test="tests/theory/test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     figure="fig6",
     number="B_n at eta_Y = 1 is {:.3g} of that at 0.25 (t = t_0)",
-    training_number="in training the order reverses: Syn-Small's entropy at eta_Y = 8 is {:+.3f} from 1",
-    recorded=Recorded(Verdict.HOLDS, 0.7, Verdict.FAILS, -0.028),
+    training_number="in training the order reverses: Syn-Small, eta_Y = 8 against 1: {:+.3f} nats",
+    recorded=Recorded(Verdict.HOLDS, 0.6631, Verdict.FAILS, -0.02778),
     measure=_denser,
 )
 
@@ -233,7 +232,7 @@ threshold = Claim(
     figure="fig6",
     number="Eq. 10 gives entropy {:.3f} at ratio 2, with no threshold",
     training_number="training has {:.3f} there (published: 1.931), its lowest",
-    recorded=Recorded(Verdict.HOLDS, 1.0, Verdict.HOLDS, 1.931),
+    recorded=Recorded(Verdict.HOLDS, 1.763, Verdict.HOLDS, 1.934),
     measure=_threshold,
 )
 

@@ -67,7 +67,7 @@ def spotlight(setting: Setting) -> tuple[int, int, int]:
 
 
 def gain_error(setting: Setting, z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """|ln(r(t)/r(0)) / ln chi - 1|: Eq. 11's error for the tokens in the spotlight; z (..., Q, L)."""
+    """|ln(r(t)/r(0)) / ln chi - 1|: Eq. 11's error for tokens in the spotlight; z (..., Q, L)."""
     n, high, low = spotlight(setting)
     gain = theory.relative_gain(setting.P, z, reference=low, psi=setting.psi)[..., n, high]
     start = theory.relative_gain(setting.P, reference=low, psi=setting.psi)[n, high]

@@ -7,6 +7,7 @@ unit of either is one unit of the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -109,22 +110,18 @@ FIG3 = Setting(
 SYN_SMALL = Setting(syn_small(), 10.0, 1.0, 1e6)
 
 
-@cache
-def trained(
+def joint_flow(
     classes: SequenceClasses,
-    rates: tuple[tuple[float, float], ...],
+    rates: Sequence[tuple[float, float]],
     steps: float,
-    start: tuple[float, ...] | None = None,
+    start: Sequence[float] | None = None,
 ) -> xr.Dataset:
-    """The joint flow of Y and Z (Lemma 1, T to infinity, float64), for up to `RUNS` pairs of rates.
+    """The joint flow of Y and Z (Lemma 1, T to infinity, float64) at pairs (eta_Y, eta_Z).
 
-    Dims: run (with coords eta_y and eta_z), time (0 and geometric from 1e-2 of a step to `steps`),
+    Dims: run (with coords eta_y and eta_z), time (0, and geometric from 1e-2 of a step to `steps`),
     sequence_class, query, token. `start` gives z(0), one logit for each token of the vocabulary.
     """
-    if len(rates) > RUNS:
-        raise ValueError(f"rates: at most {RUNS} pairs to a call, got {len(rates)}")
-    padded = np.array(list(rates) + [rates[-1]] * (RUNS - len(rates)))
-    eta_y, eta_z = (xr.DataArray(column, dims="run") for column in padded.T)
+    eta_y, eta_z = (xr.DataArray(column, dims="run") for column in np.array(rates).T)
     times = np.concatenate([[0.0], np.geomspace(1e-2, steps, RECORDS - 1)])
     result = simulate(
         classes,
@@ -133,12 +130,25 @@ def trained(
         eta_z=eta_z,
         steps=steps,
         init="zero" if start is None else np.asarray(start),
-        save=Save(("attention", "logits", "loss"), at=times),
+        save=Save(("attention", "logits", "loss"), at=times.tolist()),
         dtype="float64",
         progress=False,
     )
-    result = result.isel(seed=0, drop=True).isel(run=slice(len(rates)))
-    return result.assign_coords(eta_y=eta_y[: len(rates)], eta_z=eta_z[: len(rates)])
+    return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
+
+
+@cache
+def trained(
+    classes: SequenceClasses,
+    rates: tuple[tuple[float, float], ...],
+    steps: float,
+    start: tuple[float, ...] | None = None,
+) -> xr.Dataset:
+    """`joint_flow` for up to `RUNS` pairs of rates, kept, and always run as `RUNS` of them."""
+    if len(rates) > RUNS:
+        raise ValueError(f"rates: at most {RUNS} pairs to a call, got {len(rates)}")
+    padded = rates + rates[-1:] * (RUNS - len(rates))
+    return joint_flow(classes, padded, steps, start).isel(run=slice(len(rates)))
 
 
 def ratios(*values: float, eta_y: float = 1.0) -> tuple[tuple[float, float], ...]:

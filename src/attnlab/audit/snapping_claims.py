@@ -92,7 +92,7 @@ theorem_4 = Claim(
     figure="fig9",
     number="as printed B_n(0) = {:.3g}, not 0",
     training_number="at t_0 the predicted gain is {:.3g} times the one in training",
-    recorded=Recorded(Verdict.CORRECTED, 0.6, Verdict.FAILS, 25.0),
+    recorded=Recorded(Verdict.CORRECTED, 0.6372, Verdict.FAILS, 25.26),
     measure=_theorem_4,
 )
 
@@ -199,7 +199,7 @@ eq_13 = Claim(
     source="Eq. 13, Section 6",
     setting=RARE_COMMON,
     hypotheses=SECTION_6,
-    predicts="z_ml and B_n; corrected: K-1 for K, and B_n = -z_ml/K (each class gets 1/K of the steps)",
+    predicts="z_ml and B_n; corrected: K-1 for K, and B_n = -z_ml/K (a class gets 1/K of them)",
     measures="Eq. 10 solved numerically for a common token of small weight",
     tolerance=0.12,
     because="Eq. 13 takes the norm of f_n as constant and 1 - f_n.f_n' as 1",
@@ -207,7 +207,7 @@ eq_13 = Claim(
     test="tests/theory/test_transition.py::test_eq_13_factors_of_k",
     figure="fig3",
     number="as printed, B_n is {:.3g} times that of Eq. 10 (K = 10)",
-    recorded=Recorded(Verdict.CORRECTED, 10.0),
+    recorded=Recorded(Verdict.CORRECTED, 10.04),
     measure=_eq_13,
 )
 
@@ -240,7 +240,7 @@ eq_132 = Claim(
     code=("snapping",),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="Eq. 132 is {:.2g} off at t = 10^6, less later",
-    recorded=Recorded(Verdict.HOLDS, 0.01),
+    recorded=Recorded(Verdict.HOLDS, 0.0003223),
     measure=_eq_132,
 )
 

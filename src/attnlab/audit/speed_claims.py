@@ -74,7 +74,7 @@ def _remark_3(setting: Setting) -> Outcome:
 
 remark_3 = Claim(
     id="remark-3",
-    statement="For M >> 100 and eta_Y >> M^-0.99 only the larger zero of Lemma 8 matters from t = 1",
+    statement="For M >> 100, eta_Y >> M^-0.99 only the larger zero of Lemma 8 matters from t = 1",
     source="Remark 3",
     setting=FIG3,
     hypotheses=(large_vocabulary, rate_window),
@@ -85,7 +85,7 @@ remark_3 = Claim(
     code=("omega_0", "h"),
     test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
     number="h(1) is at least {:.3g} times the smaller zero",
-    recorded=Recorded(Verdict.HOLDS, 9.8),
+    recorded=Recorded(Verdict.HOLDS, 9.794),
     measure=_remark_3,
 )
 
@@ -134,7 +134,7 @@ lemma_9 = Claim(
     code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
     test="tests/theory/test_speed.py::test_lemma_9_stages",
     number="the constant of the second stage is at most {:.3g} for every M",
-    recorded=Recorded(Verdict.HOLDS, 1.87),
+    recorded=Recorded(Verdict.HOLDS, 1.866),
     measure=_lemma_9,
 )
 
@@ -166,7 +166,7 @@ eq_52 = Claim(
     code=("transition_times",),
     test="tests/theory/test_speed.py::test_lemma_9_stages",
     number="false for M = 3 and 4 (by {:.2g} at M = 4), true from 5 on: harmless, as M >> 100",
-    recorded=Recorded(Verdict.CORRECTED, -0.0624),
+    recorded=Recorded(Verdict.CORRECTED, -0.06234),
     measure=_eq_52,
 )
 

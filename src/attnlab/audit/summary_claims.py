@@ -44,14 +44,14 @@ summary_frequency = Claim(
     setting=WEAK,
     hypotheses=(weak_correlations, fast_decoder),
     predicts="a faster growth of the rarer token",
-    measures="velocities under Eq. 10 at the start (proportional to f_nl^2), gains in the joint flow",
+    measures="velocities under Eq. 10 at the start (they go as f_nl^2), gains in the joint flow",
     tolerance=0.0,
     because="an order",
     code=("attention_velocity", "distinct_growth"),
     test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the most frequent distinct token is {:.3g} times as fast as the rarest",
     training_number="in training it gains {:.3g} times as much",
-    recorded=Recorded(Verdict.FAILS, 100.0, Verdict.FAILS, 18.0),
+    recorded=Recorded(Verdict.FAILS, 100.0, Verdict.FAILS, 22.71),
     measure=_summary_frequency,
 )
 
@@ -66,8 +66,9 @@ def _summary_theorem_2b(setting: Setting) -> Outcome:
         (
             Check("dz/dt of the common token", labelled(np.zeros(2), **query),
                   labelled(velocity, **query), "<"),
-            Check("dz/dt where a class of the query owns a distinct token", labelled([0.0], query=[1]),
-                  labelled(velocity[owners], query=[1]), "<", form="corrected"),
+            Check("dz/dt where a class of the query owns a distinct token",
+                  labelled([0.0], query=[1]), labelled(velocity[owners], query=[1]), "<",
+                  form="corrected"),
         ),
         number=float(velocity.max()),
         note="P(.|0) = (1, 0) with its own query, P(.|1) = (0.2, 0.8): the common token of query 0 "
@@ -77,7 +78,7 @@ def _summary_theorem_2b(setting: Setting) -> Outcome:
 
 summary_theorem_2b = Claim(
     id="summary-theorem-2b",
-    statement="If |G_CT| = 1 then dz_l/dt < 0 (without: some class of the query has a distinct token)",
+    statement="If |G_CT| = 1 then dz_l/dt < 0, whether or not the query has a distinct token",
     source="summary, Mechanism 1",
     setting=WEAK,
     predicts="a falling logit for every query; corrected: with Theorem 2(b)'s condition",
@@ -99,6 +100,10 @@ def _summary_slow(setting: Setting) -> Outcome:
     fall = 1.0 - (mass.isel(time=-1) / mass.isel(time=0)).values
     own = np.flatnonzero(theory.token_roles(s.P).distinct[0])
     z = logits(s, run.isel(time=-1))[0, s.psi[0], own]
+    B = [
+        float(reduced(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
+        for ratio in (0.01, 10.0)
+    ]
     ordered = float(scipy.stats.spearmanr(s.P[0, own], z).statistic)
     return Outcome(
         (
@@ -108,12 +113,10 @@ def _summary_slow(setting: Setting) -> Outcome:
                   labelled(ordered), "<", training=True),
             # Eq. 10 has no place for a slow decoder: its path depends on the rates through time.
             Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10",
-                  labelled(float(reduced(s.at(eta_z=s.eta_y / 10), np.array([1e6])).growth_bound[0, 0])),
-                  labelled(float(reduced(s.at(eta_z=s.eta_y * 100), np.array([1e6])).growth_bound[0, 0])),
-                  "<"),
+                  labelled(B[1]), labelled(B[0]), "<"),
         ),
         training_number=float(fall[0] / fall[1]),
-        note=f"the common mass falls by {fall[0]:.0%} at eta_Y/eta_Z = 0.01 and by {fall[1]:.0%} at 10; "
+        note=f"the common mass falls by {fall[0]:.0%} at ratio 0.01, by {fall[1]:.0%} at 10; "
         f"the order of distinct tokens is kept (rank correlation {ordered:.2f})",
     )  # fmt: skip
 
@@ -130,7 +133,7 @@ summary_slow = Claim(
     code=("attention_flow",),
     test="tests/theory/test_attention.py::test_path_is_the_same_whatever_the_rates",
     training_number="the common mass falls {:.2g} times as much at 0.01 as at 10, order kept",
-    recorded=Recorded(Verdict.FAILS, None, Verdict.FAILS, 1.6),
+    recorded=Recorded(Verdict.FAILS, None, Verdict.FAILS, 1.731),
     measure=_summary_slow,
 )
 

@@ -29,11 +29,13 @@ not edit by hand. A test fails when this page is stale.* `./lab audit` measures 
 shows where theory breaks: maps of the prediction error over eta_Y/eta_Z, K, overlap and T. \
 [errata.md](errata.md) explains each departure from print.
 
-Verdicts: **exact** (an equality, to rounding), **holds** (with numbers), **corrected** (the printed \
-form fails, a corrected one holds), **fails** (with a counterexample), **outside assumptions**. \
+Verdicts: **exact** (an equality, to rounding), **holds** (with numbers), **corrected** (the \
+printed form fails, a corrected one holds), **fails** (with a counterexample), **outside \
+assumptions**. \
 The first verdict is about the algebra and the reduced dynamics that the paper analyses (Eq. 10); \
 the verdict *in training* is about the joint gradient flow of Y and Z (Lemma 1), which is what \
-happens when such a model is trained. Code is in `attnlab.theory`, tests are in `tests/theory`.
+happens when such a model is trained. Code is in `attnlab.theory`, tests are in \
+`tests/theory`; that every verdict and number is what is measured is tested in `tests/audit`.
 """
 
 
@@ -82,7 +84,7 @@ def _verdict(verdict: Verdict | None, number: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """`text` inside a table cell: a bar would end the cell, a star or underscore change the type."""
+    """`text` inside a table cell, where a bar would end the cell and a star change the type."""
     for sign in "\\|*_<[":
         text = text.replace(sign, f"\\{sign}")
     return text

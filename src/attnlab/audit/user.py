@@ -14,6 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.document import number, part_document
 from attnlab.audit.hypotheses import (
     ASKED,
     query_from_next,
@@ -23,8 +24,7 @@ from attnlab.audit.hypotheses import (
     weak_correlations,
 )
 from attnlab.audit.readings import as_dataset, logits, reduced
-from attnlab.audit.document import number, part_document
-from attnlab.audit.settings import Setting, trained
+from attnlab.audit.settings import Setting, joint_flow
 from attnlab.data import SequenceClasses
 from attnlab.results import measures
 from attnlab.theory import Part
@@ -135,7 +135,7 @@ def own_setting(
 def audit_classes(setting: Setting) -> OwnAudit:
     """Check the assumptions, predict with Eq. 10, train, and put the two side by side."""
     s = setting
-    run = trained(s.classes, ((s.eta_y, s.eta_z),), s.steps).isel(run=0)
+    run = joint_flow(s.classes, [(s.eta_y, s.eta_z)], s.steps).isel(run=0)
     times, simulated = run["time"].values, logits(s, run)
     note = ""
     try:
@@ -146,8 +146,8 @@ def audit_classes(setting: Setting) -> OwnAudit:
     where = ("query", "token")
     fates = xr.Dataset(
         {
-            "role": (where, _roles(s)),
-            "claimed": (where, _claimed(s)),
+            "role": (where, seen_roles(s)),
+            "claimed": (where, claimed_fates(s)),
             "predicted": (where, path[-1]),
             "simulated": (where, simulated[-1]),
         },
@@ -165,7 +165,7 @@ def audit_classes(setting: Setting) -> OwnAudit:
     return OwnAudit(s, assumptions, fates, snap, float(t0_prime), float(t0), note)
 
 
-def _roles(setting: Setting) -> NDArray[np.int64]:
+def seen_roles(setting: Setting) -> NDArray[np.int64]:
     """1 where a distinct token is seen by the query, 2 for a common one, 0 where it is not seen."""
     common = theory.token_roles(setting.P).common
     roles = np.zeros((setting.classes.queries.size, setting.P.shape[1]), dtype=np.int64)
@@ -175,9 +175,9 @@ def _roles(setting: Setting) -> NDArray[np.int64]:
     return roles
 
 
-def _claimed(setting: Setting) -> NDArray[np.int64]:
+def claimed_fates(setting: Setting) -> NDArray[np.int64]:
     """Theorem 2's fates, and Corollary 2's for several common tokens where it applies."""
     fates = theory.token_fates(setting.P, psi=setting.psi)
     if all(part.holds for hypothesis in COROLLARY_2 for part in hypothesis(setting)):
-        fates[_roles(setting) == 2] = -1
+        fates[seen_roles(setting) == 2] = -1
     return fates

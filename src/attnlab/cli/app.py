@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from attnlab.cli import audit
+from attnlab.cli import audit, cite, reproduce
 from attnlab.cli.simulate import HELP, simulate_verb
 
 BAD_INPUT, DIVERGED = 2, 3
@@ -24,6 +24,8 @@ app = typer.Typer(
 )
 app.command("simulate", help=HELP)(simulate_verb)
 app.command("audit", help=audit.HELP)(audit.audit_verb)
+app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce_verb)
+app.command("cite", help=cite.HELP)(cite.cite_verb)
 
 
 @app.callback()

@@ -245,8 +245,8 @@ def _show_own(console: Any, own: dict[str, Any]) -> None:
     )
     for part in own["assumptions"]:
         table.add_row(
-            part["asked_by"], part["name"], *(_cell(part[key]) for key in ("value", "bound", "margin")),
-            "holds" if part["holds"] else "[red]fails[/]",
+            part["asked_by"], part["name"], _cell(part["value"]), _cell(part["bound"]),
+            _cell(part["margin"]), "holds" if part["holds"] else "[red]fails[/]",
         )  # fmt: skip
     console.print(table)
     console.print()

@@ -170,15 +170,17 @@ def judge(frames: xr.Dataset) -> Finding:
         f"{d:.0f}; in the {end - d:.0f} steps that follow the winner moves by only "
         f"{abs(numbers['winner_end'] - numbers['winner_frozen']):.3f}."
     )
+    moments = f"{a:.0f}, {b:.0f}, {c:.0f} and {d:.0f}"
     alt = (
-        f"Four bar charts of unnormalised attention at steps {a:.0f}, {b:.0f}, {c:.0f} and "
-        f"{d:.0f}: common tokens shrink, then one distinct token grows to dominate, then nothing "
-        f"changes. Below, attention to all common tokens falls from "
-        f"{numbers['common_mass_start']:.2f} to {numbers['common_mass_frozen']:.2f} while the "
-        f"winner rises from {numbers['winner_start']:.3f} to {numbers['winner_frozen']:.2f}."
+        f"Four bar charts of unnormalised attention at steps {moments}: common tokens "
+        f"shrink, then one distinct token grows to dominate, then nothing changes. Below, "
+        f"attention to all common tokens falls from {numbers['common_mass_start']:.2f} to "
+        f"{numbers['common_mass_frozen']:.2f} while the winner rises from "
+        f"{numbers['winner_start']:.3f} to {numbers['winner_frozen']:.2f}."
     )
     outcome = Outcome.REPRODUCED if is_likeliest else Outcome.PARTLY
-    return Finding(outcome, summary, alt, numbers)
+    headline = f"All four stages appear, in the paper's order: at steps {moments}."
+    return Finding(outcome, headline, summary, alt, numbers)
 
 
 def _first(passed: xr.DataArray) -> float:

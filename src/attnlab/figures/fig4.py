@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -26,7 +26,7 @@ def data(
     """attention c_n over (eta_y, step, sequence_class, token), of the contextual tokens.
 
     Also P(l|n), where it starts, and of each class the entropy over its distinct tokens and the
-    step at which it snaps. Of several seeds, the first is shown.
+    attention to common ones. Of several seeds, the first is shown.
     """
     (group,) = simulations.run(recipe, progress=progress, keep=keep)
     result = group.result.isel(seed=0, eta_z=0)
@@ -40,7 +40,6 @@ def data(
             "probability": shown["probability"],
             "distinct_entropy": measures.distinct_entropy(result),
             "common_mass": measures.common_mass(result),
-            "speed": measures.attention_speed(result),
         },
         attrs={"eta_z": float(result["eta_z"])},
     ).drop_vars(["seed", "eta_z"]).assign_coords(common=("token", common))  # fmt: skip
@@ -60,7 +59,7 @@ def draw(frames: xr.Dataset) -> Figure:
         figure = Figure(
             figsize=(style.PAGE_WIDTH, 0.5 + blocks * (0.45 + 1.0 * rows)), layout="constrained"
         )
-        parts = np.atleast_1d(figure.subfigures(blocks, 1))
+        parts: Any = figure.subfigures(blocks, 1, squeeze=False)[:, 0]
         for b, part in enumerate(parts):
             block = frames.isel(eta_y=b)
             axes = part.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
@@ -126,17 +125,22 @@ def judge(frames: xr.Dataset) -> Finding:
     summary = (
         f"In both classes the distinct token with the largest P(l|n) "
         f"{'wins' if agree else 'does not always win'}: its attention goes from {start:.3f} to "
-        f"{top[0]:.3f} for eta_Y = {low:g} and to {top[-1]:.3f} for eta_Y = {high:g}. The entropy "
-        f"over distinct tokens falls from {first:.2f} to {entropy[0]:.2f} and {entropy[-1]:.2f}, so "
-        f"the larger eta_Y is less sparse, and faster: by step {step} it has made "
-        f"{100 * early[-1]:.0f} % of its change, the smaller {100 * early[0]:.0f} %."
+        f"{top[0]:.3f} for eta_Y = {low:g} and to {top[-1]:.3f} for eta_Y = {high:g}. The "
+        f"entropy over distinct tokens falls from {first:.2f} to {entropy[0]:.2f} and "
+        f"{entropy[-1]:.2f}, so the larger eta_Y is less sparse, and faster: by step {step} it "
+        f"has made {100 * early[-1]:.0f} % of its change, the smaller {100 * early[0]:.0f} %."
     )
+    shown = ", ".join(str(moment) for moment in frames["step"].values)
     alt = (
-        f"Bars of attention over tokens at steps {', '.join(str(s) for s in frames['step'].values)} "
-        f"for both classes. Common tokens sink and the rightmost distinct token rises from "
-        f"{start:.3f} to {top[0]:.3f} (eta_Y = {low:g}) or {top[-1]:.3f} (eta_Y = {high:g})."
+        f"Bars of attention over tokens at steps {shown} for both classes. Common tokens sink and "
+        f"the rightmost distinct token rises from {start:.3f} to {top[0]:.3f} (eta_Y = {low:g}) or "
+        f"{top[-1]:.3f} (eta_Y = {high:g})."
     )
     sparser = entropy[0] < entropy[-1] < first
     faster = early[-1] > early[0]
     outcome = Outcome.REPRODUCED if agree and sparser and faster else Outcome.DIFFERS
-    return Finding(outcome, summary, alt, numbers)
+    headline = (
+        f"Attention to the likeliest distinct token goes from {start:.3f} to {top[0]:.3f} with "
+        f"eta_Y = {low:g} and to {top[-1]:.3f} with eta_Y = {high:g}."
+    )
+    return Finding(outcome, headline, summary, alt, numbers)

@@ -120,13 +120,19 @@ def judge(frames: xr.Dataset) -> Finding:
         f"not make attention sparse here: the entropy over distinct tokens ends between "
         f"{min(entropy):.2f} and {max(entropy):.2f}, against "
         f"{_entropy(frames['probability'].values):.2f} at the start and "
-        f"{np.log(frames.sizes['token']):.2f} for equal attention. The number of steps is ours; the paper does not give it."
+        f"{np.log(frames.sizes['token']):.2f} for equal attention. The number of steps is "
+        f"ours; the paper does not give it."
     )
     alt = (
         f"Attention to the ten distinct tokens of a class over training with Adam, for rates "
         f"{', '.join(etas)}. The most attended tokens at the end are, by rate: {chosen}."
     )
-    return Finding(Outcome.REPRODUCED if differ else Outcome.PARTLY, summary, alt, numbers)
+    headline = (
+        f"{len(sets)} learning rates, {numbers['different_subsets']:.0f} different sets of most "
+        f"attended tokens; but Adam does not make attention sparse here."
+    )
+    outcome = Outcome.REPRODUCED if differ else Outcome.PARTLY
+    return Finding(outcome, headline, summary, alt, numbers)
 
 
 def _entropy(attention: np.ndarray) -> float:

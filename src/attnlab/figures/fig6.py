@@ -23,9 +23,11 @@ Recipe = SimulationRecipe
 AXES = ("num_last", "eta_z", "ratio")
 COLUMNS = (*AXES, "entropy_mean", "entropy_std", "seeds")
 PUBLISHED_SEEDS = 10
-# Deviations of a right implementation have an r.m.s. near 1 in standard errors; over 32 cells it
-# exceeds 1.5, or one cell exceeds 4, in fewer than one case in a hundred.
-MOST_RMS, MOST_DEVIATION = 1.5, 4.0
+# In standard errors, over the published cells. Cells of one panel share their seeds and deviate
+# together (their correlation is 0.7), so that the r.m.s. varies more than that of 32 independent
+# numbers: of 20,000 pairs of samples of ten seeds, drawn from 200 seeds of this very simulation,
+# one in a hundred has an r.m.s. above 2.1, and one in a hundred has a cell above 4.
+MOST_RMS, MOST_DEVIATION = 2.1, 4.0
 
 
 def data(
@@ -144,10 +146,17 @@ def judge(cells: xr.Dataset) -> Finding:
             f"The {deviation.size} published cells are {'matched' if matched else 'not matched'}: "
             f"the deviation has an r.m.s. of {numbers['rms_deviation']:.2f} standard errors and is "
             f"{numbers['largest_deviation']:.1f} at most ({cells.attrs['seeds']} seeds here, "
-            f"{PUBLISHED_SEEDS} there; the noise of both is counted). "
+            f"{PUBLISHED_SEEDS} there; the noise of both is counted). Two runs of one simulation "
+            f"differ by {MOST_RMS:g} r.m.s. or {MOST_DEVIATION:g} at most in 99 of 100 cases. "
+        )
+        headline = (
+            f"The {deviation.size} published cells are {'matched' if matched else 'not matched'}: "
+            f"the deviation is {numbers['rms_deviation']:.2f} standard errors r.m.s. and "
+            f"{numbers['largest_deviation']:.1f} at most."
         )
     else:
         matched, match = True, "No published cell is on this grid. "
+        headline = trends
     low, high = float(mean.min()), float(mean.max())
     alt = (
         f"Entropy of attention over distinct tokens against the ratio of the rates, in "
@@ -160,4 +169,4 @@ def judge(cells: xr.Dataset) -> Finding:
         outcome = Outcome.DIFFERS
     else:
         outcome = Outcome.REPRODUCED if in_trend else Outcome.PARTLY
-    return Finding(outcome, match + trends, alt, numbers)
+    return Finding(outcome, headline, match + trends, alt, numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -52,7 +52,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     times = np.union1d(np.linspace(0.0, recipe.steps, recipe.records - t0.size), t0)
     printed, corrected = [], []
     for y, z in zip(eta_y, eta_z, strict=True):
-        rates = {"K": K, "M": M, "eta_y": float(y), "eta_z": float(z)}
+        rates: dict[str, Any] = {"K": K, "M": M, "eta_y": float(y), "eta_z": float(z)}
         printed.append(theory.growth_bound(times, **rates, C0=setting.C0, form="printed"))
         path = theory.common_token_path(times, **rates, rho0=setting.rho0)
         corrected.append(path.growth_bound)
@@ -74,6 +74,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         coords={**swept, "time": times},
         attrs={"ratio": recipe.ratio, "K": K, "M": M},
     )
+    curves = curves.drop_vars(["sequence_class", "query_token", "next_token"], errors="ignore")
     at = curves[list(ROUTES)].sel(time=curves["t0"]).drop_vars("time")
     return curves.assign({f"{name}_at_t0": at[name] for name in ROUTES})
 
@@ -142,4 +143,10 @@ def judge(curves: xr.Dataset) -> Finding:
         f"In each the curves rise, pass the same height at their own t_0 ({where}) and flatten. "
         f"Ends for eta_Z = {low:g} and {high:g}: {ends}."
     )
-    return Finding(Outcome.CORRECTED if holds else Outcome.DIFFERS, summary, alt, numbers)
+    spread = max(numbers[f"{name}_spread_at_t0"] for name in ROUTES)
+    headline = (
+        f"B_n(t_0) is the same for every eta_Z to {spread:.0e}, in theory and in training; but as "
+        f"printed B_n starts at {numbers['printed_start']:.2f} instead of 0."
+    )
+    outcome = Outcome.CORRECTED if holds else Outcome.DIFFERS
+    return Finding(outcome, headline, summary, alt, numbers)

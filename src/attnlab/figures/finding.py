@@ -20,11 +20,12 @@ class Outcome(StrEnum):
 class Finding:
     """The outcome, in words and in numbers.
 
-    summary: what was found, in a few plain sentences. alt: what the picture shows, for those who
-    cannot see it. numbers: by name; a recipe's `expect` gives the range of each.
+    headline: what was found, in one sentence. summary: the same in a few. alt: what the picture
+    shows, for those who cannot see it. numbers: by name; a recipe's `expect` gives their ranges.
     """
 
     outcome: Outcome
+    headline: str
     summary: str
     alt: str
     numbers: Mapping[str, float]

@@ -11,7 +11,13 @@ COMMON, DISTINCT = "#E69F00", "#0072B2"
 ACCENT, GREEN = "#D55E00", "#009E73"
 OUTLINE = "0.35"
 MARKERS = ("o", "s", "^", "D", "v", "P")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (4, 1, 1, 1)), (0, (8, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 1)))
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (4, 1, 1, 1)),
+    (0, (8, 1.5, 1, 1.5, 1, 1.5)),
+    (0, (2, 1)),
+)
 PAGE_WIDTH = 7.0  # inches; printed at this width, the smallest text is 7 point
 CONTRAST = 0.8  # the light end of the colour map does not show on white paper
 

@@ -21,13 +21,23 @@ from attnlab.results.provenance import versions
 
 CODE = ("data", "dynamics", "results", "theory", "audit")
 DOCUMENT = "audit.json"
-ABOUT = "Every lemma, theorem, corollary, remark and informal claim, predicted, measured and judged."
+ABOUT = (
+    "Every lemma, theorem, corollary, remark and informal claim, predicted, measured and judged."
+)
+
+
+def _key() -> str:
+    return digest_of(["audit", code_digest(*CODE)])
+
+
+def find_audit(*, folder: Path) -> Part | None:
+    """The audit in `folder`, if it was made by this code."""
+    return read_record(folder, _key())
 
 
 def make_audit(*, folder: Path, progress: Progress = False) -> Part:
     """Run the audit in `folder`, or find it there."""
-    key = digest_of(["audit", code_digest(*CODE)])
-    found = read_record(folder, key)
+    found = find_audit(folder=folder)
     if found is not None:
         return found
     begun = time.perf_counter()
@@ -53,10 +63,11 @@ def make_audit(*, folder: Path, progress: Progress = False) -> Part:
     changed = [claim["id"] for claim in claims if not claim["as_recorded"]]
     part = Part(
         name="audit",
-        key=key,
+        key=_key(),
         title="Audit of every claim",
         about=ABOUT,
         outcome="as recorded" if not changed else "changed",
+        headline=_headline(claims, changed),
         summary=_summary(claims, changed),
         alt="",
         numbers={"claims": float(len(claims)), "changed": float(len(changed))},
@@ -77,6 +88,12 @@ def read_audit(folder: Path) -> dict[str, Any]:
     return document
 
 
+def _headline(claims: list[dict[str, Any]], changed: list[str]) -> str:
+    wrong = sum(claim["verdict"] in ("corrected", "fails") for claim in claims)
+    as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
+    return f"{len(claims)} claims examined, {wrong} of them do not hold as printed; {as_recorded}."
+
+
 def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
     algebra = Counter(claim["verdict"] for claim in claims)
     training = Counter(claim["training"] for claim in claims if claim["training"])
@@ -86,7 +103,7 @@ def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
     )
     if changed:
         return f"{told} Not as recorded: {', '.join(changed)}."
-    return f"{told} All verdicts are as recorded."
+    return f"{told} All verdicts are those on record."
 
 
 def _tally(verdicts: Counter[str]) -> str:

@@ -48,12 +48,16 @@ def with_seeds(recipe: Any, seeds: int) -> Any:
     return recipe
 
 
+def find_figure(name: str, recipe: Any, *, folder: Path) -> Part | None:
+    """The figure in `folder`, if it was made by this recipe and this code."""
+    return read_record(folder, figure_key(name, recipe))
+
+
 def make_figure(
     name: str, recipe: Any, *, folder: Path, keep: Path, progress: Progress = False
 ) -> Part:
     """Make a figure in `folder`, or find it there. `keep`: where simulations are kept."""
-    key = figure_key(name, recipe)
-    found = read_record(folder, key)
+    found = find_figure(name, recipe, folder=folder)
     if found is not None:
         return found
     begun = time.perf_counter()
@@ -64,10 +68,11 @@ def make_figure(
     written = _write(name, module, data, folder, asdict(recipe))
     part = Part(
         name=name,
-        key=key,
+        key=figure_key(name, recipe),
         title=module.TITLE,
         about=recipe.about,
         outcome=finding.outcome.value,
+        headline=finding.headline,
         summary=finding.summary,
         alt=finding.alt,
         numbers={key: float(value) for key, value in finding.numbers.items()},
@@ -126,11 +131,12 @@ def _write(
             with atomic_path(path) as temporary:
                 # no date inside, so that the same data give the same file
                 metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
-                picture.savefig(
-                    temporary, format=path.suffix[1:], dpi=PNG_DPI, metadata=metadata
-                )
+                picture.savefig(temporary, format=path.suffix[1:], dpi=PNG_DPI, metadata=metadata)
     save(data.assign_attrs(provenance({"recipe": dict(recipe)})), written[2])
-    for path, columns, rows in [*_tables(name, data, folder), *_special(name, module, data, folder)]:
+    for path, columns, rows in [
+        *_tables(name, data, folder),
+        *_special(name, module, data, folder),
+    ]:
         _write_csv(path, columns, rows)
         written.append(path)
     return written

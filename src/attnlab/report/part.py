@@ -23,9 +23,9 @@ RECORD = "part.json"
 class Part:
     """One finished part.
 
-    outcome, summary, alt, numbers: the finding. expect: the range of each number by its recipe.
-    settings: what it was made with, to be shown. files: name to SHA-256. seconds: how long it took
-    when it was made. table: rows to be shown with it, if any.
+    outcome, headline, summary, alt, numbers: the finding. expect: the range of each number by its
+    recipe. settings: what it was made with, to be shown. files: name to SHA-256. seconds: how long
+    it took when it was made. table: rows to be shown with it, if any.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Part:
     title: str
     about: str
     outcome: str
+    headline: str
     summary: str
     alt: str
     numbers: Mapping[str, float]

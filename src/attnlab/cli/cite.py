@@ -1,0 +1,61 @@
+"""attnlab cite: what to cite for attnlab and for a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+HELP = """Print what to cite: the paper and attnlab, and for a result file how it was made.
+
+\b
+Examples:
+  attnlab cite
+  attnlab cite out/fig6/fig6.nc
+"""
+
+
+def cite_verb(
+    file: Annotated[Path | None, typer.Argument(help="A result of attnlab (netCDF).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
+
+    run = None if file is None else _run(file)
+    if as_json:
+        document = {"bibtex": [PAPER_BIBTEX, ATTNLAB_BIBTEX], "run": run}
+        print(json.dumps(document, indent=2, allow_nan=False))
+        return
+    if run is not None:
+        for line in _comment(run):
+            print(f"% {line}".rstrip())
+        print()
+    print(f"{PAPER_BIBTEX}\n\n{ATTNLAB_BIBTEX}")
+
+
+def _run(file: Path) -> dict[str, Any]:
+    from attnlab.report.part import file_digest
+    from attnlab.results import load
+
+    attrs = load(file).attrs
+    if "spec" not in attrs:
+        raise ValueError(f"{file}: says nothing about how it was made; give a result of attnlab")
+    run: dict[str, Any] = {"file": str(file), "sha256": file_digest(file)}
+    for name, value in attrs.items():
+        run[str(name)] = json.loads(value) if name in ("spec", "versions") else value
+    return run
+
+
+def _comment(run: dict[str, Any]) -> list[str]:
+    """How a run was made, as comments that a bibliography can carry."""
+    lines = [f"{run['file']} (sha256 {run['sha256']})"]
+    versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+    lines.append(f"made by attnlab at {run['made_at']} with {versions}")
+    if "device" in run:
+        lines.append(f"on {run['device']}, {run.get('dtype', '')}")
+    for name, value in run["spec"].items():
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        lines.append(f"  {name}: {text}")
+    return lines

@@ -1,0 +1,127 @@
+"""Making everything: the figures, the audit and the report, or some of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from attnlab.data.documents import did_you_mean
+from attnlab.figures import NAMES, recipe_for
+from attnlab.report.audit_part import find_audit, make_audit, read_audit
+from attnlab.report.figure_part import find_figure, make_figure, with_seeds
+from attnlab.report.page import page
+from attnlab.report.part import Part
+from attnlab.results import atomic_path
+
+PARTS = (*NAMES, "audit", "report")
+REPORT = "report.html"
+RUNS = "runs"  # simulations, kept for the figures that share them
+
+
+class Watcher(Protocol):
+    """Who is told how the work goes."""
+
+    def begin(self, name: str, left: Sequence[str]) -> None:
+        """A part is begun; `left` are those after it."""
+
+    def progress(self, fraction: float) -> None:
+        """So much of the part is done."""
+
+    def end(self, name: str, seconds: float, part: Part | None) -> None:
+        """A part is finished; None for the report."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def begin(self, name: str, left: Sequence[str]) -> None: ...
+
+    def progress(self, fraction: float) -> None: ...
+
+    def end(self, name: str, seconds: float, part: Part | None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What was made: the parts in order, and the report where it was asked for."""
+
+    out: Path
+    parts: tuple[Part, ...]
+    report: Path | None
+    seconds: float
+
+
+def reproduce(
+    names: Sequence[str] = (),
+    *,
+    out: Path = Path("out"),
+    recipes: Path | None = None,
+    seeds: int | None = None,
+    watch: Watcher | None = None,
+) -> Reproduction:
+    """Make the parts that are named (see `PARTS`; all of them by default) in the folder `out`.
+
+    A part that is there already, made by the same recipe and code, is reused. recipes: a folder
+    with recipes of your own. seeds: for Fig. 6, and for Figs. 11 and 12, which use its runs.
+    """
+    for name in names:
+        if name not in PARTS:
+            raise ValueError(f"reproduce: {name!r} is not a part; {did_you_mean(name, PARTS)}")
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"seeds: expected at least 1, got {seeds}")
+    chosen = [name for name in PARTS if not names or name in names]
+    asked: dict[str, Any] = {}
+    for name in NAMES:  # all, so that the report can find what was made before
+        if name in chosen or "report" in chosen:
+            recipe = recipe_for(name, recipes)
+            asked[name] = recipe if seeds is None else with_seeds(recipe, seeds)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"out: {out} is not a folder")
+    out.mkdir(parents=True, exist_ok=True)
+
+    watch = Silent() if watch is None else watch
+    begun = time.perf_counter()
+    made: dict[str, Part] = {}
+    report = None
+    for i, name in enumerate(chosen):
+        watch.begin(name, chosen[i + 1 :])
+        started = time.perf_counter()
+        folder = out / name
+        if name == "report":
+            report = _write_report(out, asked, made, seconds=time.perf_counter() - begun)
+        elif name == "audit":
+            made[name] = make_audit(folder=folder, progress=watch.progress)
+        else:
+            made[name] = make_figure(
+                name, asked[name], folder=folder, keep=out / RUNS, progress=watch.progress
+            )
+        watch.end(name, time.perf_counter() - started, made.get(name))
+    return Reproduction(out, tuple(made.values()), report, time.perf_counter() - begun)
+
+
+def _write_report(out: Path, asked: dict[str, Any], made: dict[str, Part], seconds: float) -> Path:
+    """The report about what was made now, and what is there from before."""
+    figures = {
+        name: made.get(name) or find_figure(name, recipe, folder=out / name)
+        for name, recipe in asked.items()
+    }
+    audit = made.get("audit") or find_audit(folder=out / "audit")
+    text = page(
+        figures=[part for part in figures.values() if part is not None],
+        missing=[name for name, part in figures.items() if part is None],
+        pictures={
+            name: (out / name / f"{name}.png").read_bytes()
+            for name, part in figures.items()
+            if part is not None
+        },
+        audit=audit,
+        claims=read_audit(out / "audit") if audit else None,
+        seconds=seconds,
+    )  # fmt: skip
+    path = out / REPORT
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path

@@ -1,0 +1,48 @@
+"""Where theory breaks: the maps have the stated shape and show the stated trends."""
+
+import numpy as np
+import pytest
+
+from attnlab.audit import breakdown
+from attnlab.audit.breakdown import KINDS
+
+
+@pytest.fixture(scope="module")
+def over_ratio():
+    return breakdown.ratio_map()
+
+
+def test_the_map_over_the_ratio(over_ratio):
+    assert set(over_ratio) == set(KINDS)
+    assert over_ratio["gain"].dims == ("ratio", "common_prob")
+    assert np.all(np.isfinite(over_ratio.to_array()))
+    # Eq. 11 is approached as the decoder gets faster, in proportion to eta_Z / eta_Y.
+    gain = over_ratio["gain"]
+    assert np.all(gain.diff("ratio") < 0)
+    fall = gain.sel(ratio=256.0) / gain.sel(ratio=16.0)
+    np.testing.assert_allclose(fall, 1 / 16, rtol=0.25)
+    # Fates are right once the decoder is fast, wrong for many tokens when it is slow.
+    assert np.all(over_ratio["fate"].sel(ratio=256.0) == 0)
+    assert np.all(over_ratio["fate"].sel(ratio=0.25) > 0.3)
+    # The speed stays wrong at any ratio: Theorem 1's decoder is not the one that SGD trains.
+    assert np.all(over_ratio["speed"].sel(ratio=256.0) > 2)
+
+
+def test_the_other_knobs(monkeypatch, over_ratio):
+    monkeypatch.setattr(breakdown, "COMMON", (0.4,))
+    monkeypatch.setattr(breakdown, "CLASSES", (2, 4))
+    monkeypatch.setattr(breakdown, "LENGTHS", (64,))
+    over_classes, over_length = breakdown.class_map(), breakdown.length_map()
+    assert over_classes.sizes == {"classes": 2, "common_prob": 1}
+    # Expected-gradient steps and the flow tell the same story.
+    stepped = float(over_classes["gain"].sel(classes=2, common_prob=0.4))
+    flowing = float(over_ratio["gain"].sel(ratio=16.0, common_prob=0.4))
+    assert stepped == pytest.approx(flowing, rel=0.05)
+    # Short sequences are far from the limit.
+    assert float(over_length["gain"][0, 0]) > 10 * stepped
+
+
+def test_graded_classes():
+    classes = breakdown.graded(3, 0.4)
+    assert classes.common_tokens().tolist() == [0]
+    np.testing.assert_allclose(classes.probs[:, 0], [0.4, 0.3, 0.2])

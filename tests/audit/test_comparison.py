@@ -1,0 +1,45 @@
+"""The one subtraction, and what a check makes of it."""
+
+import numpy as np
+import pytest
+
+from attnlab.audit import Check, labelled, shortfall
+
+
+def test_labels_must_agree():
+    here, there = labelled([1.0, 2.0], token=[0, 1]), labelled([1.0, 2.0], token=[0, 2])
+    with pytest.raises(ValueError, match="token"):
+        shortfall(here, there, relation="==", relative=False)
+
+
+@pytest.mark.parametrize(
+    ("relation", "measured", "error"),
+    [
+        ("==", [1.5, 4.0], 0.5),
+        ("<=", [1.5, 3.0], 0.5),
+        ("<", [0.5, 3.0], -0.25),
+        (">=", [0.5, 4.0], 0.5),
+        (">", [2.0, 8.0], -1.0),
+    ],
+)
+def test_positive_entries_speak_against_the_statement(relation, measured, error):
+    check = Check("x", labelled([1.0, 4.0], n=[0, 1]), labelled(measured, n=[0, 1]), relation)
+    assert check.error == pytest.approx(error)
+    assert check.holds is (error < 0)
+
+
+def test_relative_error_is_absolute_where_nothing_is_predicted():
+    check = Check("x", labelled([0.0, 100.0], n=[0, 1]), labelled([1e-3, 100.1], n=[0, 1]))
+    assert check.error == pytest.approx(1e-3)
+
+
+def test_strict_relations_refuse_equality():
+    same = labelled([1.0], n=[0]), labelled([1.0], n=[0])
+    assert Check("x", *same, "<=").holds
+    assert not Check("x", *same, "<").holds
+
+
+def test_nan_never_holds():
+    for relation in ("==", "<=", "<", ">=", ">"):
+        check = Check("x", labelled(0.0), labelled(np.nan), relation, tolerance=1e9)
+        assert not check.holds

@@ -1,0 +1,110 @@
+"""What is made from an audit: the theorem map, the page, the errata."""
+
+import contextlib
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from attnlab.audit import CLAIMS, NUMBERED, Verdict, examine_all, select
+from attnlab.audit.breakdown import KINDS
+from attnlab.audit.document import audit_document
+from attnlab.audit.html import page
+from attnlab.audit.theorem_map import theorem_map
+
+DOCS = Path(__file__).parents[2] / "docs"
+ERRATA = (DOCS / "errata.md").read_text(encoding="utf-8")
+
+
+def test_the_theorem_map_is_up_to_date():
+    kept = (DOCS / "theorem-map.md").read_text(encoding="utf-8")
+    assert kept == theorem_map(), (
+        "docs/theorem-map.md is stale; make it again with\n"
+        "  ./lab python -m attnlab.audit.theorem_map docs/theorem-map.md"
+    )
+
+
+def test_the_theorem_map_has_a_row_for_every_claim():
+    rows = [line for line in theorem_map().splitlines() if line.startswith("| **")]
+    assert len(rows) == len(CLAIMS)
+    for row in rows:
+        assert len(re.findall(r"(?<!\\)\|", row)) == 8, row
+    for name in NUMBERED:
+        assert any(row.startswith(f"| **{name}**") for row in rows), name
+
+
+def fake_map(knob):
+    table = {kind: ((knob, "common_prob"), np.array([[1.5, -2.0]])) for kind in KINDS}
+    return xr.Dataset(table, {knob: [4.0], "common_prob": [0.1, 0.2]})
+
+
+@pytest.fixture(scope="module")
+def shown():
+    findings = examine_all(select(["eq-88", "lemma-6", "remark-2"]))
+    return page(audit_document(findings, {"ratio": fake_map("ratio")}))
+
+
+class Links(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.loaded, self.tags = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.loaded += [value for name, value in attrs if name in ("src", "href", "data")]
+
+
+def test_the_page_loads_nothing(shown):
+    links = Links()
+    links.feed(shown)
+    assert links.loaded == []
+    assert not {"script", "link", "iframe", "img"} & set(links.tags)
+    assert "http:" not in shown
+    assert "https:" not in shown
+    assert "@import" not in shown
+    assert "url(" not in shown
+
+
+def test_the_page_says_what_was_found(shown):
+    for word in ("eq-88", "corrected", "remark-2", "fails", "Where theory breaks"):
+        assert word in shown
+    assert "lambda_1" not in shown  # other sections are left out
+
+
+def test_the_page_escapes_what_it_is_given():
+    finding = examine_all(select(["lemma-6"]))
+    document = audit_document(finding)
+    document["claims"][0]["statement"] = "<script>alert(1)</script>"
+    assert "<script>" not in page(document)
+
+
+def test_the_errata_cover_every_departure_from_print():
+    for claim in CLAIMS:
+        if claim.recorded.verdict in (Verdict.CORRECTED, Verdict.FAILS, Verdict.OUTSIDE) or (
+            claim.recorded.training in (Verdict.CORRECTED, Verdict.FAILS)
+        ):
+            assert f"`{claim.id}`" in ERRATA, claim.id
+
+
+BLOCKS = re.findall(r"```python\n(.*?)```", ERRATA, re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[-1][:50])
+def test_the_errata_reproduce_their_numbers(block):
+    """Each `print(...)  # numbers` prints these numbers, to the digits shown."""
+    assert len(block.splitlines()) <= 12
+    expected = re.findall(r"print\(.*\)  # (.*)", block)
+    assert expected, "a block of the errata should print its number"
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(block, "errata.md", "exec"), {})
+    printed = out.getvalue().split()
+    wanted = " ".join(expected).split()
+    assert len(printed) == len(wanted)
+    for got, kept in zip(printed, wanted, strict=True):
+        digits = len(re.sub(r"e.*|[-+.]", "", kept).lstrip("0")) or 1
+        assert float(got) == pytest.approx(float(kept), rel=0.51 * 10 ** (1 - digits))

@@ -1,0 +1,93 @@
+"""The audit of one's own classes: a preset and a file, prediction beside simulation."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnlab.audit import audit_classes, own_setting
+from attnlab.data import SequenceClasses, classes_from, single_common, syn_small
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+@pytest.fixture(scope="module")
+def small():
+    return audit_classes(own_setting(syn_small(), eta_y=10.0, eta_z=1.0))
+
+
+def test_syn_small(small):
+    assert {who for who, part in small.assumptions if not part.holds} >= {"Assumption 2"}
+    fates = small.fates
+    assert fates["predicted"].dims == fates["simulated"].dims == ("query", "token")
+    distinct = fates["role"].values == 1
+    assert np.all(fates["claimed"].values[distinct] == 1)
+    assert np.all(fates["simulated"].values[distinct] > 0)
+    # Ten common tokens: Theorem 2 is silent, Eq. 10 and training agree that they lose.
+    common = fates["role"].values == 2
+    assert np.all(fates["claimed"].values[common] == 0)
+    assert np.all(fates["predicted"].values[common] < 0)
+    assert np.all(fates["simulated"].values[common] < 0)
+    assert small.t0_prime < small.t0 < small.setting.steps
+    assert np.all(small.snap["simulated"] > small.t0)
+
+
+def test_rows_name_tokens_and_lead_with_the_largest(small):
+    rows = small.rows()
+    assert len(rows) == 40  # each query sees 10 common and 10 distinct tokens
+    moved = [abs(row["simulated"]) for row in rows]
+    assert moved == sorted(moved, reverse=True)
+    assert {row["as_claimed"] for row in rows if row["role"] == "distinct"} == {True}
+    json.dumps(small.document(), allow_nan=False)
+
+
+def test_a_file_with_names():
+    setting = own_setting(classes_from(RECIPES / "classes-two-words.yaml"), eta_y=1.0, eta_z=0.1)
+    document = audit_classes(setting).document()
+    tokens = {row["token"]: row for row in document["fates"]}
+    assert tokens["president"]["role"] == "distinct"
+    assert tokens["the"]["role"] == "common"
+    assert tokens["president"]["simulated"] > 0 > tokens["the"]["simulated"]
+    assert {row["next"] for row in document["snap"]} == {"born", "elected"}
+
+
+def test_corollary_2_speaks_where_theorem_2_is_silent():
+    from attnlab.audit.settings import LOPSIDED, SYMMETRIC
+    from attnlab.audit.user import claimed_fates, seen_roles
+
+    for setting, fate in ((SYMMETRIC, -1), (LOPSIDED, 0)):
+        assert np.all(claimed_fates(setting)[seen_roles(setting) == 2] == fate)
+
+
+def test_training_is_shown_even_where_eq_10_cannot_be_solved(monkeypatch):
+    def refuse(*args):
+        raise ValueError("E must leave I + E invertible")
+
+    monkeypatch.setattr("attnlab.audit.user.reduced", refuse)
+    own = audit_classes(own_setting(syn_small(), eta_y=10.0, eta_z=1.0))
+    assert own.note == "Eq. 10 has no solution here: E must leave I + E invertible"
+    assert np.isnan(own.fates["predicted"]).all()
+    assert np.isfinite(own.fates["simulated"]).all()
+    json.dumps(own.document(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"eta_y": 0.0}, "eta-y: expected a finite number above 0"),
+        ({"eta_z": np.nan}, "eta-z: expected a finite number above 0"),
+        ({"steps": -1.0}, "steps: expected a finite time"),
+    ],
+)
+def test_bad_rates_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        own_setting(syn_small(), **{"eta_y": 1.0, "eta_z": 1.0, **changes})
+
+
+def test_what_is_too_large_or_too_small_is_refused():
+    with pytest.raises(ValueError, match="use attnlab simulate"):
+        own_setting(single_common(num_classes=2, vocab_size=10**6), eta_y=1.0, eta_z=1.0)
+    alone = SequenceClasses([{0: 1.0}], [1], [2], vocab_size=9)
+    with pytest.raises(ValueError, match="at least 2"):
+        own_setting(alone, eta_y=1.0, eta_z=1.0)

@@ -1,0 +1,90 @@
+"""attnlab audit, as a person would use it: real processes, exit codes, one document."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+
+from attnlab.audit import Verdict, select
+from attnlab.cli.audit import audit_verb
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def attnlab_command(*arguments, cwd):
+    command = [sys.executable, "-c", "from attnlab.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_claims_by_name(tmp_path):
+    done = attnlab_command(
+        "audit", "--claim", "eq-88", "--claim", "remark-2", "--html", "page.html", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    for word in ("eq-88", "corrected", "remark-2", "fails", "2 claims, all as recorded"):
+        assert word in done.stdout
+    assert "0.38024" in done.stdout  # the counterexample, where few claims are asked for
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_json_is_one_document_and_nothing_else(tmp_path):
+    done = attnlab_command("audit", "--claim", "eq-124", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    (found,) = json.loads(done.stdout)["claims"]
+    assert found["verdict"] == found["recorded"]["verdict"] == "corrected"
+    assert found["value"] == pytest.approx(-0.5756, rel=1e-3)
+    assert [check["holds"] for check in found["checks"]] == [False, True]
+
+
+def test_own_classes(tmp_path):
+    done = attnlab_command(
+        "audit", RECIPES / "classes-two-words.yaml", "--eta-y", 2, "--eta-z", 0.1, "--json",
+        "--html", "mine.html", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    own = json.loads(done.stdout)["own"]
+    assert own["eta_y"] == 2.0
+    assert {"Assumption 2", "Theorem 1", "Corollary 2"} <= {
+        p["asked_by"] for p in own["assumptions"]
+    }
+    assert {"predicted", "simulated", "claimed"} <= set(own["fates"][0])
+    assert own["snap"][0]["simulated"] > 0
+    assert "president" in (tmp_path / "mine.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--claim", "theorem-33"], "did you mean theorem-3"),
+        (["--eta-y", "1"], "eta-y: the built-in settings have their own"),
+        (["syn-smal"], "did you mean 'syn-small'"),
+        (["syn-small", "--eta-z", "0"], "eta-z: expected a finite number above 0"),
+        (["syn-small", "--claim", "lemma-6"], "tested on built-in classes only"),
+        (["--html", "page.txt"], "html: the name should end in .html"),
+        (["--html", "nowhere/page.html"], "html: the folder nowhere does not exist"),
+    ],
+)
+def test_bad_input_exits_with_2_and_one_message(tmp_path, arguments, message):
+    done = attnlab_command("audit", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_changed_verdict_exits_with_1(monkeypatch, capsys):
+    (claim,) = select(["eq-128"])
+    moved = replace(claim, recorded=replace(claim.recorded, verdict=Verdict.HOLDS))
+    monkeypatch.setattr("attnlab.audit.select", lambda ids: (moved,))
+    with pytest.raises(typer.Exit) as stopped:
+        audit_verb(claim=["eq-128"])
+    assert stopped.value.exit_code == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "was holds" in shown
+    assert "1 not as recorded: eq-128" in shown

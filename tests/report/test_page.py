@@ -1,0 +1,138 @@
+"""The report: self-contained, complete, escaped and accessible."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from attnlab.audit import CLAIMS
+from attnlab.figures import NAMES, Outcome, figure
+from attnlab.report.page import letters, page
+from attnlab.report.part import Part
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (700).to_bytes(4, "big") + (300).to_bytes(4, "big")
+
+
+def part(name, **changes):
+    given = {
+        "name": name, "key": "k", "title": f"Title of {name}", "about": f"The claim of {name}.",
+        "outcome": Outcome.REPRODUCED.value, "headline": f"Headline of {name}.",
+        "summary": "eta_Y <b>beats</b> eta_Z & more.",
+        "alt": f'Alt of {name} with 42 and "quotes".', "numbers": {"rms": 1.2}, "expect": {"rms": [1.0, 2.0]}, "settings": {"steps": "100"},
+        "files": {f"{name}.png": "0"}, "seconds": 1.5, "made_at": "2026-01-01", "versions": {},
+    }  # fmt: skip
+    return Part(**{**given, **changes})
+
+
+def claims():
+    """A document of an audit in which nothing was measured."""
+    return {
+        "claims": [
+            {
+                "id": claim.id, "statement": claim.statement, "source": claim.source,
+                "verdict": claim.recorded.verdict.value, "number": "1.5 < 2",
+                "training": None, "training_number": "", "counterexample": "",
+                "as_recorded": True,
+            }
+            for claim in CLAIMS
+        ]
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole():
+    cell = {
+        "num_last": 1.0, "eta_z": 0.5, "ratio": 2.0, "entropy_mean": 2.01, "entropy_std": 0.03,
+        "published_mean": 2.007, "published_std": 0.032, "deviation": 0.25,
+    }  # fmt: skip
+    figures = [part(name, table=[cell] if name == "fig6" else ()) for name in NAMES]
+    return page(
+        figures=figures, missing=[], pictures=dict.fromkeys(NAMES, PNG),
+        audit=part("audit", outcome="as recorded"), claims=claims(), seconds=12.0,
+    )  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would load, and what a screen reader would read."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.loads, self.images, self.headings, self.ids, self.links = [], [], [], set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.loads += [values[key] for key in ("src", "srcset", "data") if key in values]
+        if tag in ("link", "script", "iframe"):
+            self.loads.append(tag)
+        if tag == "img":
+            self.images.append(values)
+        if tag == "a":
+            self.links.append(values["href"])
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if "id" in values:
+            assert values["id"] not in self.ids
+            self.ids.add(values["id"])
+
+
+def test_every_figure_is_there_with_claim_verdict_command_and_settings(whole):
+    for name in NAMES:
+        assert f"{name.replace('fig', 'Figure ')}. Title of {name}" in whole
+        for text in (f"The claim of {name}.", f"attnlab reproduce {name}", f"Headline of {name}."):
+            assert text in whole
+    assert figure("fig6").TITLE  # a title for the page to show
+    for claim in CLAIMS:
+        assert claim.id in whole
+    for word in ("Summary", "Audit", "Errata", "Provenance", "@inproceedings{tian2023scan"):
+        assert word in whole
+
+
+def test_nothing_is_loaded_from_elsewhere(whole):
+    reader = Reader(whole)
+    assert all(load.startswith("data:image/png;base64,") for load in reader.loads)
+    assert "url(" not in whole
+    assert "@import" not in whole
+    assert not re.search(r"https?://", whole)
+
+
+def test_links_lead_somewhere_and_headings_nest(whole):
+    reader = Reader(whole)
+    assert reader.links
+    assert {link.removeprefix("#") for link in reader.links} <= reader.ids
+    assert reader.headings[0] == 1
+    assert reader.headings.count(1) == 1
+    steps = zip(reader.headings, reader.headings[1:], strict=False)
+    assert all(after <= before + 1 for before, after in steps)
+
+
+def test_pictures_have_texts_with_numbers_and_sizes(whole):
+    reader = Reader(whole)
+    assert [image["alt"] for image in reader.images] == [
+        f'Alt of {name} with 42 and "quotes".' for name in NAMES
+    ]
+    assert {image["width"] for image in reader.images} == {"700"}
+
+
+def test_texts_are_escaped_and_letters_are_set(whole):
+    assert "<b>beats</b>" not in whole
+    assert "&lt;b&gt;beats" in whole
+    assert "<i>η</i><sub>Y</sub>" in whole
+    assert str(letters("<i>t_0</i>")) == "&lt;i&gt;<i>t</i><sub>0</sub>&lt;/i&gt;"
+    assert str(letters("beta_Y")) == "beta_Y"
+
+
+def test_published_cells_are_shown_beside_ours(whole):
+    for text in ("2.010 ± 0.030", "published 2.007 ± 0.032", "+0.2 s.e."):
+        assert text in whole
+
+
+def test_what_is_missing_or_unexpected_is_said():
+    text = page(
+        figures=[part("fig2", numbers={"rms": 9.0}, outcome=Outcome.DIFFERS.value)],
+        missing=["fig3"], pictures={"fig2": PNG}, audit=None, claims=None, seconds=1.0,
+    )  # fmt: skip
+    assert "Not made yet: fig3" in text
+    assert "fig2: rms = 9" in text
+    assert "<h3>Not reproduced</h3>" in text
+    assert 'id="audit"' not in text

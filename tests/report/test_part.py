@@ -1,0 +1,129 @@
+"""Parts: what is written, what is reused, and what is made again."""
+
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from small_recipes import small
+
+from attnlab.figures import figure
+from attnlab.report import figure_part
+from attnlab.report.figure_part import make_figure, settings, with_seeds
+from attnlab.report.part import RECORD, read_record
+from attnlab.results import load
+
+
+@pytest.fixture
+def recipe():
+    return small("fig9")
+
+
+@pytest.fixture
+def makes(monkeypatch):
+    """Counts how often fig9 is made, without training: the flow takes seconds to compile."""
+    fig9, calls = figure("fig9"), []
+
+    def train(setting, *, eta_y, eta_z, times, progress):
+        import xarray as xr
+
+        calls.append(1)
+        z = np.zeros((eta_z.size, times.size, setting.tokens.size))
+        z[..., setting.distinct] += 1e-3 * np.log1p(eta_y.values[:, None, None] * times[:, None])
+        dims = ("eta_z", "time", "token")
+        coords = {"eta_z": eta_z.values, "time": times, "token": setting.tokens}
+        return xr.Dataset(
+            {
+                "attention_logits": (dims, z),
+                "probability": (("sequence_class", "token"), setting.P),
+            },
+            coords=coords,
+        )
+
+    monkeypatch.setattr(fig9.joint, "train", train)
+    return calls
+
+
+def test_a_part_is_pictures_data_and_a_record(recipe, makes, tmp_path):
+    part = make_figure("fig9", recipe, folder=tmp_path / "fig9", keep=tmp_path)
+    folder = tmp_path / "fig9"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"fig9.png", "fig9.pdf", "fig9.csv", "fig9.nc", RECORD}
+    assert (folder / "fig9.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "fig9.pdf").read_bytes().startswith(b"%PDF")
+    data = load(folder / "fig9.nc")
+    assert json.loads(data.attrs["spec"])["recipe"]["figure"] == "fig9"
+    with open(folder / "fig9.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == data.sizes["eta_z"] * data.sizes["time"]
+    last = data.isel(eta_z=-1, time=-1)
+    assert float(rows[-1]["corrected"]) == pytest.approx(float(last["corrected"]), rel=1e-6)
+    assert part.settings["ratio"] == "2"
+    assert "about" not in part.settings
+
+
+def test_a_finished_part_is_reused_until_something_changes(recipe, makes, tmp_path):
+    folder = tmp_path / "fig9"
+
+    def make(recipe):
+        return make_figure("fig9", recipe, folder=folder, keep=tmp_path)
+
+    first = make(recipe)
+    assert not first.reused
+    again = make(recipe)
+    assert again.reused
+    assert (again.numbers, again.files, again.made_at) == (
+        first.numbers,
+        first.files,
+        first.made_at,
+    )
+    assert len(makes) == 1
+    changed = dataclasses.replace(recipe, ratio=3.0)
+    assert not make(changed).reused
+    assert not make(recipe).reused  # the folder holds the other one now
+    assert len(makes) == 3
+    for name in ("fig9.csv", "fig9.png"):
+        path = folder / name
+        path.write_bytes(path.read_bytes() + b" ")
+        assert not make(recipe).reused
+    (folder / "fig9.pdf").unlink()
+    assert not make(recipe).reused
+    (folder / RECORD).write_text("{}")
+    assert not make(recipe).reused
+    assert make(recipe).reused
+
+
+def test_a_change_of_code_makes_it_anew(recipe, makes, tmp_path, monkeypatch):
+    make_figure("fig9", recipe, folder=tmp_path, keep=tmp_path)
+    monkeypatch.setattr(figure_part, "code_digest", lambda *folders: "other")
+    assert not make_figure("fig9", recipe, folder=tmp_path, keep=tmp_path).reused
+
+
+def test_a_failure_leaves_no_record(recipe, makes, tmp_path, monkeypatch):
+    monkeypatch.setattr(figure("fig9"), "draw", lambda data: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        make_figure("fig9", recipe, folder=tmp_path, keep=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert read_record(tmp_path, "any") is None
+
+
+def test_numbers_outside_the_expected_range_are_named(recipe, makes, tmp_path):
+    narrow = dataclasses.replace(recipe, expect={"printed_start": (100.0, 101.0)})
+    part = make_figure("fig9", narrow, folder=tmp_path, keep=tmp_path)
+    assert list(part.unexpected()) == ["printed_start"]
+    assert part.unexpected()["printed_start"] == part.numbers["printed_start"]
+
+
+def test_seeds_go_to_the_figures_that_average_over_them():
+    assert with_seeds(small("fig6"), 40).seeds == 40
+    assert with_seeds(small("fig11"), 40).runs.seeds == 40
+    assert with_seeds(small("fig4"), 40).seeds == 1
+    assert with_seeds(small("fig9"), 40) == small("fig9")
+
+
+def test_settings_in_words():
+    shown = settings(small("fig11"))
+    assert shown["select"] == "eta_z 1"
+    assert shown["runs: engine"] == "name sampled, length 128, batch_size 64"
+    assert shown["runs: grid"] == "num_last 1; eta_z 0.5 1 3; ratio 1 5 10".replace(";", ",")

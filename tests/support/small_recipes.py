@@ -1,0 +1,31 @@
+"""The recipes of the figures at a size that a test can afford."""
+
+from dataclasses import replace
+from typing import Any
+
+from attnlab.dynamics import Save
+from attnlab.figures import recipe_for
+from attnlab.figures.simulations import EngineRecipe
+
+# as Section 6 asks, with a vocabulary that keeps the flow cheap
+CLASSES = "single-common:num_classes=4,distinct=3,common_prob=0.1,vocab_size=100"
+WEAK = "single-common:num_classes=4,distinct=3,common_prob=0.01,vocab_size=100"
+
+
+def small(name: str) -> Any:
+    """The recipe of a figure, cut down."""
+    recipe = recipe_for(name)
+    if name == "fig3":
+        return replace(recipe, classes=(CLASSES, WEAK), steps=300.0, records=61)
+    if name in ("fig8", "fig9"):
+        return replace(recipe, classes=CLASSES, steps=300.0, records=61)
+    if name in ("fig11", "fig12"):
+        return replace(recipe, runs=small("fig6"))
+    if name == "fig6":
+        grid = {"num_last": (1.0,), "eta_z": (0.5, 1.0, 3.0), "ratio": (1.0, 5.0, 10.0)}
+        return replace(recipe, grid=grid, seeds=6, engine=EngineRecipe("sampled", 128, 64))
+    if name == "fig2":
+        return replace(recipe, steps=100)
+    if name == "fig5":
+        return replace(recipe, save=Save(what=("attention",), at=(0, 50, 100)))
+    return recipe
