@@ -15,7 +15,7 @@ WORDS = (  # the informal claims of Sections 5 to 8, and equations with errors
     "both-rates-sparser", "eta-y-denser", "fig6-threshold", "residual-beta",
     "residual-local-roles", "position-bias", "heads-as-starts", "theorem-1a", "theorem-1b",
     "theorem-1-plain", "e-prime", "eq-12", "eq-13", "eq-52", "eq-58", "eq-62", "eq-88", "eq-124",
-    "eq-128", "eq-132",
+    "eq-128", "eq-132", "eq-93", "finite-length",
 )  # fmt: skip
 
 

@@ -1,15 +1,12 @@
-"""The audit of one's own classes: a preset and a file, prediction beside simulation."""
+"""The audit of one's own classes: prediction beside simulation (files: tests/cli/test_audit.py)."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attnlab.audit import audit_classes, own_setting
-from attnlab.data import SequenceClasses, classes_from, single_common, syn_small
-
-RECIPES = Path(__file__).parents[2] / "recipes"
+from attnlab.data import SequenceClasses, single_common, syn_small
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +37,6 @@ def test_rows_name_tokens_and_lead_with_the_largest(small):
     assert moved == sorted(moved, reverse=True)
     assert {row["as_claimed"] for row in rows if row["role"] == "distinct"} == {True}
     json.dumps(small.document(), allow_nan=False)
-
-
-def test_a_file_with_names():
-    setting = own_setting(classes_from(RECIPES / "classes-two-words.yaml"), eta_y=1.0, eta_z=0.1)
-    document = audit_classes(setting).document()
-    tokens = {row["token"]: row for row in document["fates"]}
-    assert tokens["president"]["role"] == "distinct"
-    assert tokens["the"]["role"] == "common"
-    assert tokens["president"]["simulated"] > 0 > tokens["the"]["simulated"]
-    assert {row["next"] for row in document["snap"]} == {"born", "elected"}
 
 
 def test_corollary_2_speaks_where_theorem_2_is_silent():

@@ -53,7 +53,12 @@ def test_own_classes(tmp_path):
         p["asked_by"] for p in own["assumptions"]
     }
     assert {"predicted", "simulated", "claimed"} <= set(own["fates"][0])
-    assert own["snap"][0]["simulated"] > 0
+    tokens = {row["token"]: row for row in own["fates"]}
+    assert tokens["president"]["role"] == "distinct"
+    assert tokens["the"]["role"] == "common"
+    assert tokens["president"]["simulated"] > 0 > tokens["the"]["simulated"]
+    assert {row["next"] for row in own["snap"]} == {"born", "elected"}
+    assert all(row["simulated"] > own["t0"] for row in own["snap"])
     assert "president" in (tmp_path / "mine.html").read_text()
 
 

@@ -18,7 +18,8 @@ def part(name, **changes):
         "name": name, "key": "k", "title": f"Title of {name}", "about": f"The claim of {name}.",
         "outcome": Outcome.REPRODUCED.value, "headline": f"Headline of {name}.",
         "summary": "eta_Y <b>beats</b> eta_Z & more.",
-        "alt": f'Alt of {name} with 42 and "quotes".', "numbers": {"rms": 1.2}, "expect": {"rms": [1.0, 2.0]}, "settings": {"steps": "100"},
+        "alt": f'Alt of {name} with 42 and "quotes".', "numbers": {"rms": 1.2},
+        "expect": {"rms": [1.0, 2.0]}, "settings": {"steps": "100"},
         "files": {f"{name}.png": "0"}, "seconds": 1.5, "made_at": "2026-01-01", "versions": {},
     }  # fmt: skip
     return Part(**{**given, **changes})

@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
+from matplotlib.figure import Figure
 from small_recipes import small
 
 from attnlab.figures import figure
@@ -26,8 +28,6 @@ def makes(monkeypatch):
     fig9, calls = figure("fig9"), []
 
     def train(setting, *, eta_y, eta_z, times, progress):
-        import xarray as xr
-
         calls.append(1)
         z = np.zeros((eta_z.size, times.size, setting.tokens.size))
         z[..., setting.distinct] += 1e-3 * np.log1p(eta_y.values[:, None, None] * times[:, None])
@@ -43,6 +43,13 @@ def makes(monkeypatch):
 
     monkeypatch.setattr(fig9.joint, "train", train)
     return calls
+
+
+@pytest.fixture
+def quick(makes, monkeypatch):
+    """The same, with an empty picture."""
+    monkeypatch.setattr(figure("fig9"), "draw", lambda data: Figure(figsize=(1, 1)))
+    return makes
 
 
 def test_a_part_is_pictures_data_and_a_record(recipe, makes, tmp_path):
@@ -63,7 +70,7 @@ def test_a_part_is_pictures_data_and_a_record(recipe, makes, tmp_path):
     assert "about" not in part.settings
 
 
-def test_a_finished_part_is_reused_until_something_changes(recipe, makes, tmp_path):
+def test_a_finished_part_is_reused_until_something_changes(recipe, quick, tmp_path):
     folder = tmp_path / "fig9"
 
     def make(recipe):
@@ -73,16 +80,13 @@ def test_a_finished_part_is_reused_until_something_changes(recipe, makes, tmp_pa
     assert not first.reused
     again = make(recipe)
     assert again.reused
-    assert (again.numbers, again.files, again.made_at) == (
-        first.numbers,
-        first.files,
-        first.made_at,
-    )
-    assert len(makes) == 1
+    assert again.files == first.files
+    assert again.made_at == first.made_at
+    assert len(quick) == 1
     changed = dataclasses.replace(recipe, ratio=3.0)
     assert not make(changed).reused
     assert not make(recipe).reused  # the folder holds the other one now
-    assert len(makes) == 3
+    assert len(quick) == 3
     for name in ("fig9.csv", "fig9.png"):
         path = folder / name
         path.write_bytes(path.read_bytes() + b" ")
@@ -94,7 +98,7 @@ def test_a_finished_part_is_reused_until_something_changes(recipe, makes, tmp_pa
     assert make(recipe).reused
 
 
-def test_a_change_of_code_makes_it_anew(recipe, makes, tmp_path, monkeypatch):
+def test_a_change_of_code_makes_it_anew(recipe, quick, tmp_path, monkeypatch):
     make_figure("fig9", recipe, folder=tmp_path, keep=tmp_path)
     monkeypatch.setattr(figure_part, "code_digest", lambda *folders: "other")
     assert not make_figure("fig9", recipe, folder=tmp_path, keep=tmp_path).reused
@@ -108,7 +112,7 @@ def test_a_failure_leaves_no_record(recipe, makes, tmp_path, monkeypatch):
     assert read_record(tmp_path, "any") is None
 
 
-def test_numbers_outside_the_expected_range_are_named(recipe, makes, tmp_path):
+def test_numbers_outside_the_expected_range_are_named(recipe, quick, tmp_path):
     narrow = dataclasses.replace(recipe, expect={"printed_start": (100.0, 101.0)})
     part = make_figure("fig9", narrow, folder=tmp_path, keep=tmp_path)
     assert list(part.unexpected()) == ["printed_start"]

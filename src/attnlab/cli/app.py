@@ -28,25 +28,34 @@ app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce_verb)
 app.command("cite", help=cite.HELP)(cite.cite_verb)
 
 
-@app.callback()
-def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
-) -> None:
-    if version:
+def _print_version(asked: bool) -> None:
+    if asked:
         from attnlab import __version__
 
         print(f"attnlab {__version__}")
         raise typer.Exit
 
 
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and stop.", callback=_print_version,
+        is_eager=True,
+    ),
+) -> None:  # fmt: skip
+    pass
+
+
 def main() -> None:
     """Run the command line; bad input gives one message and exit code 2, never a traceback."""
     _keep_compiled_programs()
-    from attnlab.dynamics.divergence import Diverged
-
     try:
         app()
-    except Diverged as problem:
+    except ArithmeticError as problem:
+        from attnlab.dynamics.divergence import Diverged  # here, so that --help stays quick
+
+        if not isinstance(problem, Diverged):
+            raise
         _say(str(problem))
         sys.exit(DIVERGED)
     except (ValueError, FileNotFoundError, IsADirectoryError, PermissionError) as problem:
