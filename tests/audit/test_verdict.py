@@ -49,6 +49,8 @@ def test_a_change_of_either_verdict_is_noticed():
     assert same.examine().as_recorded
     worse = replace(claim, measure=lambda setting: Outcome((WRONG,)))
     assert worse.examine().verdict is Verdict.FAILS
+    assert worse.examine().number == "error 1.0e+00"
+    assert same.examine().number == "error below 1e-10"
     assert not worse.examine().as_recorded
     more = replace(claim, measure=lambda setting: Outcome((RIGHT, in_training)))
     assert more.examine().training is Verdict.FAILS

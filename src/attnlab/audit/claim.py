@@ -118,7 +118,11 @@ class Finding:
 
     @property
     def number(self) -> str:
-        """The number in its sentence."""
+        """The number in its sentence; without one, the error where it is too large."""
+        if self.outcome.number is None:
+            printed = [c for c in self.outcome.checks if c.form == "printed" and not c.training]
+            if not all(check.holds for check in printed):
+                return f"error {max(check.error for check in printed):.1e}"
         return self.claim.quote(self.outcome.number)
 
     @property

@@ -185,9 +185,9 @@ def _finite_length(setting: Setting) -> Outcome:
         ),
         number=float(bias.max()),
         training_number=float((along < 0).mean()),
-        note=f"two classes, batches of 64 sequences of T = 128, {steps} steps, 16 seeds: a "
-        f"distinct token ends at z = {along[worst]:.4f} +- {error[worst]:.4f}. The drift goes as 1/T "
-        "and competes with an interaction that starts at 1/M, and matters up to T far above M",
+        note=f"two classes, batches of 64 sequences of T = 128, {steps} steps, 16 seeds: "
+        f"a distinct token ends at z = {along[worst]:.4f} +- {error[worst]:.4f}. The drift goes as "
+        "1/T and competes with an interaction that starts at 1/M: it matters up to T far above M",
     )  # fmt: skip
 
 

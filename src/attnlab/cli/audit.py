@@ -193,7 +193,9 @@ def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> N
     if len(claims) <= 3:
         for found in claims:
             if found["counterexample"]:
-                console.print(f"{found['id']}: {found['counterexample']}", markup=False)
+                console.print(
+                    f"{found['id']}: {found['counterexample']}", markup=False, highlight=False
+                )
     if compare:
         moved = [found["id"] for found in claims if not found["as_recorded"]]
         console.print(

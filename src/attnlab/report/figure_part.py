@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,12 @@ def settings(recipe: Any) -> dict[str, str]:
 
 def _words(value: Any) -> str:
     if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
+        given = {item.name: getattr(value, item.name) for item in fields(value)}
+        value = {
+            item.name: given[item.name]
+            for item in fields(value)
+            if item.name == "name" or given[item.name] != item.default
+        }
     if isinstance(value, Mapping):
         shown = {key: item for key, item in value.items() if item is not None}
         return ", ".join(f"{key} {_words(item)}" for key, item in shown.items())

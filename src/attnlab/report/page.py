@@ -32,7 +32,7 @@ LETTERS = (
     (r"\bt_0(?!\w)", r"<i>t</i><sub>0</sub>"),
     (r"\b([BcfhqYZ])_n(?=\W|$)", r"<i>\1</i><sub>n</sub>"),
     (r"\bchi_l\b", r"<i>χ</i><sub>l</sub>"),
-    (r"\be-0?(\d+)\b", r"e−\1"),
+    (r"(?<=\d) %", "\N{NO-BREAK SPACE}%"),
 )
 
 
