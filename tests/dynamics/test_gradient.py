@@ -46,9 +46,7 @@ def random_parameters(layout, rng, scale=1.0):
         ((outputs, shared), (tiles, outputs, width)),
         ((layout.num_queries, shared), (tiles, width)),
     )
-    return Parameters(
-        *(Block(*(jnp.asarray(scale * rng.normal(size=s)) for s in pair)) for pair in shapes)
-    )
+    return Parameters(*(Block(*(scale * rng.normal(size=s) for s in pair)) for pair in shapes))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -64,8 +62,9 @@ def test_closed_form_is_the_derivative_of_the_loss(name, kind, monkeypatch):
     layout = layout.on_device(jnp.float64)
     rows = class_rows(layout, layout.prior)
     parameters = random_parameters(layout, np.random.default_rng(0))
-    value, gradient = loss_and_gradient(layout, rows, parameters)
-    expected_value, expected = jax.value_and_grad(loss, argnums=2)(layout, rows, parameters)
+    value, gradient = jax.jit(loss_and_gradient)(layout, rows, parameters)
+    derivative = jax.jit(jax.value_and_grad(loss, argnums=2))
+    expected_value, expected = derivative(layout, rows, parameters)
     assert value == pytest.approx(float(expected_value), rel=1e-13)
     for ours, theirs in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
         inside = np.isfinite(theirs)
@@ -98,7 +97,7 @@ def test_gradient_is_that_of_the_brute_force_model_over_explicit_sequences():
         Y=Block(jnp.asarray(Y[where.tokens].T), jnp.zeros((3, M, 0))),
         Z=Block(jnp.asarray(Z[classes.queries][:, where.tokens]), jnp.zeros((3, 0))),
     )
-    value, gradient = loss_and_gradient(layout, rows, parameters)
+    value, gradient = jax.jit(loss_and_gradient)(layout, rows, parameters)
     dY, dZ = brute.lemma_1(Y, Z, sequences)
     assert float(value) == pytest.approx(brute.loss(Y, Z, sequences), rel=1e-13)
     np.testing.assert_allclose(-gradient.Y.shared.T, dY[where.tokens], atol=1e-14)
@@ -134,7 +133,8 @@ def test_rows_of_the_gradient_sum_to_zero(name):
     layout, _ = sparse_layout(CASES[name], symmetric_start=False, lump=False)
     layout = layout.on_device(jnp.float64)
     parameters = random_parameters(layout, np.random.default_rng(4))
-    _, gradient = loss_and_gradient(layout, class_rows(layout, layout.prior), parameters)
+    rows = class_rows(layout, layout.prior)
+    _, gradient = jax.jit(loss_and_gradient)(layout, rows, parameters)
     np.testing.assert_allclose(gradient.Y.shared.sum(0), 0, atol=1e-14)
     np.testing.assert_allclose(gradient.Y.own.sum(1), 0, atol=1e-14)
     per_query = np.asarray(gradient.Z.shared.sum(1))
@@ -160,7 +160,8 @@ def test_extreme_logits_do_not_overflow():
     layout, _ = sparse_layout(classes, symmetric_start=True, lump=True)
     layout = layout.on_device(jnp.float64)
     parameters = random_parameters(layout, np.random.default_rng(6), scale=1e4)
-    value, gradient = loss_and_gradient(layout, class_rows(layout, layout.prior), parameters)
+    rows = class_rows(layout, layout.prior)
+    value, gradient = jax.jit(loss_and_gradient)(layout, rows, parameters)
     assert np.isfinite(value)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
 

@@ -113,9 +113,10 @@ def test_a_failure_leaves_no_record(recipe, makes, tmp_path, monkeypatch):
 
 
 def test_numbers_outside_the_expected_range_are_named(recipe, quick, tmp_path):
-    narrow = dataclasses.replace(recipe, expect={"printed_start": (100.0, 101.0)})
+    expect = {"printed_start": (100.0, 101.0), "none": (0.0, 1.0)}
+    narrow = dataclasses.replace(recipe, expect=expect)
     part = make_figure("fig9", narrow, folder=tmp_path, keep=tmp_path)
-    assert list(part.unexpected()) == ["printed_start"]
+    assert list(part.unexpected()) == ["printed_start", "none"]
     assert part.unexpected()["printed_start"] == part.numbers["printed_start"]
 
 

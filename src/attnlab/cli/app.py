@@ -71,6 +71,8 @@ def _keep_compiled_programs() -> None:
     base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(base / "attnlab" / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    # A solver that could raise from inside cannot be kept; ours reports failure by its status.
+    os.environ.setdefault("EQX_ON_ERROR", "nan")
 
 
 def _say(message: str) -> None:

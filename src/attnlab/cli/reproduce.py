@@ -159,10 +159,11 @@ class _Bar:
 
     def begin(self, name: str, left: Sequence[str]) -> None:
         waiting = f"left: {' '.join(left)}" if left else "the last one"
-        self.task = self.progress_bar.add_task(name, total=1.0, left=waiting)
+        # without a total the bar moves to and fro: compiling tells of no progress
+        self.task = self.progress_bar.add_task(name, total=None, left=waiting)
 
     def progress(self, fraction: float) -> None:
-        self.progress_bar.update(self.task, completed=fraction)
+        self.progress_bar.update(self.task, completed=fraction, total=1.0)
 
     def end(self, name: str, seconds: float, part: Part | None) -> None:
         self.progress_bar.remove_task(self.task)

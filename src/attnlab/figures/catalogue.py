@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from attnlab.data.recipe import read_recipe
 
 NAMES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig8", "fig9", "fig11", "fig12")
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-# beside src/ in a checkout, inside the package where it was installed from a wheel
-_FOLDERS = (_PACKAGE.parents[1] / "recipes", _PACKAGE / "recipes")
+# beside src/ in a checkout; where a wheel puts its data files
+_FOLDERS = (
+    Path(__file__).resolve().parents[3] / "recipes",
+    Path(sys.prefix) / "share" / "attnlab" / "recipes",
+)
 
 
 def figure(name: str) -> Any:
@@ -28,7 +31,7 @@ def recipe_folder() -> Path:
     for folder in _FOLDERS:
         if (folder / f"{NAMES[0]}.yaml").is_file():
             return folder
-    raise ValueError("recipes: none come with this installation; name their folder")
+    raise ValueError("recipes: none come with this installation; name their folder (--recipes)")
 
 
 def recipe_for(name: str, folder: Path | None = None) -> Any:

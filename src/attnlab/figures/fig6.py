@@ -12,7 +12,7 @@ import xarray as xr
 
 from attnlab.figures import simulations, style
 from attnlab.figures.finding import Finding, Outcome
-from attnlab.figures.simulations import Progress, SimulationRecipe
+from attnlab.figures.simulations import Progress, SimulationRecipe, size_titles
 from attnlab.results import measures
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def data(
     for group in groups:
         entropy = measures.distinct_entropy(group.result).isel(step=-1, drop=True)
         entropy = entropy.mean("sequence_class").astype(np.float64)
-        entropies.append(entropy.assign_coords(num_last=int(group.parameters["num_last"])))
-    entropy = xr.concat(entropies, "num_last").transpose(*AXES, "seed")
+        entropies.append(entropy)
+    entropy = simulations.by_size(groups, entropies).transpose(*AXES, "seed")
     seeds = entropy.sizes["seed"]
     cells = xr.Dataset(
         {
@@ -54,7 +54,9 @@ def data(
         }
     ).drop_vars("seed", errors="ignore")
     cells["published_mean"], cells["published_std"] = published(cells)
-    variance = cells["entropy_std"] ** 2 / seeds + cells["published_std"] ** 2 / PUBLISHED_SEEDS
+    # of one seed the spread is unknown; the published one is that of the same simulation
+    ours = cells["entropy_std"] if seeds > 1 else cells["published_std"]
+    variance = ours**2 / seeds + cells["published_std"] ** 2 / PUBLISHED_SEEDS
     cells["deviation"] = (cells["entropy_mean"] - cells["published_mean"]) / np.sqrt(variance)
     return cells.assign_attrs(seeds=seeds)
 
@@ -110,8 +112,7 @@ def draw(cells: xr.Dataset) -> Figure:
                 )  # fmt: skip
             ax.set_xticks(position, [f"{value:g}" for value in ratio])
             ax.set_xlabel(r"ratio $\eta_Y/\eta_Z$")
-        style.panel_titles(axes, [f"{n} queries, K = {2 * n}" if n > 1 else f"{n} query, K = 2"
-                                  for n in panels])  # fmt: skip
+        style.panel_titles(axes, size_titles(cells))
         axes[0].set_ylabel("entropy over distinct\ntokens (nats)")
         handles, labels = axes[0].get_legend_handles_labels()
         handles.append(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnlab.figures import simulations, style
 from attnlab.figures.recipe import FigureRecipe
-from attnlab.figures.simulations import Progress, SimulationRecipe
+from attnlab.figures.simulations import Progress, SimulationRecipe, size_titles
 from attnlab.results import measures
 from attnlab.results.roles import in_play
 
@@ -68,13 +68,14 @@ def curves(
     """
     levels = recipe.thresholds.values()
     parts = []
-    for group in simulations.run(recipe.runs, progress=progress, keep=keep):
+    groups = simulations.run(recipe.runs, progress=progress, keep=keep)
+    for group in groups:
         result = group.result.isel(step=-1).sel(recipe.select)
         tokens = int(in_play(result).sum())
         recall = measures.recall(result, levels / tokens).transpose(varied, "seed", "threshold")
-        recall = recall.assign_coords(threshold=levels, num_last=int(group.parameters["num_last"]))
+        recall = recall.assign_coords(threshold=levels)
         parts.append(recall.drop_vars(["step", *recipe.select]))
-    recall = xr.concat(parts, "num_last")
+    recall = simulations.by_size(groups, parts)
     mean = recall.mean("seed")
     fall = xr.apply_ufunc(
         lambda rows: _fall(rows, levels), mean, input_core_dims=[["threshold"]], vectorize=True
@@ -112,8 +113,7 @@ def draw_curves(recalls: xr.Dataset, *, varied: str, symbol: str, fixed: str) ->
             ax.set_xlim(x[0], x[-1])
             ax.set_ylim(-0.02, 1.02)
             ax.set_xlabel("threshold × M")
-        style.panel_titles(axes, [f"{n} queries, K = {2 * n}" if n > 1 else f"{n} query, K = 2"
-                                  for n in panels])  # fmt: skip
+        style.panel_titles(axes, size_titles(recalls))
         axes[0].set_ylabel("recall of distinct tokens")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(

@@ -141,6 +141,21 @@ def run(
     return out
 
 
+def by_size(groups: list[Group], arrays: list[xr.DataArray]) -> xr.DataArray:
+    """One array per group along `num_last`, the number of queries; K stands beside it."""
+    coords = {
+        "num_last": [int(group.parameters["num_last"]) for group in groups],
+        "classes": ("num_last", [group.result.sizes["sequence_class"] for group in groups]),
+    }
+    return xr.concat(arrays, "num_last").assign_coords(coords)
+
+
+def size_titles(data: xr.Dataset) -> list[str]:
+    """A title for each size along `num_last`."""
+    sizes = zip(data["num_last"].values, data["classes"].values, strict=True)
+    return [f"{n} {'query' if n == 1 else 'queries'}, K = {k}" for n, k in sizes]
+
+
 def _digest(recipe: SimulationRecipe, classes: SequenceClasses) -> str:
     """What the numbers depend on: not the words of the recipe, nor where the classes came from."""
     rates = {name: recipe.grid[name] for name in RATES if name in recipe.grid}

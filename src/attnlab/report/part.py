@@ -47,11 +47,12 @@ class Part:
     reused: bool = field(default=False, compare=False)
 
     def unexpected(self) -> dict[str, float]:
-        """The numbers that are outside the range that the recipe gives for them."""
+        """The numbers that are outside the range that the recipe gives for them, NaN if absent."""
+        found = {name: self.numbers.get(name, float("nan")) for name in self.expect}
         return {
-            name: self.numbers[name]
-            for name, (low, high) in self.expect.items()
-            if not low <= self.numbers.get(name, float("nan")) <= high
+            name: value
+            for name, value in found.items()
+            if not self.expect[name][0] <= value <= self.expect[name][1]
         }
 
 
