@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -19,20 +20,25 @@ from attnlab import Sampled, Save, simulate
 from attnlab.data import syn_medium
 
 NUM_LAST = (10, 5, 3, 1)  # the longest first
+ETA_Z, RATIO = (0.5, 1.0, 2.0, 3.0), (1.0, 2.0, 5.0, 10.0)
 SEEDS = 10
 PANELS_AT_ONCE = {"cpu": 2}
 COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 
 
-def cells(num_last: int, seeds: int = SEEDS) -> xr.Dataset:
-    """The 4 x 4 cells of one panel of Fig. 6."""
-    eta_z = xr.DataArray([0.5, 1.0, 2.0, 3.0], dims="eta_z")
-    ratio = xr.DataArray([1.0, 2.0, 5.0, 10.0], dims="ratio")
+def cells(
+    num_last: int,
+    seeds: int | Sequence[int] = SEEDS,
+    eta_z: Sequence[float] = ETA_Z,
+    ratio: Sequence[float] = RATIO,
+) -> xr.Dataset:
+    """Cells of one panel of Fig. 6."""
+    z = xr.DataArray(list(eta_z), dims="eta_z", coords={"eta_z": list(eta_z)})
+    r = xr.DataArray(list(ratio), dims="ratio", coords={"ratio": list(ratio)})
     return simulate(
-        syn_medium(num_last=num_last), Sampled(length=128, batch_size=128),
-        eta_y=ratio * eta_z.assign_coords(eta_z=eta_z), eta_z=eta_z.assign_coords(eta_z=eta_z),
-        steps=100, momentum=0.9, init="uniform", seeds=seeds,
-        save=Save("statistics", at=[100]), progress=False,
+        syn_medium(num_last=num_last), Sampled(length=128, batch_size=128), eta_y=r * z, eta_z=z,
+        steps=100, momentum=0.9, init="uniform", seeds=seeds, save=Save("statistics", at=[100]),
+        progress=False,
     )  # fmt: skip
 
 
