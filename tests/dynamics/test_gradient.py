@@ -148,7 +148,7 @@ def test_attention_is_equation_5():
     layout, where = sparse_layout(classes, symmetric_start=True, lump=False)
     z = np.random.default_rng(5).normal(size=(classes.queries.size, classes.vocab_size))
     blocks = where.blocks(z, classes.query_index, layout.own_log_prob.shape)
-    c = attention(layout.on_device(jnp.float64), Block(*map(jnp.asarray, blocks)))
+    c = jax.jit(attention)(layout.on_device(jnp.float64), Block(*map(jnp.asarray, blocks)))
     ours = where.attention(np.asarray(c.shared), np.asarray(c.own), classes.vocab_size)
     entries = classes.attention_entries(z)
     np.testing.assert_allclose(ours[classes.class_of_entry, classes.tokens], entries, rtol=1e-12)

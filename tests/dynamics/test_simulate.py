@@ -155,7 +155,7 @@ def test_embedding_trains_with_fewer_dimensions_than_tokens():
 # -- optimisers -------------------------------------------------------------------------------
 
 
-def test_momentum_and_adam_are_the_textbook_rules():
+def test_momentum_adam_and_adamw_are_the_textbook_rules():
     """Recomputed by hand from the plain gradients of the brute-force model."""
     import brute
 
@@ -163,7 +163,8 @@ def test_momentum_and_adam_are_the_textbook_rules():
         [[0.5, 0.5, 0, 0, 0], [0.5, 0, 0.5, 0, 0]], query=[3, 3], next_token=[3, 4]
     )
     sequences = [(np.array([0, 1]), 3, 3), (np.array([0, 2]), 3, 4)]
-    for name in ("sgd", "adam"):
+    for name in ("sgd", "adam", "adamw"):
+        decay = 0.05 if name == "adamw" else 0.0
         W = [np.zeros((5, 5)), np.zeros((5, 5))]
         first, second = [0.0, 0.0], [0.0, 0.0]
         for t in range(1, 16):
@@ -176,10 +177,12 @@ def test_momentum_and_adam_are_the_textbook_rules():
                     first[i] = 0.9 * first[i] + 0.1 * slopes[i]
                     second[i] = 0.999 * second[i] + 0.001 * slopes[i] ** 2
                     root = np.sqrt(second[i] / (1 - 0.999**t))
-                    W[i] = W[i] - rate * first[i] / (1 - 0.9**t) / (root + 1e-8)
+                    W[i] = W[i] - rate * (first[i] / (1 - 0.9**t) / (root + 1e-8) + decay * W[i])
         result = simulate(
             classes, Limit(), eta_y=0.3, eta_z=0.1, steps=15,
-            optimizer=Optimizer(name, momentum=0.9 if name == "sgd" else 0.0), **DOUBLE,
+            optimizer=Optimizer(
+                name, momentum=0.9 if name == "sgd" else 0.0, weight_decay=decay or 1e-2
+            ), **DOUBLE,
         )  # fmt: skip
         np.testing.assert_allclose(
             final(result, "attention_logits")[0, 0], W[1][3], atol=1e-9, err_msg=name
