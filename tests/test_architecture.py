@@ -11,7 +11,7 @@ SOURCE = Path(attnlab.__file__).parent
 # A folder imports only from those before it.
 ORDER = [
     "data", "results", "dynamics", "theory", "audit", "sweep", "text", "observe", "figures",
-    "report", "play", "cli",
+    "studies", "report", "play", "cli",
 ]  # fmt: skip
 # theory stands on numpy alone, so that agreement with the simulator is evidence
 FORBIDDEN = {"theory": {"data", "results", "dynamics"}}
