@@ -32,6 +32,8 @@ th { font-weight: 600; } td.n { text-align: right; font-variant-numeric: tabular
 .changed { outline: 2px solid #b3261e; }
 details { margin: .2rem 0; } summary { cursor: pointer; }
 code { font-size: .9em; } small { opacity: .75; }
+.claims { table-layout: fixed; min-width: 44rem; } /* the same columns in every section */
+.claims > tbody > tr > th:nth-child(1) { width: 11rem; } .claims > tbody > tr > th:nth-child(4) { width: 13rem; }
 .map td { text-align: right; width: 6rem; } .map th { width: 6rem; }
 </style>
 </head>
@@ -63,7 +65,7 @@ expectation.</p>
 {% endif %}
 {% for section in sections %}
 <h2>{{ section.title }}</h2>
-<div class="scroll"><table><tr><th>claim</th><th>statement</th><th>algebra, Eq. 10</th><th>in training</th></tr>
+<div class="scroll"><table class="claims"><tr><th>claim</th><th>statement</th><th>algebra, Eq. 10</th><th>in training</th></tr>
 {% for c in section.claims %}
 <tr id="{{ c.id }}"{% if not c.as_recorded %} class="changed"{% endif %}><td><b>{{ c.id }}</b><br><small>{{ c.source }}</small></td>
 <td>{{ c.statement }}

@@ -14,7 +14,6 @@ import math
 import os
 import re
 import secrets
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -254,9 +253,6 @@ def _quoted(value: Any) -> str:
 def _document(classes: SequenceClasses) -> dict[str, Any]:
     names = classes.names
     if names is not None:
-        if len(set(names)) < len(names):
-            (repeated, _), *_ = Counter(names).most_common(1)
-            raise ValueError(f"names: {repeated!r} names two tokens; a file needs unique names")
         for name in names:
             try:
                 name.encode()
