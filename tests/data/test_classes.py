@@ -318,6 +318,17 @@ def test_logits_have_a_row_for_each_query() -> None:
         make().features(np.zeros((3, 11)))
 
 
+def test_another_prior_changes_nothing_else() -> None:
+    classes = make()
+    other = classes.with_prior([0.7] + [0.3 / (len(classes) - 1)] * (len(classes) - 1))
+    assert other.prior[0] == 0.7
+    assert other != classes
+    assert other.with_prior(classes.prior) == classes
+    assert other.origin.startswith(f"{classes.origin} with prior 0.7, ")
+    with pytest.raises(ValueError, match="^prior: sums to"):
+        classes.with_prior(np.full(len(classes), 0.9))
+
+
 # -- size ---------------------------------------------------------------------------------------
 
 

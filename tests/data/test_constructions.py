@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from attnlab.data.classes import COMMON, DISTINCT, SequenceClasses
 from attnlab.data.constructions import (
+    family,
     local_common,
     random,
     single_common,
@@ -28,6 +29,8 @@ EXAMPLES: list[Callable[[], SequenceClasses]] = [
     syn_small,
     syn_medium,
     lambda: syn_medium(num_last=5, next_per_last=3, local_common=4),
+    family,
+    lambda: family(5, 3, common=1, distinct=4, common_mass=0.1, lowest=1.0, vocab_size=40),
     single_common,
     lambda: single_common(num_classes=3, distinct=1, common_prob=1 / 3, vocab_size=1000),
     symmetric,
@@ -39,6 +42,25 @@ EXAMPLES: list[Callable[[], SequenceClasses]] = [
     lambda: random(100, 5),
     lambda: random(100, 5, concentration=0.3, overlap=0.1, queries=2, seed=7),
 ]
+
+
+def test_the_family_contains_the_settings_of_the_paper() -> None:
+    for knobs, setting in (
+        (family(), syn_small()),
+        (family(6, 3), syn_medium(num_last=3)),
+        (family(10, 1, common=1, common_mass=0.1, vocab_size=1000),
+         single_common(10, common_prob=0.1, vocab_size=1000)),
+    ):  # fmt: skip
+        np.testing.assert_allclose(knobs.probs, setting.probs, rtol=1e-14)
+        np.testing.assert_array_equal(knobs.query, setting.query)
+        np.testing.assert_array_equal(knobs.next_token, setting.next_token)
+
+
+def test_a_family_without_common_mass_does_not_overlap() -> None:
+    assert off_diagonal(family(3, 1, common_mass=0.0)).max() == 0.0
+    for bad in ({"common_mass": 1.0}, {"lowest": 0.0}, {"queries": 3}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            family(**bad)
 
 
 def profiles(classes: SequenceClasses) -> int:

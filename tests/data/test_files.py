@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from attnlab.data import constructions, documents
 from attnlab.data.classes import SequenceClasses
-from attnlab.data.files import read_classes, write_classes
+from attnlab.data.files import format_classes, parse_classes, read_classes, write_classes
 
 ROOT = Path(__file__).parents[2]
 
@@ -466,3 +466,12 @@ def test_the_page_about_files_works(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     exec(python, names)
     assert read_classes("mine.yaml") == names["mine"]
     assert read(yaml, tmp_path).token_name(3) == "1987"
+
+
+@pytest.mark.parametrize("suffix", [".json", ".yaml"])
+def test_text_round_trip(suffix: str) -> None:
+    classes = parse_classes(TWO, suffix=".yaml", origin="here")
+    assert classes.origin == "here"
+    assert parse_classes(format_classes(classes, suffix=suffix), suffix=suffix) == classes
+    with pytest.raises(ValueError, match="invalid JSON"):
+        parse_classes(TWO, suffix=".json")

@@ -10,7 +10,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_the_gallery_is_up_to_date():
     text = (DOCS / "gallery.md").read_text()
-    assert text == gallery(), "run: ./lab python -m attnlab.report.gallery out docs"
+    assert text == gallery(DOCS), "run: ./lab python -m attnlab.report.gallery out docs"
     for name in NAMES:
         assert f"./lab reproduce {name}`" in text
 

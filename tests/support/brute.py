@@ -38,3 +38,52 @@ def lemma_1(Y, Z, sequences):
         dY += np.outer(f, residual)
         dZ[query] += residual @ Y.T @ projection / norm @ (X.T @ np.diag(b) @ X)
     return dY / len(sequences), dZ / len(sequences)
+
+
+def extended_outputs(Y, Z, bias, tokens, query, *, residual, normalization, combine, attend_self):
+    """The decoder's logits of one sequence, over the whole vocabulary, with every variant.
+
+    Y is (blocks, M, M) and Z (heads, M, M); bias is (heads, T - 1), by distance from 1 on. Written
+    in jax.numpy so that it can be differentiated.
+    """
+    import jax.numpy as jnp
+
+    M = Y.shape[-1]
+
+    def normalized(x):
+        if normalization == "l2":
+            return x / jnp.linalg.norm(x)
+        if normalization == "rms":
+            return x / jnp.sqrt(jnp.mean(x**2))
+        if normalization == "layer":
+            return (x - jnp.mean(x)) / jnp.std(x)
+        return x
+
+    attended = jnp.append(tokens, query) if attend_self else tokens
+    X = jnp.eye(M)[attended]
+    mixed = []
+    for z, p in zip(Z, bias, strict=True):
+        by_position = jnp.concatenate([p[::-1], jnp.zeros(int(attend_self))])
+        b = jnp.exp(z[query, attended] + by_position)
+        mixed.append(X.T @ (b / b.sum()))
+    if combine == "average":
+        mixed = [sum(mixed) / len(mixed)]
+    outputs = jnp.zeros(M)
+    for block, x in zip(Y, mixed, strict=True):
+        f = normalized(x)
+        if residual:
+            f = normalized(f + normalized(jnp.eye(M)[query]))
+        outputs = outputs + block.T @ f
+    return outputs
+
+
+def extended_loss(Y, Z, bias, sequences, weights=None, **variant):
+    """Mean loss over sequences, as a plain log-softmax: arrays of tokens, queries and targets."""
+    import jax
+    import jax.numpy as jnp
+
+    def loss(tokens, query, target):
+        outputs = extended_outputs(Y, Z, bias, tokens, query, **variant)
+        return -jax.nn.log_softmax(outputs)[target]
+
+    return jnp.average(jax.vmap(loss)(*sequences), weights=weights)

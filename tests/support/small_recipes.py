@@ -5,7 +5,7 @@ from typing import Any
 
 from attnlab.dynamics import Save
 from attnlab.figures import recipe_for
-from attnlab.figures.simulations import EngineRecipe
+from attnlab.sweep import EngineRecipe
 
 # as Section 6 asks, with a vocabulary that keeps the flow cheap
 CLASSES = "single-common:num_classes=4,distinct=3,common_prob=0.1,vocab_size=100"

@@ -2,6 +2,7 @@
 
 from attnlab.data.classes import ABSENT, COMMON, DISTINCT, SequenceClasses
 from attnlab.data.constructions import (
+    family,
     local_common,
     random,
     single_common,
@@ -25,6 +26,7 @@ __all__ = [
     "classes_from",
     "count_sampler",
     "draw_classes",
+    "family",
     "from_preset",
     "local_common",
     "random",

@@ -242,6 +242,15 @@ class SequenceClasses:
             sha.update(np.ascontiguousarray(array).tobytes())
         return sha.hexdigest()
 
+    def with_prior(self, prior: ArrayLike) -> SequenceClasses:
+        """The same classes with another probability for each."""
+        given = ", ".join(f"{p:g}" for p in np.ravel(prior))
+        return SequenceClasses.from_entries(
+            self.class_of_entry, self.tokens, self.values, query=self.query,
+            next_token=self.next_token, vocab_size=self.vocab_size, prior=prior, names=self.names,
+            origin=f"{self.origin} with prior {given}",
+        )  # fmt: skip
+
     # -- P(l|m,n) -----------------------------------------------------------------------------
 
     @property

@@ -59,6 +59,65 @@ def syn_medium(num_last: int = 3, next_per_last: int = 2, local_common: int = 0)
     return _synthetic(num_last, next_per_last, local_common, origin)
 
 
+def family(
+    classes: int = 2,
+    queries: int = 2,
+    common: int = 10,
+    distinct: int = 10,
+    common_mass: float = 20 / 31,
+    lowest: float = 0.1,
+    vocab_size: int | None = None,
+) -> SequenceClasses:
+    """The synthetic family with every knob; the defaults are Syn-Small.
+
+    The common tokens share `common_mass` evenly, and the distinct tokens of a class share the
+    rest on an even ramp of weights from `lowest` to 1 (with 1 all are equally frequent). Without
+    any common mass no two classes overlap.
+
+    Tokens: common; distinct, class after class; the queries; the next tokens; tokens that never
+    occur, up to `vocab_size`. Class k has query k * queries // classes.
+    """
+    classes = _whole("classes", classes, 2)
+    queries = _queries(queries, classes)
+    common = _whole("common", common, 1)
+    distinct = _whole("distinct", distinct, 1)
+    common_mass, lowest = float(common_mass), float(lowest)
+    if not 0 <= common_mass < 1:
+        raise ValueError(f"common_mass: expected a number from 0 to below 1, got {common_mass}")
+    if not 0 < lowest <= 1:
+        raise ValueError(f"lowest: expected a number above 0 and up to 1, got {lowest}")
+    k = np.arange(classes)
+    own = common + k[:, None] * distinct + np.arange(distinct)
+    row = np.concatenate(
+        [
+            _share(common_mass, np.ones(common)),
+            _share(1 - common_mass, np.linspace(lowest, 1.0, distinct)),
+        ]
+    )
+    first_query = common + classes * distinct
+    used = first_query + queries + classes
+    return SequenceClasses.from_entries(
+        np.repeat(k, row.size),
+        np.concatenate(
+            [np.broadcast_to(np.arange(common), (classes, common)), own], axis=1
+        ).ravel(),
+        np.tile(row, classes),
+        query=first_query + k * queries // classes,
+        next_token=first_query + queries + k,
+        vocab_size=used if vocab_size is None else _whole("vocab_size", vocab_size, used),
+        origin=_origin(
+            "family",
+            classes=classes,
+            queries=queries,
+            common=common,
+            distinct=distinct,
+            common_mass=common_mass,
+            lowest=lowest,
+            vocab_size=vocab_size,
+        ),
+    )
+
+
 def single_common(
     num_classes: int = 10,
     distinct: int = 10,

@@ -38,14 +38,20 @@ def read_document(path: Path, *, noun: str, advice: str) -> Any:
 
     `advice` ends the messages about a file that is too large or too deep.
     """
-    parse = _parse_json if document_suffix(path, noun=noun) == ".json" else _parse_yaml
+    suffix = document_suffix(path, noun=noun)
     text = _read_text(path, advice)
     try:
-        return parse(text)
-    except RecursionError:
-        raise ValueError(f"{path}: nested too deeply; {advice}") from None
+        return parse_document(text, suffix=suffix, advice=advice)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def parse_document(text: str, *, suffix: str, advice: str) -> Any:
+    """The values in the text of a document; None when it is empty. `suffix` says its format."""
+    try:
+        return _parse_json(text) if suffix == ".json" else _parse_yaml(text)
+    except RecursionError:
+        raise ValueError(f"nested too deeply; {advice}") from None
 
 
 def document_suffix(path: Path, *, noun: str) -> str:

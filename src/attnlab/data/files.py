@@ -27,6 +27,7 @@ from attnlab.data.documents import (
     document_suffix,
     dump_json,
     dump_yaml,
+    parse_document,
     read_document,
     shown,
 )
@@ -52,15 +53,24 @@ def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
         raise ValueError(f"{path}: {error}") from error
 
 
+def parse_classes(text: str, *, suffix: str = ".json", origin: str = "text") -> SequenceClasses:
+    """Sequence classes from the text of such a file; `suffix` says its format."""
+    return _build(parse_document(text, suffix=suffix, advice=ADVICE), origin=origin)
+
+
+def format_classes(classes: SequenceClasses, *, suffix: str = ".json") -> str:
+    """Sequence classes as the text of a file, so that parsing gives equal ones."""
+    document = _document(classes)
+    return dump_json(document) if suffix == ".json" else dump_yaml(document)
+
+
 def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> None:
     """Write sequence classes to a .yaml, .yml or .json file, so that reading gives equal ones.
 
     Probabilities keep every bit. The file appears complete or not at all.
     """
     path = Path(path)
-    suffix = document_suffix(path, noun=NOUN)
-    document = _document(classes)
-    text = dump_json(document) if suffix == ".json" else dump_yaml(document)
+    text = format_classes(classes, suffix=document_suffix(path, noun=NOUN))
     most = documents.MAX_BYTES
     if len(data := text.encode()) > most:
         raise ValueError(

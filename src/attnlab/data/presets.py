@@ -15,6 +15,7 @@ from attnlab.data.files import read_classes
 PRESETS: Mapping[str, Callable[..., SequenceClasses]] = {
     "syn-small": constructions.syn_small,
     "syn-medium": constructions.syn_medium,
+    "family": constructions.family,
     "single-common": constructions.single_common,
     "symmetric": constructions.symmetric,
     "local-common": constructions.local_common,

@@ -183,6 +183,10 @@ class TokenSampler:
     def draw(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
         """Token ids (sequence, position) of the T - 1 contextual tokens."""
         words = jax.random.bits(key, (*sequence_class.shape, self.words), jnp.uint32)
+        return self.sequences(words, sequence_class)
+
+    def sequences(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
+        """The same from random words (sequence, self.words)."""
         return self.tokens[sequence_class[..., None], self._slots(words, sequence_class)]
 
     def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:

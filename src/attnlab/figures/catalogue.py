@@ -10,7 +10,9 @@ from typing import Any
 from attnlab.data.documents import did_you_mean
 from attnlab.data.recipe import read_recipe
 
-NAMES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig8", "fig9", "fig11", "fig12")
+NAMES = (
+    "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12",
+)  # fmt: skip
 
 # beside src/ in a checkout; where a wheel puts its data files
 _FOLDERS = (
@@ -37,7 +39,11 @@ def recipe_folder() -> Path:
 def recipe_for(name: str, folder: Path | None = None) -> Any:
     """The recipe of a figure, from attnlab's recipes or from another folder."""
     kind = figure(name).Recipe
-    path = (folder or recipe_folder()) / f"{name}.yaml"
+    return named_recipe(name, kind, (folder or recipe_folder()) / f"{name}.yaml")
+
+
+def named_recipe(name: str, kind: Any, path: Path) -> Any:
+    """The recipe at `path`, which must say that it is the one of that name."""
     recipe = read_recipe(path, kind)
     if recipe.figure != name:
         raise ValueError(f"{path}: figure: expected {name}, got {recipe.figure}")

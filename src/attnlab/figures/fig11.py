@@ -9,7 +9,7 @@ import xarray as xr
 
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.recall import RecallRecipe, curves, draw_curves
-from attnlab.figures.simulations import Progress
+from attnlab.sweep import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

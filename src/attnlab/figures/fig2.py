@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import simulations, style
+from attnlab.figures import style
 from attnlab.figures.finding import Finding, Outcome
-from attnlab.figures.simulations import Progress, SimulationRecipe
+from attnlab.figures.recipe import SimulationRecipe
 from attnlab.results import measures
+from attnlab.sweep import Progress, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,9 +44,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     unnormalised: c~ = P(l|m,n) exp(z_ml) of Eq. 5, as the paper draws it. attention: c.
     """
-    (group,) = simulations.run(recipe, progress=progress, keep=keep)
-    flat = {dim: 0 for dim in group.result["loss"].dims if dim != "step"}
-    result = group.result.isel(flat)
+    (part,) = run_parts(recipe, progress=progress, keep=keep)
+    flat = {dim: 0 for dim in part.result["loss"].dims if dim != "step"}
+    result = part.result.isel(flat)
     own = result.isel(sequence_class=recipe.sequence_class)
     drawn = own["token"].values[(result["probability"] > 0).any("sequence_class")]
     common_mass = measures.common_mass(result).isel(sequence_class=recipe.sequence_class)

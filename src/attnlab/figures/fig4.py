@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import simulations, style
+from attnlab.figures import style
 from attnlab.figures.finding import Finding, Outcome
-from attnlab.figures.simulations import Progress, SimulationRecipe
+from attnlab.figures.recipe import SimulationRecipe
 from attnlab.results import measures
+from attnlab.sweep import Progress, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,8 +29,8 @@ def data(
     Also P(l|n), where it starts, and of each class the entropy over its distinct tokens and the
     attention to common ones. Of several seeds, the first is shown.
     """
-    (group,) = simulations.run(recipe, progress=progress, keep=keep)
-    result = group.result.isel(seed=0, eta_z=0)
+    (part,) = run_parts(recipe, progress=progress, keep=keep)
+    result = part.result.isel(seed=0, eta_z=0)
     drawn = (result["probability"] > 0).any("sequence_class").values
     common = ((result["probability"] > 0).sum("sequence_class") > 1).values[drawn]
     shown = result[["attention", "probability"]].isel(token=np.flatnonzero(drawn))

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import simulations, style
+from attnlab.figures import style
 from attnlab.figures.finding import Finding, Outcome
-from attnlab.figures.simulations import Progress, SimulationRecipe
+from attnlab.figures.recipe import SimulationRecipe
+from attnlab.sweep import Progress, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,8 +34,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     favourite: whether the token is among the most attended at the end, (eta, token). Of several
     seeds, the first is shown.
     """
-    (group,) = simulations.run(recipe, progress=progress, keep=keep)
-    result = group.result.isel(seed=0, ratio=0).rename(eta_z="eta")
+    (part,) = run_parts(recipe, progress=progress, keep=keep)
+    result = part.result.isel(seed=0, ratio=0).rename(eta_z="eta")
     own = (result["probability"] > 0).sum("sequence_class") == 1
     klass = result[["attention", "probability"]].isel(sequence_class=recipe.sequence_class)
     klass = klass.isel(token=np.flatnonzero(own & (klass["probability"] > 0)))

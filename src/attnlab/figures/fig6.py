@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import simulations, style
+from attnlab.figures import style
 from attnlab.figures.finding import Finding, Outcome
-from attnlab.figures.simulations import Progress, SimulationRecipe, size_titles
+from attnlab.figures.recipe import SimulationRecipe
+from attnlab.figures.sizes import by_size, size_titles
 from attnlab.results import measures
+from attnlab.sweep import Progress, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,13 +40,13 @@ def data(
     published_mean, published_std: the paper's values, NaN where we do not have them. deviation:
     ours minus theirs in standard errors, both sides' noise counted.
     """
-    groups = simulations.run(recipe, progress=progress, keep=keep)
+    parts = run_parts(recipe, progress=progress, keep=keep)
     entropies = []
-    for group in groups:
-        entropy = measures.distinct_entropy(group.result).isel(step=-1, drop=True)
+    for part in parts:
+        entropy = measures.distinct_entropy(part.result).isel(step=-1, drop=True)
         entropy = entropy.mean("sequence_class").astype(np.float64)
         entropies.append(entropy)
-    entropy = simulations.by_size(groups, entropies).transpose(*AXES, "seed")
+    entropy = by_size(parts, entropies).transpose(*AXES, "seed")
     seeds = entropy.sizes["seed"]
     cells = xr.Dataset(
         {

@@ -13,7 +13,7 @@ from attnlab import theory
 from attnlab.figures import joint, style
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.recipe import FigureRecipe
-from attnlab.figures.simulations import Progress
+from attnlab.sweep import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

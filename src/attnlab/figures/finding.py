@@ -24,7 +24,7 @@ class Finding:
     shows, for those who cannot see it. numbers: by name; a recipe's `expect` gives their ranges.
     """
 
-    outcome: Outcome
+    outcome: StrEnum
     headline: str
     summary: str
     alt: str

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics import Flow, Save, simulate
-from attnlab.figures.simulations import Progress
+from attnlab.sweep import Progress
 from attnlab.theory import unit_attention
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.figures import simulations, style
-from attnlab.figures.recipe import FigureRecipe
-from attnlab.figures.simulations import Progress, SimulationRecipe, size_titles
+from attnlab.figures import style
+from attnlab.figures.recipe import FigureRecipe, SimulationRecipe
+from attnlab.figures.sizes import by_size, size_titles
 from attnlab.results import measures
 from attnlab.results.roles import in_play
+from attnlab.sweep import Progress, run_parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,15 +68,15 @@ def curves(
     from 0.75 to 0.25; the larger it is, the slower the descent, hence the sparser the attention.
     """
     levels = recipe.thresholds.values()
-    parts = []
-    groups = simulations.run(recipe.runs, progress=progress, keep=keep)
-    for group in groups:
-        result = group.result.isel(step=-1).sel(recipe.select)
+    recalls = []
+    parts = run_parts(recipe.runs, progress=progress, keep=keep)
+    for part in parts:
+        result = part.result.isel(step=-1).sel(recipe.select)
         tokens = int(in_play(result).sum())
         recall = measures.recall(result, levels / tokens).transpose(varied, "seed", "threshold")
         recall = recall.assign_coords(threshold=levels)
-        parts.append(recall.drop_vars(["step", *recipe.select]))
-    recall = simulations.by_size(groups, parts)
+        recalls.append(recall.drop_vars(["step", *recipe.select]))
+    recall = by_size(parts, recalls)
     mean = recall.mean("seed")
     fall = xr.apply_ufunc(
         lambda rows: _fall(rows, levels), mean, input_core_dims=[["threshold"]], vectorize=True

@@ -13,11 +13,11 @@ from attnlab.audit import CLAIMS, examine_all
 from attnlab.audit.breakdown import MAKERS, maps
 from attnlab.audit.document import audit_document
 from attnlab.audit.html import page
-from attnlab.figures.code import code_digest, digest_of
-from attnlab.figures.simulations import Progress
 from attnlab.report.part import Part, file_digest, read_record, write_record
 from attnlab.results import atomic_path
+from attnlab.results.code import code_digest, digest_of
 from attnlab.results.provenance import versions
+from attnlab.sweep import Progress
 
 CODE = ("data", "dynamics", "results", "theory", "audit")
 DOCUMENT = "audit.json"

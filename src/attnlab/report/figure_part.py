@@ -1,4 +1,4 @@
-"""A figure as a part: PNG and PDF, and its data as CSV and netCDF."""
+"""A figure, or a study, as a part: PNG and PDF, and its data as CSV and netCDF."""
 
 from __future__ import annotations
 
@@ -16,27 +16,44 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from attnlab.data import classes_from
+from attnlab.data.lab_note import LabNote
 from attnlab.figures import figure
-from attnlab.figures.code import code_digest, digest_of
 from attnlab.figures.recall import RecallRecipe
-from attnlab.figures.simulations import Progress, SimulationRecipe
 from attnlab.figures.style import style
+from attnlab.figures.text_runs import TextRecipe
 from attnlab.report.part import Part, file_digest, read_record, write_record
 from attnlab.results import atomic_path, save
+from attnlab.results.code import code_digest, digest_of
 from attnlab.results.provenance import provenance, versions
+from attnlab.studies import NAMES as STUDIES
+from attnlab.studies import study
+from attnlab.sweep import Progress, SweepRecipe
 
-CODE = ("data", "dynamics", "results", "theory", "figures", "report")
-HEADER = ("figure", "about", "hardware", "minutes", "expect")
+CODE = ("data", "results", "dynamics", "theory", "sweep", "text", "figures", "report")
+NOTE = [line.name for line in fields(LabNote)]
 PNG_DPI = 200
 
 
 def figure_key(name: str, recipe: Any) -> str:
     """The digest of all that decides the content of a figure."""
-    runs = recipe.runs if isinstance(recipe, RecallRecipe) else recipe
-    digests = []
-    if isinstance(runs, SimulationRecipe):  # classes may come from a file
-        digests = [classes.digest for _, classes in runs.groups()]
-    return digest_of([name, asdict(recipe), digests, code_digest(*CODE)])
+    digests = [classes_from(text).digest for text in _class_texts(recipe)]
+    if isinstance(recipe, TextRecipe):
+        digests.append(recipe.text().digest)
+    code = (*CODE, "audit", "studies") if name in STUDIES else CODE
+    return digest_of([name, asdict(recipe), digests, code_digest(*code)])
+
+
+def _class_texts(recipe: Any) -> list[str]:
+    """The classes that a recipe names, which may come from files."""
+    if isinstance(recipe, RecallRecipe):
+        return _class_texts(recipe.runs)
+    if isinstance(recipe, SweepRecipe):
+        return [setting.classes for setting in recipe.settings()]
+    given = getattr(recipe, "classes", ())
+    if isinstance(given, str):
+        return [given]
+    return list(given.values() if isinstance(given, Mapping) else given)
 
 
 def with_seeds(recipe: Any, seeds: int) -> Any:
@@ -61,7 +78,7 @@ def make_figure(
     if found is not None:
         return found
     begun = time.perf_counter()
-    module = figure(name)
+    module = study(name) if name in STUDIES else figure(name)
     data = module.data(recipe, progress=progress, keep=keep)
     finding = module.judge(data)
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,9 +121,14 @@ def settings(recipe: Any) -> dict[str, str]:
     """A recipe's settings in words, by name, without what it says about itself."""
     if isinstance(recipe, RecallRecipe):
         runs = {f"runs: {key}": text for key, text in settings(recipe.runs).items()}
-        own = {key: value for key, value in vars(recipe).items() if key not in (*HEADER, "runs")}
-        return {key: _words(value) for key, value in own.items()} | runs
-    return {key: _words(value) for key, value in vars(recipe).items() if key not in HEADER}
+        return _settings_of(recipe, leave_out=[*NOTE, "runs"]) | runs
+    return _settings_of(recipe, leave_out=NOTE)
+
+
+def _settings_of(recipe: Any, *, leave_out: list[str]) -> dict[str, str]:
+    """The fields of a recipe in words, where they say something."""
+    given = {key: value for key, value in vars(recipe).items() if value is not None}
+    return {key: _words(value) for key, value in given.items() if key not in leave_out}
 
 
 def _words(value: Any) -> str:

@@ -1,6 +1,7 @@
 """The gallery: docs/gallery.md and its pictures, from what `attnlab reproduce` made.
 
 python -m attnlab.report.gallery out docs
+python -m attnlab.report.gallery out docs out-wikitext    # the figures at paper size, too
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ DPI = 110  # pictures of a page on a screen, not on paper
 
 HEAD = """# Gallery
 
-The synthetic and theory figures of "Scan and Snap", made by one command:
+The figures of "Scan and Snap", made by one command:
 
     ./lab reproduce
 
@@ -26,7 +27,12 @@ audit, and `report.html` with settings, verdicts and numbers. This page is made 
 """
 
 
-def gallery() -> str:
+# Figures that come at laptop size, and at paper size by the recipes in recipes/wikitext.
+ON_TEXT = ("fig7", "fig10")
+PAPER_SIZE = "./lab reproduce {name} --recipes recipes/wikitext --out out-wikitext"
+
+
+def gallery(docs: Path) -> str:
     """The page: every figure with its claim, its recipe and its command."""
     parts = [HEAD]
     for name in NAMES:
@@ -38,19 +44,53 @@ def gallery() -> str:
             f"`./lab reproduce {name}` · recipe [recipes/{name}.yaml](../recipes/{name}.yaml) · "
             f"code [figures/{name}.py](../src/attnlab/figures/{name}.py)\n"
         )
+        at_paper_size = docs / "wikitext" / f"{name}.md"
+        if at_paper_size.exists():
+            parts.append(at_paper_size.read_text(encoding="utf-8"))
     return "\n".join(parts)
 
 
-def write_gallery(out: Path, docs: Path) -> None:
-    """Draw the figures from their data in `out` at a modest size, and write the page."""
-    (docs / "images").mkdir(parents=True, exist_ok=True)
+def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
+    """Draw the figures from their data in `out` at a modest size, and write the page.
+
+    wikitext: what `PAPER_SIZE` made; kept in docs/wikitext, so that the page can be made without.
+    """
+    for folder in ("images", "wikitext"):
+        (docs / folder).mkdir(parents=True, exist_ok=True)
     for name in NAMES:
-        picture = figure(name).draw(load(out / name / f"{name}.nc"))
-        with atomic_path(docs / "images" / f"{name}.png") as temporary:
-            picture.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
+        _draw(name, out, docs / "images" / f"{name}.png")
+    if wikitext is not None:
+        for name in ON_TEXT:
+            _draw(name, wikitext, docs / "images" / f"{name}-wikitext.png")
+            with atomic_path(docs / "wikitext" / f"{name}.md") as temporary:
+                temporary.write_text(_at_paper_size(name, wikitext), encoding="utf-8")
     with atomic_path(docs / "gallery.md") as temporary:
-        temporary.write_text(gallery(), encoding="utf-8")
+        temporary.write_text(gallery(docs), encoding="utf-8")
+
+
+def _draw(name: str, out: Path, path: Path) -> None:
+    picture = figure(name).draw(load(out / name / f"{name}.nc"))
+    with atomic_path(path) as temporary:
+        picture.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
+
+
+def _at_paper_size(name: str, out: Path) -> str:
+    """What was found on WikiText, with the numbers where a figure has a table of them."""
+    module, data = figure(name), load(out / name / f"{name}.nc")
+    lines = [
+        "At paper size, on WikiText-2, trained on its test split and judged on its validation "
+        f"split. {module.judge(data).summary}",
+        f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)",
+        f"`{PAPER_SIZE.format(name=name)}` · recipe "
+        f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)",
+    ]
+    if hasattr(module, "table"):
+        rows = module.table(data)
+        cells = [list(rows[0]), ["---"] * len(rows[0])]
+        cells += [[f"{value:.4g}" for value in row.values()] for row in rows]
+        lines.append("\n".join(f"| {' | '.join(row)} |" for row in cells))
+    return "\n\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    write_gallery(Path(sys.argv[1]), Path(sys.argv[2]))
+    write_gallery(*map(Path, sys.argv[1:]))

@@ -67,21 +67,15 @@ def reproduce(
     A part that is there already, made by the same recipe and code, is reused. recipes: a folder
     with recipes of your own. seeds: for Fig. 6, and for Figs. 11 and 12, which use its runs.
     """
-    for name in names:
-        if name not in PARTS:
-            raise ValueError(f"reproduce: {name!r} is not a part; {did_you_mean(name, PARTS)}")
+    chosen = chosen_parts(names, PARTS)
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds: expected at least 1, got {seeds}")
-    chosen = [name for name in PARTS if not names or name in names]
     asked: dict[str, Any] = {}
     for name in NAMES:  # all, so that the report can find what was made before
         if name in chosen or "report" in chosen:
             recipe = recipe_for(name, recipes)
             asked[name] = recipe if seeds is None else with_seeds(recipe, seeds)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"out: {out} is not a folder")
-    out.mkdir(parents=True, exist_ok=True)
-
+    make_folder(out)
     watch = Silent() if watch is None else watch
     begun = time.perf_counter()
     made: dict[str, Part] = {}
@@ -100,6 +94,21 @@ def reproduce(
             )
         watch.end(name, time.perf_counter() - started, made.get(name))
     return Reproduction(out, tuple(made.values()), report, time.perf_counter() - begun)
+
+
+def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The parts that are named, in the order of `known`; all of them for no names."""
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} is not a part; {did_you_mean(name, known)}")
+    return [name for name in known if not names or name in names]
+
+
+def make_folder(out: Path) -> None:
+    """Make the folder of the parts, unless it is there."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"out: {out} is not a folder")
+    out.mkdir(parents=True, exist_ok=True)
 
 
 def _write_report(out: Path, asked: dict[str, Any], made: dict[str, Part], seconds: float) -> Path:

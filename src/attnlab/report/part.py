@@ -63,13 +63,16 @@ def write_record(folder: Path, part: Part) -> None:
         temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
-def read_record(folder: Path, key: str) -> Part | None:
-    """The part in `folder`, if it is the one that `key` asks for and nothing was changed."""
+def read_record(folder: Path, key: str | None) -> Part | None:
+    """The part in `folder`, if it is the one that `key` asks for and nothing was changed.
+
+    None asks for whichever part is there.
+    """
     try:
         document: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         if set(document) != {item.name for item in fields(Part)} - {"reused"}:
             return None  # written by another version
-        if document["key"] != key:
+        if key is not None and document["key"] != key:
             return None
         part = Part(**document, reused=True)
         intact = all(file_digest(folder / name) == sha for name, sha in part.files.items())

@@ -2,7 +2,15 @@
 
 from attnlab.results import measures
 from attnlab.results.atomic import atomic_path
-from attnlab.results.files import DamagedFile, load, save
+from attnlab.results.files import DamagedFile, load, save, verify
 from attnlab.results.provenance import provenance
 
-__all__ = ["DamagedFile", "atomic_path", "load", "measures", "provenance", "save"]
+__all__ = [
+    "DamagedFile",
+    "atomic_path",
+    "load",
+    "measures",
+    "provenance",
+    "save",
+    "verify",
+]

@@ -11,6 +11,7 @@ flipped bit in its metadata can make it loop for ever. By hand:
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -42,12 +43,14 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     compared, so that what netCDF cannot hold is an error now and not a surprise later.
     """
     dataset = _storable(dataset)
+    # In memory first: HDF5 does not survive a disk that fills up while it writes.
+    content = io.BytesIO()
+    dataset.to_netcdf(content, engine=ENGINE, encoding=_encoding(dataset))
     with atomic_path(path) as temporary:
-        dataset.to_netcdf(temporary, engine=ENGINE, encoding=_encoding(dataset))
+        with open(temporary, "wb") as file:
+            file.write(content.getbuffer())
+            file.write(SEAL % hashlib.sha256(content.getbuffer()).hexdigest().encode())
         _refuse_changes(path, dataset, _read(temporary))
-        seal = _seal(temporary, temporary.stat().st_size)
-        with open(temporary, "ab") as file:
-            file.write(seal)
 
 
 def load(path: str | os.PathLike[str]) -> xr.Dataset:
@@ -56,6 +59,12 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
     Raises FileNotFoundError when there is no such file, and :class:`DamagedFile` when it was
     truncated or changed since it was saved.
     """
+    verify(path)
+    return _read(Path(path))
+
+
+def verify(path: str | os.PathLike[str]) -> None:
+    """Raise :class:`DamagedFile` unless the file is, byte for byte, what was saved."""
     path = Path(path)
     with open(path, "rb") as file:
         size = max(0, path.stat().st_size - SEAL_SIZE)
@@ -66,7 +75,6 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
         raise DamagedFile(path, "no checksum at its end: cut off, edited, or not from attnlab")
     if found != _seal(path, size):
         raise DamagedFile(path, "its content does not match its checksum")
-    return _read(path)
 
 
 def _seal(path: Path, size: int) -> bytes:

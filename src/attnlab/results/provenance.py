@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-LIBRARIES = ("attnlab", "jax", "jaxlib", "numpy", "optax", "diffrax", "xarray")
+LIBRARIES = ("attnlab", "jax", "jaxlib", "numpy", "scipy", "optax", "diffrax", "xarray")
 
 
 def versions() -> dict[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from attnlab.results.provenance import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 # Other versions of these may round differently, or draw other random numbers.
@@ -18,8 +19,9 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "optax", "diffrax")
 def code_digest(*folders: str) -> str:
     """The SHA-256 of all files of these folders of attnlab, and of the libraries' versions."""
     sha = hashlib.sha256()
-    for library in LIBRARIES:
-        sha.update(f"{library} {metadata.version(library)}\n".encode())
+    installed = versions()
+    for library in LIBRARIES:  # a bare accelerator machine has not all of them
+        sha.update(f"{library} {installed.get(library)}\n".encode())
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

@@ -1,0 +1,77 @@
+"""A sweep of 10-second groups on two Ray workers against the same on two local processes.
+
+Each is timed from the call to the last result on disk: starting the processes, or Ray, importing
+JAX, compiling and transferring included. The two take turns. Groups compute, so that another load
+on the machine shows in both; with --idle they wait instead, which shows what the executors add and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+IDLE = "ATTNLAB_BENCH_IDLE_SECONDS"
+
+
+def wait_and_run(group: Any, code: str | None = None) -> Any:
+    """What a worker does with --idle."""
+    from attnlab.sweep.executor import attempt, become_worker
+
+    become_worker()
+    time.sleep(float(os.environ[IDLE]))
+    return attempt(group, code=code)
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="bench ray", description=__doc__)
+    parser.add_argument("--groups", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each group")
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--idle", action="store_true", help="groups that wait")
+    options = parser.parse_args(arguments)
+
+    import numpy as np
+
+    from attnlab import simulate
+    from attnlab.dynamics import Save
+    from attnlab.sweep import Local, Ray, SweepRecipe, cluster, executor, make_plan, run_in
+
+    classes = "single-common:num_classes=10,distinct=10,vocab_size=200"
+    steps = 1
+    if options.idle:
+        os.environ[IDLE] = str(options.seconds)
+        executor.attempt = cluster._task = wait_and_run  # type: ignore[assignment]
+    else:
+        for count in (1, 2000):  # the first compiles
+            begun = time.perf_counter()
+            simulate(classes, eta_y=1.0, eta_z=1.0, steps=count, save=Save("loss", at=[count]))
+        steps = int(2000 * options.seconds / (time.perf_counter() - begun))
+    recipe = SweepRecipe(
+        classes=classes,
+        grid={"common_prob": tuple(np.linspace(0.1, 0.5, options.groups).tolist())},
+        eta_y=1.0,
+        eta_z=1.0,
+        steps=steps,
+        save=Save(what="loss", at=[steps]),
+    )
+    memory = make_plan(recipe).shapes[0].cost.memory
+    plan = make_plan(recipe, memory_budget=memory)
+    assert len(plan.groups) == options.groups
+    executors = {"local": Local(workers=2), "ray": Ray()}
+    taken: dict[str, list[float]] = {name: [] for name in executors}
+    for _ in range(options.repeat):
+        for name, chosen in executors.items():
+            with tempfile.TemporaryDirectory() as folder:
+                begun = time.perf_counter()
+                run_in(Path(folder), plan, executor=chosen)
+                taken[name].append(time.perf_counter() - begun)
+                print(f"{name}: {taken[name][-1]:.1f} s", flush=True)
+    ratio = statistics.median(taken["ray"]) / statistics.median(taken["local"])
+    print(f"{options.groups} groups of {options.seconds:g} s: Ray takes {ratio:.2f} times as long")
+    print("(at most 1.2 wanted)")

@@ -1,0 +1,87 @@
+"""What a sweep of 10,000 tiny cells adds to its simulations, on the local executor.
+
+Counted is the time of everything (planning, grouping, running, writing, the table, the index) but
+for what was spent inside `simulate`, compilation included; then of resuming it, when there is
+nothing to do, and of opening it. Cells are 100 settings of one shape times 100 combinations of
+rates. Processor time is given too, because it is what another load on the machine disturbs least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SETTINGS, RATES = 100, 10  # of each rate
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="bench sweep", description=__doc__)
+    parser.add_argument("--settings", type=int, default=SETTINGS)
+    parser.add_argument("--rates", type=int, default=RATES, help="values of each rate")
+    options = parser.parse_args(arguments)
+
+    import numpy as np
+
+    from attnlab.dynamics import Save
+    from attnlab.sweep import SweepRecipe, group, make_plan, open_sweep, run_in
+
+    rates = tuple(np.linspace(0.1, 1.0, options.rates).tolist())
+    recipe = SweepRecipe(
+        classes="single-common:num_classes=2,distinct=2,vocab_size=20",
+        grid={
+            "common_prob": tuple(np.linspace(0.1, 0.5, options.settings).tolist()),
+            "eta_z": rates,
+            "ratio": rates,
+        },
+        steps=1,
+        save=Save(what=("statistics", "loss"), at=[1]),
+    )
+    cells = options.settings * options.rates**2
+    simulating = _Timed(group.simulate)
+    group.simulate = simulating  # type: ignore[assignment]
+
+    with tempfile.TemporaryDirectory() as folder:
+        plan = make_plan(recipe)
+        print(f"{cells} cells in {len(plan.groups)} groups")
+        for words in ("run", "resumed"):
+            simulating.wall = simulating.cpu = 0.0
+            wall, cpu = time.perf_counter(), time.process_time()
+            run_in(Path(folder), make_plan(recipe))
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            print(
+                f"{words}: {wall:.2f} s, of which {simulating.wall:.2f} s in simulate; the sweep "
+                f"adds {1e3 * (wall - simulating.wall) / cells:.3f} ms a cell "
+                f"({1e3 * (cpu - simulating.cpu) / cells:.3f} ms of processor time)"
+            )
+        print("(at most 2 ms wanted)")
+        wall = time.perf_counter()
+        result = open_sweep(folder)
+        wall = time.perf_counter() - wall
+        tracemalloc.start()
+        open_sweep(folder)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        print(
+            f"opened: {wall:.2f} s, {peak / 2**20:.1f} MiB for {result.final_loss.size} cells "
+            "(at most 2 s wanted)"
+        )
+
+
+class _Timed:
+    """Calls a function and adds up the time."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.wall, self.cpu = function, 0.0, 0.0
+
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            return self.function(*args, **given)
+        finally:
+            self.wall += time.perf_counter() - wall
+            self.cpu += time.process_time() - cpu

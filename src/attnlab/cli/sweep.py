@@ -1,0 +1,303 @@
+"""attnlab sweep: a grid of simulations by recipe, resumed where it was left; and how it stands."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from attnlab.sweep import Executor, Plan, Status
+    from attnlab.sweep.group import Group
+    from attnlab.sweep.run import Ran
+
+HELP = """Run a grid of simulations, thousands of them, on one machine or a cluster.
+
+RECIPE is a YAML or JSON file (recipes/fig6.yaml is one) that names classes, a grid over any
+parameter, and the rest of what `simulate` takes. Results go to --out: one file for each group of
+runs, table.csv with a row for each cell, and a ledger. The same command resumes a sweep that was
+stopped, by whatever, and computes only what is missing or damaged.
+
+\b
+Examples:
+  attnlab sweep recipes/fig6.yaml --dry-run
+  attnlab sweep recipes/fig6.yaml --out fig6 --workers 2
+  attnlab sweep status fig6
+  attnlab sweep recipes/fig6.yaml --out fig6 --executor ray --address auto --gpus-per-task 0.25
+
+From Python, attnlab.open_sweep("fig6") gives one labelled dataset.
+
+Exit code 0; 1 when it had to stop (a full disk, say); 2 for bad input; 3 when a run failed.
+"""
+STOPPED, FAILED = 1, 3
+MOST_CAUSES = 10
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def sweep_verb(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE|status", help="A recipe file.")],
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="After `status`: the sweep to look at.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The directory of the sweep.")] = None,
+    executor: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    workers: Annotated[
+        int, typer.Option(help="Processes of the local executor; 0 runs in this one.")
+    ] = 0,
+    address: Annotated[
+        str, typer.Option(help="Ray: local (started here), auto, or HOST:PORT.")
+    ] = "local",
+    cpus_per_task: Annotated[float, typer.Option(help="Ray: cores for each group.")] = 1.0,
+    gpus_per_task: Annotated[
+        float, typer.Option(help="Ray: GPUs for each group; 0.25 lets four share one.")
+    ] = 0.0,
+    memory_budget: Annotated[
+        str | None, typer.Option(help="Memory for a group, as 512M or 4G; 1G unless given.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    if recipe == "status":
+        _status(directory or out, as_json)
+        return
+    if directory is not None:
+        raise ValueError(f"{directory}: one recipe at a time; name the directory with --out")
+    from attnlab.data.recipe import read_recipe
+    from attnlab.sweep import Stopped, SweepRecipe, make_plan, run_in
+    from attnlab.sweep.directory import planned_budget
+    from attnlab.sweep.plan import MEMORY_BUDGET
+
+    chosen = _executor(executor, workers, address, cpus_per_task, gpus_per_task)
+    budget = None if memory_budget is None else _bytes(memory_budget)
+    if budget is None and out is not None:
+        budget = planned_budget(out)  # the same groups as before
+    plan = make_plan(read_recipe(recipe, SweepRecipe), memory_budget=budget or MEMORY_BUDGET)
+    if dry_run:
+        _show_plan(plan, as_json)
+        return
+    if out is None:
+        raise ValueError("out: missing; name the directory of the sweep with --out")
+    try:
+        with _watching(as_json) as watch:
+            ran = run_in(out, plan, executor=chosen, watch=watch)
+    except Stopped as problem:
+        print(f"attnlab: {problem}", file=sys.stderr)
+        raise typer.Exit(STOPPED) from None
+    _show_result(out, plan, ran, as_json)
+    if ran.index.failed_runs:
+        raise typer.Exit(FAILED)
+
+
+def _executor(name: str, workers: int, address: str, cpus: float, gpus: float) -> Executor:
+    from attnlab.sweep import Local, Ray
+
+    if name == "local":
+        return Local(workers)
+    if name == "ray":
+        return Ray(address, cpus, gpus)
+    raise ValueError(f"executor: expected local or ray, got {name!r}")
+
+
+def _bytes(text: str) -> float:
+    number, unit = text.rstrip("KMGTBibkmgt"), text.lstrip("0123456789.").upper()[:1]
+    try:
+        return float(number) * UNITS[unit]
+    except (ValueError, KeyError):
+        raise ValueError(f"memory_budget: expected 512M or 4G, got {text!r}") from None
+
+
+def _show_plan(plan: Plan, as_json: bool) -> None:
+    from attnlab.sweep.plan import plan_document
+
+    document = plan_document(plan)
+    if as_json:
+        print(json.dumps(document, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(
+        f"{document['cells']} cells x {document['seeds']} seeds = {document['runs']} runs in "
+        f"{document['groups']} groups, {document['compilations']} compilations",
+        highlight=False,
+    )
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    titles = ("settings", "for example", "groups", "runs each", "memory", "time")
+    for title in titles:
+        shown.add_column(title, justify="left" if title == "for example" else "right")
+    for shape in document["shapes"]:
+        shown.add_row(
+            str(shape["settings"]), shape["example"], str(shape["groups"]),
+            str(shape["runs_per_group"]), _size(shape["memory_bytes"]), _time(shape["seconds"]),
+        )  # fmt: skip
+    console.print(shown, highlight=False)
+    console.print(
+        f"about {_time(document['seconds'])} on two cores, {_size(document['memory_bytes'])} of "
+        f"memory besides JAX's own, {_size(document['file_bytes'])} of records before compression",
+        highlight=False,
+    )
+
+
+def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:
+    causes = {group.key: group.cause for group in ran.index.groups if group.cause}
+    failed = ran.index.failed_runs
+    if as_json:
+        document = {
+            "out": str(out),
+            "table": str(out / "table.csv"),
+            "runs": plan.runs,
+            "failed_runs": failed,
+            "groups": len(plan.groups),
+            "kept": ran.kept,
+            "computed": ran.computed,
+            "causes": causes,
+            "seconds": round(ran.seconds, 2),
+        }
+        print(json.dumps(document, indent=2))
+        return
+    print(
+        f"{plan.runs - failed} of {plan.runs} runs in {out} ({ran.computed} groups computed, "
+        f"{ran.kept} there already, {_time(ran.seconds)})"
+    )
+    _print_causes(causes, failed)
+
+
+def _status(directory: Path | None, as_json: bool) -> None:
+    if directory is None:
+        raise ValueError("status: name the directory of a sweep, as in: attnlab sweep status DIR")
+    from attnlab.sweep import status
+
+    found = status(directory)
+    if as_json:
+        print(json.dumps({**asdict(found), "waiting": found.waiting}, indent=2))
+    else:
+        _print_status(directory, found)
+
+
+def _print_status(directory: Path, found: Status) -> None:
+    state = "complete" if found.complete else "running" if found.running else "not complete"
+    print(
+        f"{directory}: {state}; {found.done} of {found.groups} groups done, {found.running} "
+        f"running, {found.waiting} waiting, {found.failed} failed; "
+        f"{found.runs_done} of {found.runs} runs"
+    )
+    _print_causes(found.causes, found.failed_runs)
+
+
+def _print_causes(causes: dict[str, str], failed_runs: int) -> None:
+    if failed_runs:
+        print(f"{failed_runs} runs failed:")
+    for key, cause in list(causes.items())[:MOST_CAUSES]:
+        print(f"  group {key}: {cause}")
+    if len(causes) > MOST_CAUSES:
+        print(f"  and {len(causes) - MOST_CAUSES} more groups; --json prints them all")
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TiB"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def _watching(quiet: bool) -> Iterator[Any]:
+    """A bar on a terminal, a line now and then elsewhere, nothing with --json."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        with _Bar() as bar:
+            yield bar
+    else:
+        yield _Lines()
+
+
+class _Tally:
+    """Counts groups, runs and failures; what was there already does not count for the pace."""
+
+    def begin(self, plan: Plan, kept: int) -> None:
+        self.groups, self.runs = len(plan.groups), plan.runs
+        self.found, self.settled_groups = kept, 0
+        self.done, self.before, self.failed, self.part = 0, 0, 0, 0.0
+        self.begun = time.monotonic()
+
+    def within(self, runs: float) -> None:
+        self.part = runs
+
+    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
+        self.settled_groups += 1
+        self.done += group.runs
+        if self.settled_groups <= self.found:
+            self.before += group.runs
+        self.failed += failed_runs
+        self.part = 0.0
+
+    def words(self) -> str:
+        """Groups done, pace, estimate, failures."""
+        now = self.done + self.part
+        pace = (now - self.before) / max(time.monotonic() - self.begun, 1e-9)
+        left = f", {_time((self.runs - now) / pace)} left" if pace and now < self.runs else ""
+        failed = f", {self.failed} runs failed" if self.failed else ""
+        return f"{self.settled_groups}/{self.groups} groups, {pace:.3g} runs/s{left}{failed}"
+
+
+class _Lines(_Tally):
+    """One line on stderr for each group, but not more than one a second."""
+
+    said = 0.0
+
+    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
+        super().settled(group, failed_runs, cause)
+        if self.settled_groups <= self.found and self.settled_groups < self.groups:
+            return
+        if self.settled_groups == self.groups or time.monotonic() - self.said > 1:
+            print(self.words(), file=sys.stderr, flush=True)
+            self.said = time.monotonic()
+
+
+class _Bar(_Tally):
+    """A bar with the words beside it, and causes of failures above it."""
+
+    def __enter__(self) -> _Bar:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def begin(self, plan: Plan, kept: int) -> None:
+        super().begin(plan, kept)
+        self.task = self.bar.add_task("sweep", total=plan.runs, words="compiling")
+
+    def within(self, runs: float) -> None:
+        super().within(runs)
+        self._update()
+
+    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
+        super().settled(group, failed_runs, cause)
+        if cause:
+            self.bar.console.print(f"group {group.key}: {cause}", highlight=False, markup=False)
+        self._update()
+
+    def _update(self) -> None:
+        self.bar.update(self.task, completed=self.done + self.part, words=self.words())

@@ -1,0 +1,29 @@
+"""What a recipe says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabNote:
+    """A lab note: what is made, what it should show, and what it costs. All of it may be left out.
+
+    figure: the name of the figure that the recipe makes. about: the claim, in one sentence.
+    hardware, minutes: what it was timed on, and its time there from a cold start. expect: for each
+    number that comes out, the lowest and the highest value to expect; numbers outside it mean that
+    something is different here.
+    """
+
+    figure: str | None = None
+    about: str | None = None
+    hardware: str | None = None
+    minutes: float | None = None
+    expect: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and self.minutes <= 0:
+            raise ValueError(f"minutes: expected a positive number, got {self.minutes}")
+        for name, (low, high) in self.expect.items():
+            if low > high:
+                raise ValueError(f"expect.{name}: expected [lowest, highest], got [{low}, {high}]")

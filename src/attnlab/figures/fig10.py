@@ -1,0 +1,131 @@
+"""Fig. 10: entropy of attention on the validation text after training, against the rate."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from attnlab.figures import style, text_runs
+from attnlab.figures.finding import Finding, Outcome
+from attnlab.figures.text_runs import TextRecipe
+from attnlab.sweep import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Sparsity of attention on text against the learning rate"
+Recipe = TextRecipe
+COLUMNS = ("entropy_mean", "entropy_std", "loss_mean", "loss_std", "finite")
+
+
+def data(recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """First-layer entropy (nats) and validation loss over (layers, rate), at the end.
+
+    Mean and standard deviation over the seeds that stayed finite; `finite` counts them. `start`:
+    the entropy before training, over layers.
+    """
+    parts = []
+    for result in text_runs.run(recipe, progress=progress, keep=keep):
+        entropy = result["entropy"].isel(layer=0, drop=True).mean("head")
+        cells = {"start": entropy.isel(step=0, drop=True).mean(["rate", "seed"])}
+        ends = {"entropy": entropy, "loss": result["validation_loss"]}
+        for name, values in ends.items():
+            end = values.isel(step=-1, drop=True).astype(np.float64)
+            cells |= {f"{name}_mean": end.mean("seed"), f"{name}_std": end.std("seed", ddof=1)}
+        cells["finite"] = (result["diverged_step"] < 0).sum("seed")
+        parts.append(xr.Dataset(cells))
+    found = xr.concat(parts, "layers").assign_coords(layers=list(recipe.layers))
+    seeds = len(recipe.training.seeds)
+    return found.assign_attrs(corpus=recipe.corpus, seeds=seeds, steps=recipe.training.steps)
+
+
+def table(cells: xr.Dataset) -> list[dict[str, float]]:
+    """One row per depth and rate."""
+    rows = []
+    for layers, rate in product(cells["layers"].values, cells["rate"].values):
+        cell = cells.sel(layers=layers, rate=rate)
+        rows.append({"layers": int(layers), "rate": float(rate)})
+        rows[-1] |= {name: float(cell[name]) for name in COLUMNS}
+    return rows
+
+
+def draw(cells: xr.Dataset) -> Figure:
+    """Entropy against the rate, and beside it what the rate does to the loss."""
+    from matplotlib.figure import Figure
+
+    with style.style():
+        figure = Figure(figsize=(style.PAGE_WIDTH, 2.9), layout="constrained")
+        axes = figure.subplots(1, 2)
+        colours = style.ordered(cells.sizes["layers"])
+        for ax, name in zip(axes, ("entropy", "loss"), strict=True):
+            for i, colour in enumerate(colours):
+                line = cells.isel(layers=i)
+                depth = text_runs.depth_name(int(line["layers"]))
+                ax.errorbar(
+                    line["rate"], line[f"{name}_mean"], yerr=line[f"{name}_std"], color=colour,
+                    marker=style.MARKERS[i], capsize=2, label=depth,
+                )  # fmt: skip
+                if name == "entropy":
+                    ax.axhline(float(line["start"]), color=colour, linestyle=":", linewidth=0.8)
+            ax.set_xscale("log")
+            ticks = cells["rate"].values
+            ax.set_xticks(ticks, [f"{rate:g}" for rate in ticks])
+            ax.minorticks_off()
+            ax.set_xlabel(r"learning rate $\eta$")
+        axes[0].set_ylabel("entropy of attention,\nfirst layer (nats)")
+        axes[1].set_ylabel("validation loss (nats per token)")
+        style.panel_titles(axes, ["attention", "what was learnt"])
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=len(labels), title_fontsize=7.5,
+            title=f"{cells.attrs['steps']} iterations, {cells.attrs['seeds']} seeds, bars: one "
+            "s.d.; dotted: before training",
+        )  # fmt: skip
+    return figure
+
+
+def judge(cells: xr.Dataset) -> Finding:
+    """Does the entropy fall with the rate, and as far as the model learns?"""
+    entropy, loss = cells["entropy_mean"], cells["loss_mean"]
+    falls = entropy.diff("rate") < 0
+    rates = cells["rate"].values
+    numbers: dict[str, float] = {}
+    told = []
+    for depth in cells["layers"].values:
+        own = entropy.sel(layers=depth)
+        best = float(rates[int(loss.sel(layers=depth).argmin("rate"))])
+        sparsest = float(rates[int(own.argmin("rate"))])
+        numbers |= {
+            f"falling_{depth}": float(falls.sel(layers=depth).mean()),
+            f"entropy_smallest_rate_{depth}": float(own[0]),
+            f"entropy_largest_rate_{depth}": float(own[-1]),
+            f"sparsest_rate_{depth}": sparsest,
+        }
+        told.append(
+            f"with {text_runs.depth_name(depth)} from {float(own[0]):.2f} to "
+            f"{float(own[-1]):.2f} nats (lowest at rate {sparsest:g}; the loss is lowest at "
+            f"{best:g})"
+        )
+    count = f"{int(falls.sum())} of {falls.size} steps between neighbouring rates"
+    lost = int(cells.attrs["seeds"] * cells["finite"].size - cells["finite"].sum())
+    span = f"from rate {rates[0]:g} to {rates[-1]:g}"
+    headline = f"Entropy falls in {count}, {span}."
+    summary = (
+        f"{headline} Entropy goes {'; '.join(told)}. The means are over {cells.attrs['seeds']} "
+        f"seeds after {cells.attrs['steps']} iterations on {cells.attrs['corpus']}"
+        + (f"; {lost} runs left the finite numbers and are not in them." if lost else ".")
+    )
+    alt = (
+        f"Entropy of the first layer's attention on the validation text against the learning rate, "
+        f"{span}, and the validation loss beside it. Entropy goes {'; '.join(told)}."
+    )
+    lower = bool((entropy.isel(rate=-1) < entropy.isel(rate=0)).all())
+    if bool(falls.all()):
+        outcome = Outcome.REPRODUCED
+    else:
+        outcome = Outcome.PARTLY if lower or float(falls.mean()) > 0.5 else Outcome.DIFFERS
+    return Finding(outcome, headline, summary, alt, numbers)

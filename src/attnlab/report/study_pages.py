@@ -1,0 +1,75 @@
+"""The pages of the studies: what was found goes from a run into docs/studies/, with its picture.
+
+python -m attnlab.report.study_pages out docs
+
+A page is written by hand, but for what stands between the two marks; so are the questions in the
+list docs/studies/README.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from attnlab.figures.style import style
+from attnlab.report.part import Part, read_record
+from attnlab.results import atomic_path, load
+from attnlab.studies import NAMES, study
+
+BEGIN, END = "<!-- found: begin -->", "<!-- found: end -->"
+DPI = 110  # pictures of a page on a screen, not on paper
+
+
+def between_marks(page: str, text: str) -> str:
+    """The page with `text` between its marks."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"page: expected the marks {BEGIN} and {END}, one after the other")
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+
+
+def found(part: Part) -> str:
+    """What a study found, as Markdown: the answer, the words, the picture and the numbers."""
+    rows = []
+    for name, (low, high) in part.expect.items():
+        error = part.numbers.get(f"{name}_error")
+        sure = "" if error is None else f" ± {error:.2g}"
+        rows.append(f"| `{name}` | {part.numbers[name]:.4g}{sure} | {low:g} to {high:g} |")
+    table = "\n".join(["| number | found | expected |", "|---|---|---|", *rows])
+    return (
+        f"**{part.outcome[0].upper()}{part.outcome[1:]}.** {part.summary}\n\n"
+        f"![{part.alt}](../images/studies/{part.name}.png)\n\n{table}\n"
+    )
+
+
+def write_pages(out: Path, docs: Path) -> None:
+    """Bring the pages and pictures of all studies up to date with the run in `out`."""
+    parts = {}
+    for name in NAMES:
+        part = read_record(out / name, None)
+        if part is None:
+            raise ValueError(f"{out / name}: no study is there, or it was changed; run it first")
+        parts[name] = part
+    (docs / "images" / "studies").mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name, part in parts.items():
+        with style():
+            picture = study(name).draw(load(out / name / f"{name}.nc"))
+        with atomic_path(docs / "images" / "studies" / f"{name}.png") as temporary:
+            picture.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
+        _rewrite(docs / "studies" / f"{name}.md", found(part))
+        headline = part.headline.replace("|", "\\|")  # a bar would end the cell
+        rows.append(f"| [{name}]({name}.md) | {headline} | {part.outcome} |")
+    table = "\n".join(["| study | what was found | |", "|---|---|---|", *rows])
+    _rewrite(docs / "studies" / "README.md", table)
+
+
+def _rewrite(path: Path, text: str) -> None:
+    page = between_marks(path.read_text(encoding="utf-8"), text)
+    with atomic_path(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,59 @@
+"""Claims: which driver computes a group, so that two on one folder share the work."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+class Claims:
+    """A claim is a lock on a file named after the group.
+
+    The kernel frees the lock when its owner dies, however it dies, so that no claim outlives its
+    owner; the file that is left behind means nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._held: dict[str, int] = {}
+
+    def take(self, key: str) -> bool:
+        """Claim a group; False where another driver has."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.folder / key, os.O_RDWR | os.O_CREAT, 0o666)
+        if not _lock(descriptor):
+            os.close(descriptor)
+            return False
+        self._held[key] = descriptor
+        return True
+
+    def release(self, key: str) -> None:
+        """Give a group up. Another driver may hold the old file open and lock it after this, which
+        is why a driver looks for a group's result once it has claimed it."""
+        (self.folder / key).unlink(missing_ok=True)
+        os.close(self._held.pop(key))
+
+    def release_all(self) -> None:
+        """Give up everything that is still claimed here."""
+        for key in list(self._held):
+            self.release(key)
+
+    def is_taken(self, key: str) -> bool:
+        """Whether a living driver has claimed the group."""
+        try:
+            descriptor = os.open(self.folder / key, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _lock(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

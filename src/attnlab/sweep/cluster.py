@@ -1,0 +1,97 @@
+"""The Ray executor [extra cluster]: one task for each group, on one machine or many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from attnlab.results.code import code_digest
+from attnlab.sweep.executor import RETRIES, Outcome, Tell, attempt, become_worker
+from attnlab.sweep.group import CODE, Group
+
+
+@dataclass(frozen=True)
+class Ray:
+    """Ray Core tasks. Results come back through Ray to the driver, which writes them.
+
+    address: "local" starts Ray here and stops it afterwards; "auto" or HOST:PORT joins a cluster.
+    cpus, gpus: of each task; Ray counts them, and shows a task only its own GPUs.
+    """
+
+    address: str = "local"
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.cpus < 0 or self.gpus < 0 or self.cpus + self.gpus == 0:
+            raise ValueError("cpus_per_task, gpus_per_task: expected 0 or more, not both 0")
+
+    def run(self, groups: Iterator[Group], tell: Tell) -> Iterator[tuple[Group, Outcome]]:
+        ray = _import_ray()
+        ours = not ray.is_initialized()
+        if ours:
+            _connect(ray, self.address)
+        try:
+            yield from self._tasks(ray, groups)
+        finally:
+            if ours:
+                ray.shutdown()
+
+    def _tasks(self, ray: Any, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(_task)
+        code = code_digest(*CODE)
+        pending: dict[Any, Group] = {}
+        while True:
+            # twice as many as can run, so that a worker finds its next group waiting
+            while len(pending) < 2 * self._slots(ray):
+                group = next(groups, None)
+                if group is None:
+                    break
+                pending[task.remote(group, code)] = group
+            if not pending:
+                return
+            (done,), _ = ray.wait(list(pending), num_returns=1)
+            group = pending.pop(done)
+            try:
+                outcome = ray.get(done)
+            except ray.exceptions.RayError as problem:  # its workers died, over and over
+                outcome = Outcome(cause=f"{type(problem).__name__}: {problem}".splitlines()[0])
+            yield group, outcome
+
+    def _slots(self, ray: Any) -> int:
+        """How many tasks the cluster has room for, as it is now."""
+        there = ray.cluster_resources()
+        room = [
+            int(there.get(name, 0) // each)
+            for name, each in (("CPU", self.cpus), ("GPU", self.gpus))
+            if each
+        ]
+        return max(1, min(room))
+
+
+def _task(group: Group, code: str) -> Outcome:
+    become_worker()
+    return attempt(group, code=code)
+
+
+def _import_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise ValueError(
+            "executor: ray is not installed; pip install 'attnlab[cluster]', or use local"
+        ) from None
+    return ray
+
+
+def _connect(ray: Any, address: str) -> None:
+    given: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        given["include_dashboard"] = False
+    try:
+        ray.init(address=address, **given)
+    except ConnectionError as problem:
+        raise ValueError(f"address: no Ray cluster at {address!r} ({problem})") from None

@@ -1,0 +1,59 @@
+"""What a run costs, roughly: to plan by, before anything has been run.
+
+The constants were read off two CPU cores (`./lab bench sweep` prints estimate and truth side by
+side); another machine differs from them by one factor, which the display of a sweep in progress
+does not need: it goes by what has been done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnlab.data import SequenceClasses
+from attnlab.dynamics import Sampled
+from attnlab.sweep.recipe import SweepRecipe
+
+COMPILE_SECONDS = 6.0  # of the programs of one shape
+CALL_SECONDS = 0.03  # of a call of simulate, besides its steps
+STEP_SECONDS = 2e-6  # of a step of a run, however small
+DRAW_SECONDS = 4e-8  # for each sequence and token of a class
+PRODUCT_SECONDS = 1.5e-10  # for each term of a product of rows, tokens and outputs
+FLOW_EVALUATIONS = 2000  # of the gradient, however long the flow
+# Records are held as they come, as they are labelled, as they are summed up and as they are checked
+# against the file.
+RECORD_COPIES = 4
+# Numbers as large as Y that a run needs: itself, its gradient, memory and stages of a solver.
+STATE_COPIES = {"step": 4, "time": 12}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one run: bytes of memory while it lasts, bytes of records, and seconds on two cores."""
+
+    memory: float
+    records: float
+    seconds: float
+
+
+def cost_of(setting: SweepRecipe, classes: SequenceClasses, records: int) -> Cost:
+    """The cost of a run of these classes with so many records."""
+    M, K, Q, A = classes.vocab_size, len(classes), classes.queries.size, classes.in_play.size
+    heads = setting.model.heads or 1
+    symmetric = setting.init == "zero" and setting.model.name == "pairwise"
+    outputs = np.unique(classes.next_token).size + 1 if symmetric else M
+    itemsize = np.dtype(setting.dtype).itemsize
+    what = setting.save.what
+    numbers = heads * (
+        ("attention" in what) * K * M + ("logits" in what) * Q * M + ("statistics" in what) * 4 * K
+    ) + ("loss" in what)
+    kept = float(numbers * records * itemsize)
+    state = STATE_COPIES[setting.clock] * outputs * A * heads * itemsize
+    engine = setting.engine.engine()
+    rows = engine.rows if isinstance(engine, Sampled) else K
+    gradient = STEP_SECONDS + heads * PRODUCT_SECONDS * rows * A * outputs
+    if isinstance(engine, Sampled):
+        gradient += DRAW_SECONDS * rows * classes.num_nonzeros / K
+    steps = FLOW_EVALUATIONS if setting.clock == "time" else setting.steps
+    return Cost(RECORD_COPIES * kept + state, kept, float(steps * gradient))

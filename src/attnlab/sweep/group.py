@@ -1,0 +1,135 @@
+"""Groups: what is computed, kept and lost as one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from attnlab.data import SequenceClasses
+from attnlab.dynamics import Diverged, Save, simulate
+from attnlab.results.code import code_digest, digest_of
+from attnlab.results.provenance import provenance
+from attnlab.sweep.recipe import SweepRecipe
+from attnlab.sweep.schema import OUTER, schema_of
+from attnlab.sweep.summary import summary
+
+# What decides a group's numbers, apart from its spec; and how its file is laid out.
+CODE = ("data", "results", "dynamics")
+FORMAT = 1
+# Coords that belong to the classes, of which a group may have several.
+OF_CLASSES = ("query_token", "next_token", "token_name")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a group belongs in its sweep: settings by number, and ranges of cells and seeds.
+
+    Cells are the combinations of rates, counted with the last rate of the grid varying fastest.
+    """
+
+    settings: tuple[int, ...]
+    cells: tuple[int, int]
+    seeds: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs that share their compiled programs: one call of `simulate` for each set of classes.
+
+    setting: engine, optimiser, model, start and dtype. at: the steps or times that are recorded.
+    eta_y, eta_z: of each cell. All cells and seeds of a call are vectorised.
+    """
+
+    place: Place
+    classes: tuple[SequenceClasses, ...]
+    setting: SweepRecipe
+    at: tuple[float, ...]
+    eta_y: tuple[float, ...]
+    eta_z: tuple[float, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def runs(self) -> int:
+        return len(self.classes) * len(self.eta_y) * len(self.seeds)
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """All that decides the numbers: not the words of a recipe, nor the group's place."""
+        asked = asdict(self.setting)
+        names = ("engine", "optimizer", "model", "init", "steps", "dtype")
+        return {
+            "classes": [[classes.digest, digest_of(classes.names)] for classes in self.classes],
+            **{name: asked[name] for name in names},
+            "what": self.setting.save.what,
+            "at": self.at,
+            "eta_y": self.eta_y,
+            "eta_z": self.eta_z,
+            "seeds": self.seeds,
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the group: a digest of its spec and of the code that runs it."""
+        return digest_of([FORMAT, self.spec, code_digest(*CODE)])[:24]
+
+
+def run_group(group: Group, tell: Callable[[float], None] | None = None) -> xr.Dataset:
+    """Simulate a group: a dataset with dims (setting, cell, seed, step or time, ...).
+
+    A run that diverges is NaN from its `diverged_step` on (-1 for the others), and the attribute
+    `cause` says why. tell: called with the fraction done.
+    """
+    begun = time.perf_counter()
+    results, causes = [], []
+    for i, classes in enumerate(group.classes):
+
+        def report(fraction: float, done: int = i) -> None:
+            if tell is not None:
+                tell((done + fraction) / len(group.classes))
+
+        result, cause = _call(group, classes, report)
+        results.append(result.assign(summary(result)))
+        causes += [cause] if cause else []
+    attrs = provenance(
+        group.spec,
+        device=results[0].attrs["device"],
+        dtype=results[0].attrs["dtype"],
+        seconds=time.perf_counter() - begun,
+        cause="; ".join(causes),
+    )
+    if len(results) == 1:
+        whole = results[0].expand_dims("setting")
+    else:
+        whole = xr.concat(
+            results, "setting", data_vars="all", coords="minimal", compat="override",
+            join="exact", combine_attrs="drop",
+        )  # fmt: skip
+    whole = whole.transpose(*OUTER, ...)
+    return whole.drop_attrs(deep=False).assign_attrs(attrs, schema=schema_of(whole).text())
+
+
+def _call(
+    group: Group, classes: SequenceClasses, report: Callable[[float], None]
+) -> tuple[xr.Dataset, str]:
+    setting, cause = group.setting, ""
+    try:
+        result = simulate(
+            classes, setting.engine.engine(), eta_y=xr.DataArray(list(group.eta_y), dims="cell"),
+            eta_z=xr.DataArray(list(group.eta_z), dims="cell"), steps=setting.steps,
+            optimizer=setting.optimizer, model=setting.model.model(), init=setting.init,
+            seeds=group.seeds, save=Save(setting.save.what, at=group.at), dtype=setting.dtype,
+            progress=report,
+        )  # fmt: skip
+    except Diverged as problem:
+        # where every run has diverged, what comes after the last of them is not even recorded
+        cause, result = str(problem), problem.dataset.reindex({setting.clock: list(group.at)})
+    if "diverged_step" not in result:
+        none = np.full((len(group.eta_y), len(group.seeds)), -1.0)
+        result["diverged_step"] = (("cell", "seed"), none)
+    return result.reset_coords([name for name in OF_CLASSES if name in result.coords]), cause

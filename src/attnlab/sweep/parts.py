@@ -1,0 +1,76 @@
+"""Parts of a sweep: one result for each combination of what is not a rate, as figures use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import xarray as xr
+
+from attnlab.dynamics import Diverged
+from attnlab.sweep.group import Group
+from attnlab.sweep.plan import Plan, make_plan
+from attnlab.sweep.recipe import SweepRecipe, Value
+from attnlab.sweep.run import Silent, run_plan
+from attnlab.sweep.store import Folder, Memory, Store
+from attnlab.sweep.whole import setting_of, whole
+
+Progress = Callable[[float], None] | Literal[False]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The parameters that were swept, other than rates, and the result over rates and seeds."""
+
+    parameters: dict[str, Value]
+    result: xr.Dataset
+
+
+def run_parts(
+    recipe: SweepRecipe, *, progress: Progress = False, keep: Path | None = None
+) -> list[Part]:
+    """Run a sweep in this process, and give its parts in the order of the grid.
+
+    progress: called with the fraction done. keep: a folder in which groups are kept, and found
+    again when the same simulations are asked for, by whichever recipe. Raises `Diverged` when a
+    run does, and RuntimeError when a group fails otherwise.
+    """
+    plan = make_plan(recipe)
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+    store: Store = Memory() if keep is None else Folder(keep)
+    watch = _Fraction(progress) if progress else Silent()
+    index = run_plan(plan, store, watch=watch).index
+    for group in index.groups:
+        if group.schema is None:
+            raise RuntimeError(group.cause)
+        if group.diverged:
+            raise Diverged(group.cause, whole(index, store.read).load())
+    values = product(*index.settings.values())
+    return [
+        Part(
+            dict(zip(index.settings, chosen, strict=True)),
+            setting_of(index, store.read, number).load(),
+        )
+        for number, chosen in enumerate(values)
+    ]
+
+
+class _Fraction(Silent):
+    """Tells the fraction of all runs that is done."""
+
+    def __init__(self, progress: Callable[[float], None]) -> None:
+        self.progress, self.done, self.total = progress, 0, 1
+
+    def begin(self, plan: Plan, kept: int) -> None:
+        self.total = plan.runs
+
+    def within(self, runs: float) -> None:
+        self.progress((self.done + runs) / self.total)
+
+    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
+        self.done += group.runs
+        self.progress(self.done / self.total)

@@ -1,0 +1,208 @@
+"""Plans: a recipe as groups of one compiled shape, in chunks that fit a memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attnlab.data import SequenceClasses, classes_from
+from attnlab.results.code import digest_of
+from attnlab.sweep.cost import CALL_SECONDS, COMPILE_SECONDS, Cost, cost_of
+from attnlab.sweep.group import Group, Place
+from attnlab.sweep.recipe import SweepRecipe
+
+MEMORY_BUDGET = 2**30
+# A group is what a kill loses, and what workers share out: about so long, by the rough model.
+GROUP_SECONDS = 30.0
+# simulate() advances at most 16 runs together on a processor; multiples of it leave none short.
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Settings whose runs share their compiled programs, and how they are cut into groups."""
+
+    settings: tuple[int, ...]
+    cost: Cost
+    groups: tuple[Group, ...]
+
+    @property
+    def compilations(self) -> int:
+        """Programs of a training step: one for each number of cells and seeds in a call."""
+        return len({(len(group.eta_y), len(group.seeds)) for group in self.groups})
+
+    @property
+    def seconds(self) -> float:
+        calls = sum(len(group.classes) for group in self.groups)
+        runs = sum(group.runs for group in self.groups)
+        return self.compilations * COMPILE_SECONDS + calls * CALL_SECONDS + runs * self.cost.seconds
+
+    @property
+    def memory(self) -> float:
+        """Bytes, of the largest group."""
+        return max(group.runs for group in self.groups) * self.cost.memory
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep will do; `seconds` and `memory` are rough (see `cost`)."""
+
+    recipe: SweepRecipe
+    memory_budget: float
+    shapes: tuple[Shape, ...]
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        return tuple(group for shape in self.shapes for group in shape.groups)
+
+    @cached_property
+    def digest(self) -> str:
+        """What decides the sweep's result, in its order."""
+        axes = self.recipe.axes()
+        places = [[group.key, asdict(group.place)] for group in self.groups]
+        return digest_of([axes, self.recipe.seed_list(), places])
+
+    @property
+    def cells(self) -> int:
+        return int(np.prod([len(values) for values in self.recipe.grid.values()], dtype=int))
+
+    @property
+    def runs(self) -> int:
+        return self.cells * len(self.recipe.seed_list())
+
+    @property
+    def compilations(self) -> int:
+        return sum(shape.compilations for shape in self.shapes)
+
+    @property
+    def memory(self) -> float:
+        return max(shape.memory for shape in self.shapes)
+
+    @property
+    def seconds(self) -> float:
+        return sum(shape.seconds for shape in self.shapes)
+
+    @property
+    def file_bytes(self) -> float:
+        """Before compression."""
+        return sum(g.runs * shape.cost.records for shape in self.shapes for g in shape.groups)
+
+
+def make_plan(
+    recipe: SweepRecipe,
+    *,
+    classes: SequenceClasses | None = None,
+    memory_budget: float = MEMORY_BUDGET,
+) -> Plan:
+    """Group the cells of a recipe; `classes`, where given, are used instead of those it names."""
+    if not memory_budget > 0:
+        raise ValueError(f"memory_budget: expected a positive number, got {memory_budget}")
+    settings = recipe.settings()
+    if classes is not None and len({setting.classes for setting in settings}) > 1:
+        raise ValueError("grid: classes that were given as an object have no parameters to sweep")
+    if len({setting.clock for setting in settings}) > 1:
+        raise ValueError("grid.engine.name: the flow has times, other engines steps; sweep apart")
+    named = {setting.classes for setting in settings} if classes is None else set()
+    known = {name: classes_from(name) for name in named}
+    made = [known[setting.classes] if classes is None else classes for setting in settings]
+    moments = [_moments(setting) for setting in settings]
+    by_shape: dict[str, list[int]] = {}
+    for number, (setting, of) in enumerate(zip(settings, made, strict=True)):
+        by_shape.setdefault(_shape_key(setting, of, moments[number]), []).append(number)
+    shapes = []
+    for numbers in by_shape.values():
+        first = numbers[0]
+        cost = cost_of(settings[first], made[first], len(moments[first]))
+        groups = [
+            _group(place, settings[place.settings[0]], [made[i] for i in place.settings],
+                   moments[first])
+            for place in _places(recipe, numbers, cost, memory_budget)
+        ]  # fmt: skip
+        shapes.append(Shape(tuple(numbers), cost, tuple(groups)))
+    return Plan(recipe, memory_budget, tuple(shapes))
+
+
+def _moments(setting: SweepRecipe) -> tuple[float, ...]:
+    """The steps or times to record at: the same however runs are grouped."""
+    if setting.clock == "time":
+        return tuple(map(float, setting.save.times(float(setting.steps), 0)))
+    if int(setting.steps) != setting.steps:
+        raise ValueError(f"steps: expected a positive whole number, got {setting.steps}")
+    return tuple(map(float, setting.save.steps(int(setting.steps), 0)))
+
+
+def _shape_key(setting: SweepRecipe, classes: SequenceClasses, at: tuple[float, ...]) -> str:
+    """Equal for settings whose runs have arrays of the same sizes, labels and programs."""
+    asked = asdict(setting)
+    names = ("engine", "optimizer", "model", "init", "steps", "save", "dtype")
+    sizes = (classes.vocab_size, len(classes), classes.in_play.size, classes.num_nonzeros)
+    labels = [classes.queries.tolist(), classes.names is None]
+    return digest_of([[asked[name] for name in names], sizes, labels, at])
+
+
+def _places(
+    recipe: SweepRecipe, settings: list[int], cost: Cost, memory_budget: float
+) -> Iterator[Place]:
+    """Boxes of settings, cells and seeds with as many runs as memory and patience allow."""
+    cells, seeds = recipe.rates()[0].size, len(recipe.seed_list())
+    at_once = max(1, int(min(memory_budget / cost.memory, GROUP_SECONDS / cost.seconds)))
+    settings_at_once = max(1, at_once // (cells * seeds))
+    cells_at_once = max(1, min(cells, at_once // seeds))
+    if BATCH < cells_at_once < cells:
+        cells_at_once -= cells_at_once % BATCH
+    seeds_at_once = min(seeds, at_once)
+    for i in range(0, len(settings), settings_at_once):
+        for j in range(0, cells, cells_at_once):
+            for k in range(0, seeds, seeds_at_once):
+                yield Place(
+                    tuple(settings[i : i + settings_at_once]),
+                    (j, min(j + cells_at_once, cells)),
+                    (k, min(k + seeds_at_once, seeds)),
+                )
+
+
+def _group(
+    place: Place, setting: SweepRecipe, classes: list[SequenceClasses], at: tuple[float, ...]
+) -> Group:
+    eta_y, eta_z = setting.rates()
+    chosen = slice(*place.cells)
+    return Group(
+        place=place,
+        classes=tuple(classes),
+        setting=setting,
+        at=at,
+        eta_y=tuple(eta_y[chosen].tolist()),
+        eta_z=tuple(eta_z[chosen].tolist()),
+        seeds=setting.seed_list()[slice(*place.seeds)],
+    )
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """The plan as plain values, as `--dry-run --json` prints it."""
+    return {
+        "cells": plan.cells,
+        "seeds": len(plan.recipe.seed_list()),
+        "runs": plan.runs,
+        "groups": len(plan.groups),
+        "compilations": plan.compilations,
+        "memory_bytes": round(plan.memory),
+        "memory_budget": plan.memory_budget,
+        "file_bytes": round(plan.file_bytes),
+        "seconds": round(plan.seconds, 1),
+        "shapes": [
+            {
+                "settings": len(shape.settings),
+                "example": shape.groups[0].classes[0].origin,
+                "groups": len(shape.groups),
+                "runs_per_group": max(group.runs for group in shape.groups),
+                "compilations": shape.compilations,
+                "memory_bytes": round(shape.memory),
+                "seconds": round(shape.seconds, 1),
+            }
+            for shape in plan.shapes
+        ],
+    }

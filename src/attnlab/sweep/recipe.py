@@ -1,0 +1,165 @@
+"""Sweep recipes: a grid over any parameter of data, rates, engine, optimiser, model and start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.data.documents import SUFFIXES
+from attnlab.data.lab_note import LabNote
+from attnlab.data.recipe import as_recipe
+from attnlab.dynamics import Optimizer, Save
+from attnlab.sweep.choices import EngineRecipe, ModelRecipe
+
+Value = bool | int | float | str
+
+Init = Literal["zero", "uniform"]
+
+RATES = ("eta_y", "eta_z", "ratio")
+PARTS = ("engine", "optimizer", "model")  # of a recipe, which have fields of their own
+# Dims of a result that a swept parameter may not take.
+TAKEN = ("seed", "step", "time", "sequence_class", "query", "token", "head", "layer", "distance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRecipe(LabNote):
+    """Simulations on a grid: what `simulate` takes, and the values to try.
+
+    grid: for each name the values to take, in all combinations. A name is a rate (`eta_y`, `eta_z`,
+    or `ratio`, for eta_y = ratio * eta_z), a field of the recipe (`init`, `steps`, `classes`), a
+    field inside one (`engine.length`, `optimizer.beta_2`, `model.heads`), or a parameter of the
+    preset that `classes` names (`num_last`).
+    eta_y, eta_z, ratio: rates that are not swept.
+    seeds: how many, or which.
+    """
+
+    classes: str
+    grid: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    eta_y: float | None = None
+    eta_z: float | None = None
+    ratio: float | None = None
+    engine: EngineRecipe = field(default_factory=lambda: EngineRecipe("limit"))
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    model: ModelRecipe = field(default_factory=ModelRecipe)
+    init: Init = "zero"
+    steps: float
+    seeds: int | tuple[int, ...] = 1
+    save: Save = field(default_factory=Save)
+    dtype: Literal["float32", "float64"] = "float32"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [name for name in RATES if name in self.grid or getattr(self, name) is not None]
+        if given not in (["eta_y", "eta_z"], ["eta_z", "ratio"]):
+            raise ValueError(
+                "grid: give eta_z, and either eta_y or ratio (eta_y = ratio * eta_z), here or "
+                "outside the grid"
+            )
+        for name, values in self.grid.items():
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"grid.{name}: expected a list of different values")
+            if name in RATES and getattr(self, name) is not None:
+                raise ValueError(f"{name}: is swept in the grid; leave it out here")
+        if len(set(self.dims())) < len(self.grid):
+            raise ValueError(f"grid: two of its names give the same dim: {list(self.dims())}")
+        if not (isinstance(self.steps, (int, float)) and 0 < self.steps < math.inf):
+            raise ValueError(f"steps: expected a positive number, got {self.steps!r}")
+        if self.init not in get_args(Init):
+            raise ValueError(f"init: expected one of {get_args(Init)}, got {self.init!r}")
+        seeds = self.seed_list()
+        if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+            raise ValueError(f"seeds: expected at least 1, or a list of them, got {self.seeds}")
+
+    def seed_list(self) -> tuple[int, ...]:
+        """The seeds, one by one."""
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else tuple(self.seeds)
+
+    @property
+    def clock(self) -> str:
+        """The dim along which runs are recorded."""
+        return "time" if self.engine.name == "flow" else "step"
+
+    def dims(self) -> dict[str, str]:
+        """The dim that each name of the grid has in the result: `engine.length` has `length`."""
+        return dict(zip(map(_dim, self.grid), self.grid, strict=False))
+
+    def axes(self) -> tuple[dict[str, tuple[Value, ...]], dict[str, tuple[float, ...]]]:
+        """The values along each dim: of what makes a setting, and of the rates."""
+        values = {dim: self.grid[name] for dim, name in self.dims().items()}
+        rates = {name: tuple(map(float, values.pop(name))) for name in RATES if name in values}
+        return values, {name: rates[name] for name in self.grid if name in rates}
+
+    def settings(self) -> list[SweepRecipe]:
+        """One recipe for each combination of what is not a rate, in the order of the grid."""
+        rest = [name for name in self.grid if name not in RATES]
+        plain = replace(self, grid={name: v for name, v in self.grid.items() if name in RATES})
+        made = []
+        for values in product(*(self.grid[name] for name in rest)):
+            chosen = dict(zip(rest, values, strict=True))
+            try:
+                made.append(_with(plain, chosen))
+            except ValueError as error:
+                words = ", ".join(f"{name} = {value}" for name, value in chosen.items())
+                raise ValueError(f"grid: at {words}: {error}") from error
+        return made
+
+    def rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """eta_y and eta_z of every combination of rates, the last of the grid varying fastest."""
+        _, swept = self.axes()
+        mesh = np.meshgrid(*swept.values(), indexing="ij") if swept else []
+        points = dict(zip(swept, mesh, strict=True))
+        size = mesh[0].shape if mesh else ()
+        for name in RATES:
+            if getattr(self, name) is not None:
+                points[name] = np.full(size, float(getattr(self, name)))
+        eta_y = points["eta_y"] if "eta_y" in points else points["ratio"] * points["eta_z"]
+        return eta_y.ravel(), points["eta_z"].ravel()
+
+
+def _with(recipe: SweepRecipe, chosen: Mapping[str, Value]) -> SweepRecipe:
+    """The recipe with some parameters set, which are checked as they would be in a file."""
+    parts: dict[str, dict[str, Value]] = {}
+    parameters = []
+    for name, value in chosen.items():
+        home, dot, inner = name.rpartition(".")
+        if dot and home != "classes":
+            if home not in PARTS:
+                raise ValueError(f"{name}: {home!r} has no fields; {', '.join(PARTS)} have")
+            parts.setdefault(home, {})[inner] = value
+        elif name in ("init", "steps") or (name == "classes" and isinstance(value, str)):
+            recipe = replace(recipe, **{name: value})  # type: ignore[arg-type]
+        else:
+            parameters.append(f"{inner}={_number(value)}")
+    for home, given in parts.items():
+        part = getattr(recipe, home)
+        try:
+            made = as_recipe({**asdict(part), **given}, type(part))
+        except ValueError as error:
+            raise ValueError(f"{home}.{error}") from error
+        recipe = replace(recipe, **{home: made})
+    if not parameters:
+        return recipe
+    if recipe.classes.lower().endswith(SUFFIXES):
+        raise ValueError(f"{parameters[0]}: classes from a file have no parameters")
+    joint = "," if ":" in recipe.classes else ":"
+    return replace(recipe, classes=f"{recipe.classes}{joint}{','.join(parameters)}")
+
+
+def _dim(name: str) -> str:
+    home, _, inner = name.rpartition(".")
+    if inner == "name":
+        return home
+    return f"{home}_{inner}" if inner in TAKEN else inner
+
+
+def _number(value: Value) -> str:
+    """A number as text that loses nothing; whole ones without a point, as presets want them."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return repr(value)

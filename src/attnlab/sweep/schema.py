@@ -1,0 +1,59 @@
+"""The schema of a group's file: its variables, and the labels along its inner dims."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+OUTER = ("setting", "cell", "seed")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Variables as (dims, dtype), and labels by dim; labels 0, 1, ... are kept as their number."""
+
+    variables: dict[str, tuple[tuple[str, ...], str]]
+    labels: dict[str, int | tuple[float, ...]]
+
+    def along(self, dim: str) -> NDArray[Any]:
+        """The labels along a dim; a group that has no heads has the head 0."""
+        labels = self.labels.get(dim, 1)
+        return np.arange(labels) if isinstance(labels, int) else np.asarray(labels)
+
+    def text(self) -> str:
+        """The schema as JSON."""
+        return json.dumps(asdict(self))
+
+
+def schema_from(text: str) -> Schema:
+    """The reverse of `Schema.text`."""
+    document = json.loads(text)
+    variables = {name: (tuple(dims), kind) for name, (dims, kind) in document["variables"].items()}
+    labels = {d: v if isinstance(v, int) else tuple(v) for d, v in document["labels"].items()}
+    return Schema(variables, labels)
+
+
+def schema_of(dataset: xr.Dataset) -> Schema:
+    """The schema of a group's dataset."""
+    variables = {
+        str(name): (tuple(map(str, variable.dims)), _kind(variable.dtype))
+        for name, variable in dataset.data_vars.items()
+    }
+    inner = [str(dim) for dim in dataset.dims if dim not in OUTER]
+    return Schema(variables, {dim: _labels(dataset[dim].values) for dim in inner})
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    # names have one width in memory and none in a file
+    return "O" if dtype.kind in "UO" else dtype.str
+
+
+def _labels(values: NDArray[Any]) -> int | tuple[float, ...]:
+    if np.array_equal(values, np.arange(values.size)):
+        return int(values.size)
+    return tuple(values.tolist())

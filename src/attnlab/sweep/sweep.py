@@ -1,0 +1,114 @@
+"""sweep(): a grid of simulations from Python, as one labelled dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from attnlab.data import SequenceClasses
+from attnlab.dynamics import (
+    AlibiPosition,
+    Engine,
+    FixedPosition,
+    LearnedPosition,
+    Limit,
+    Model,
+    Optimizer,
+    Pairwise,
+    Sampled,
+    Save,
+)
+from attnlab.results.provenance import provenance
+from attnlab.sweep.choices import EngineRecipe, ModelRecipe
+from attnlab.sweep.directory import open_sweep, run_in
+from attnlab.sweep.executor import Executor
+from attnlab.sweep.plan import MEMORY_BUDGET, make_plan
+from attnlab.sweep.recipe import SweepRecipe, Value
+from attnlab.sweep.run import run_plan
+from attnlab.sweep.store import Memory
+from attnlab.sweep.whole import whole
+
+
+def sweep(
+    classes: SequenceClasses | str,
+    engine: Engine | None = None,
+    *,
+    grid: Mapping[str, Sequence[Value]],
+    steps: float,
+    eta_y: float | None = None,
+    eta_z: float | None = None,
+    ratio: float | None = None,
+    optimizer: str | Optimizer = "sgd",
+    momentum: float = 0.0,
+    model: Model | None = None,
+    init: Any = "zero",
+    seeds: int | Sequence[int] = 1,
+    save: Save | None = None,
+    dtype: Any = "float32",
+    out: str | Path | None = None,
+    executor: Executor | None = None,
+    memory_budget: float = MEMORY_BUDGET,
+) -> xr.Dataset:
+    """Simulate every combination of the values in `grid`, each with every seed.
+
+    grid: values by name: "eta_y", "eta_z", "ratio" (eta_y = ratio * eta_z), "init", "steps",
+        "classes", fields like "engine.length", "optimizer.beta_2" or "model.heads", and parameters
+        of the preset that `classes` names. Each becomes a dim of the result.
+    eta_y, eta_z, ratio: rates that are not swept. The other settings are those of `simulate`.
+    out: a directory in which results are kept, group by group; the same call resumes there, and
+        `open_sweep` opens it. Without it everything stays in memory.
+    executor: `Local()` (in this process), `Local(workers=2)` or `Ray(...)`.
+    memory_budget: bytes that a group of runs may take.
+
+    Runs that diverge are NaN from that step on and marked in `finished`.
+    """
+    engine = Limit() if engine is None else engine
+    if isinstance(optimizer, str):
+        optimizer = Optimizer(name=optimizer, momentum=momentum)  # type: ignore[arg-type]
+    given = None if isinstance(classes, str) else classes
+    recipe = SweepRecipe(
+        classes=classes if isinstance(classes, str) else classes.origin,
+        grid={name: tuple(values) for name, values in grid.items()},
+        eta_y=eta_y,
+        eta_z=eta_z,
+        ratio=ratio,
+        engine=_engine_recipe(engine),
+        optimizer=optimizer,
+        model=_model_recipe(Pairwise() if model is None else model),
+        init=init,
+        steps=steps,
+        seeds=seeds if isinstance(seeds, int) else tuple(seeds),
+        save=Save() if save is None else save,
+        dtype=dtype,
+    )
+    plan = make_plan(recipe, classes=given, memory_budget=memory_budget)
+    if out is not None:
+        run_in(Path(out), plan, executor=executor)
+        return open_sweep(out)
+    store = Memory()
+    index = run_plan(plan, store, executor=executor).index
+    made = whole(index, store.read).load()
+    return made.assign_attrs(provenance({"recipe": asdict(recipe)}, failed_runs=index.failed_runs))
+
+
+def _engine_recipe(engine: Engine) -> EngineRecipe:
+    given = asdict(engine)
+    if isinstance(engine, Sampled) and engine.batch_size is None:
+        given["batch_size"] = engine.sequences  # the same: the whole training set
+    return EngineRecipe(type(engine).__name__.lower(), **given)  # type: ignore[arg-type]
+
+
+def _model_recipe(model: Model) -> ModelRecipe:
+    given = {item.name: getattr(model, item.name) for item in fields(model)}
+    position = given.get("position")
+    if isinstance(position, LearnedPosition):
+        given["position"] = "learned"
+    elif isinstance(position, AlibiPosition):
+        given["position"] = f"alibi:{position.slope!r}"
+    elif isinstance(position, FixedPosition):
+        given["position"] = f"fixed:{','.join(map(repr, position.bias))}"
+    return ModelRecipe(type(model).__name__.lower(), **given)  # type: ignore[arg-type]

@@ -1,0 +1,135 @@
+"""Figs. 7 and 10 at a size that a test can afford, and what their judges say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from attnlab.data.recipe import read_recipe
+from attnlab.figures import Outcome, fig7, fig10, recipe_folder
+from attnlab.text import TransformerSpec
+
+SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)
+
+
+def recipe_of(module, folder=None):
+    name = module.__name__.rpartition(".")[2]
+    return read_recipe((folder or recipe_folder()) / f"{name}.yaml", module.Recipe)
+
+
+def small_training(recipe, **changes):
+    given = {"model": SMALL, "steps": 20, "measure_every": 10, "validation_tokens": 400}
+    return replace(recipe.training, **{**given, **changes})
+
+
+def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
+    recipe = recipe_of(fig7)
+    recipe = replace(
+        recipe, vocab_size=60, layers=(1,), training=small_training(recipe, seeds=(0,)),
+        moments=(0, 10, 20), words=5,
+    )  # fmt: skip
+    heard = []
+    frames = fig7.data(recipe, progress=heard.append, keep=tmp_path)
+    assert heard[-1] == 1
+    maps = frames["attention"].isel(layers=0)
+    assert maps.dims == ("moment", "query", "key")
+    np.testing.assert_allclose(maps.sum("key"), 1, atol=1e-5)  # the first words see only these
+    assert not np.triu(maps.values, 1).any()
+    corpus = recipe.text()
+    assert set(frames["word"].values) <= set(corpus.vocabulary)
+    assert frames["change"].isel(moment=0).isnull().all()
+    assert ((frames["change"].isel(moment=[1, 2]) > 0) & (frames["change"] <= 1)).any()
+    drawn = fig7.draw(frames)
+    drawn.canvas.draw()
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == list(
+        frames["word"].values
+    )
+    finding = fig7.judge(frames)
+    assert set(finding.numbers) == {
+        f"{name}_1" for name in ("entropy_start", "entropy_end", "first_change", "last_change")
+    }
+    # kept, so that the second time is a look into a file
+    (folder,) = tmp_path.iterdir()
+    before = (folder / "result.nc").stat().st_mtime_ns
+    assert fig7.data(recipe, keep=tmp_path).identical(frames)
+    assert (folder / "result.nc").stat().st_mtime_ns == before
+
+
+def test_fig10_has_a_mean_and_a_deviation_for_each_rate():
+    recipe = recipe_of(fig10)
+    training = small_training(recipe, rates=(0.5, 5.0), seeds=(0, 1), measure_every=20)
+    recipe = replace(recipe, vocab_size=60, layers=(1,), training=training)
+    cells = fig10.data(recipe)
+    assert cells["entropy_mean"].dims == ("layers", "rate")
+    assert (cells["entropy_mean"] > 0).all()
+    assert (cells["entropy_mean"] <= np.log(8)).all()
+    assert (cells["entropy_std"] >= 0).all()
+    assert (cells["finite"] == 2).all()
+    fig10.draw(cells).canvas.draw()
+    rows = fig10.table(cells)
+    assert [(row["layers"], row["rate"]) for row in rows] == [(1, 0.5), (1, 5.0)]
+    assert rows[1]["entropy_mean"] == float(cells["entropy_mean"][0, 1])
+    assert fig10.judge(cells).summary.endswith(".")
+
+
+def entropies(*values):
+    row = xr.DataArray([values], dims=("layers", "rate"), coords={"rate": [1.0, 2.0, 5.0]})
+    cells = {"entropy_mean": row, "loss_mean": 5 - row, "finite": 0 * row + 3}
+    return xr.Dataset(cells, {"layers": [1]}, {"seeds": 3, "steps": 9, "corpus": "x"})
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome", "falling"),
+    [
+        ((2.0, 1.5, 1.0), Outcome.REPRODUCED, 1.0),
+        ((2.0, 1.0, 1.5), Outcome.PARTLY, 0.5),
+        ((1.0, 1.5, 2.0), Outcome.DIFFERS, 0.0),
+    ],
+)
+def test_fig10_is_judged_by_the_fall_of_entropy(values, outcome, falling):
+    finding = fig10.judge(entropies(*values))
+    assert finding.outcome == outcome
+    assert finding.numbers["falling_1"] == falling
+
+
+@pytest.mark.parametrize(
+    ("end", "last", "outcome"),
+    [
+        (1.0, 0.1, Outcome.REPRODUCED),
+        (1.0, 0.5, Outcome.PARTLY),
+        (2.5, 0.5, Outcome.DIFFERS),
+    ],
+)
+def test_fig7_is_judged_by_sparsity_and_by_freezing(end, last, outcome):
+    frames = xr.Dataset(
+        {
+            "entropy": (("layers", "step"), [[2.0, end]]),
+            "change": (("layers", "moment"), [[np.nan, 0.6, last]]),
+        },
+        {"layers": [1], "step": [0, 20], "moment": [0, 10, 20], "word": ("key", ["a", "b"])},
+        {"rate": 5.0, "corpus": "x"},
+    )
+    assert fig7.judge(frames).outcome == outcome
+
+
+def test_the_recipes_at_paper_size_are_the_protocol():
+    folder = recipe_folder() / "wikitext"
+    for module in (fig7, fig10):
+        recipe = recipe_of(module, folder)
+        assert recipe.layers == (1, 3)
+        assert recipe.training.model == TransformerSpec()
+        assert (recipe.training.batch, recipe.training.clip) == (20, 0.5)
+        assert recipe.training.optimizer.name == "sgd"
+    assert recipe_of(fig7, folder).moments == (0, 500, 1000, 1500)
+    assert len(recipe.training.seeds) == 5
+    assert recipe.training.validation_tokens is None
+
+
+def test_moments_that_are_not_measured_are_refused():
+    with pytest.raises(ValueError, match="moments: step 7 is not measured"):
+        replace(recipe_of(fig7), moments=(0, 7))
+    with pytest.raises(ValueError, match="layers: expected different depths"):
+        replace(recipe_of(fig10), layers=(1, 1))
+    with pytest.raises(ValueError, match="words: expected 1 to 35"):
+        replace(recipe_of(fig7), words=36)

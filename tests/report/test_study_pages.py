@@ -1,0 +1,42 @@
+"""The pages of the studies say what a run found."""
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.report.part import Part
+from attnlab.report.study_pages import BEGIN, END, between_marks, found
+from attnlab.studies import NAMES, Answer
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_only_what_is_between_the_marks_changes():
+    page = f"# By hand\n\n{BEGIN}\nold\n{END}\n\nalso by hand\n"
+    once = between_marks(page, "new")
+    assert once == f"# By hand\n\n{BEGIN}\nnew\n{END}\n\nalso by hand\n"
+    assert between_marks(once, "new") == once
+    with pytest.raises(ValueError, match="page: expected the marks"):
+        between_marks(page.replace(END, ""), "new")
+
+
+def test_numbers_come_with_their_errors_and_what_was_expected():
+    part = Part(
+        name="length", key="", title="", about="", outcome=Answer.AGREES.value, headline="",
+        summary="It falls.", alt="A line.", numbers={"slope": -0.956, "slope_error": 0.0104},
+        expect={"slope": (-1.02, -0.88)}, settings={}, files={}, seconds=1.0, made_at="",
+        versions={},
+    )  # fmt: skip
+    text = found(part)
+    assert text.startswith("**As the paper says.** It falls.")
+    assert "![A line.](../images/studies/length.png)" in text
+    assert "| `slope` | -0.956 ± 0.01 | -1.02 to -0.88 |" in text
+
+
+def test_the_list_has_every_study():
+    text = (DOCS / "studies" / "README.md").read_text()
+    table = text.partition(BEGIN)[2].partition(END)[0]
+    for name in NAMES:
+        assert f"[{name}]({name}.md)" in table
+        assert (DOCS / "studies" / f"{name}.md").is_file()
+    assert table.count("±") >= 5

@@ -1,0 +1,34 @@
+"""A text in which some signs announce what follows: two queries with two next words each."""
+
+import numpy as np
+
+from attnlab.text import Corpus
+
+# Signs without letters are never queries, so that only the bigrams below make classes.
+FILLERS = (".", ",", "(", ")")
+# (query, next) -> the signs that stand only before it, the first of them most often
+ANNOUNCED = {
+    ("the", "cat"): ("11", "12", "13"),
+    ("the", "dog"): ("21", "22", "23"),
+    ("a", "ship"): ("31", "32", "33"),
+    ("a", "train"): ("41", "42", "43"),
+}
+
+
+def corpus_of(words: list[str]) -> Corpus:
+    """Words as a corpus whose validation part is its training part."""
+    vocabulary = ("<unk>", *dict.fromkeys(word for word in words if word != "<unk>"))
+    ids = np.array([vocabulary.index(word) for word in words], dtype=np.int32)
+    return Corpus("small", "word", vocabulary, ids, ids, digest="0")
+
+
+def announced_text(sentences: int, *, length: int = 12, seed: int = 0) -> list[str]:
+    """Sentences of `length` words, of which the last two are a query and its next word."""
+    draw = np.random.default_rng(seed)
+    words: list[str] = []
+    for _ in range(sentences):
+        ends, own = list(ANNOUNCED.items())[draw.integers(len(ANNOUNCED))]
+        weights = np.array([1.0] * len(FILLERS) + [1.2, 0.6, 0.3])
+        words += draw.choice([*FILLERS, *own], length - 2, p=weights / weights.sum()).tolist()
+        words += ends
+    return words

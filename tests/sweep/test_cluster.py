@@ -1,0 +1,72 @@
+"""Ray, for real: two nodes in this test, a worker killed in the middle, and the same results."""
+
+import os
+import signal
+
+import pytest
+import xarray as xr
+from tiny_sweep import in_groups, tiny
+
+from attnlab.sweep import Local, Ray, open_sweep, run_in
+from attnlab.sweep import cluster as module
+from attnlab.sweep.executor import attempt
+from attnlab.sweep.run import run_plan
+from attnlab.sweep.store import Folder, Memory
+from attnlab.sweep.whole import whole
+
+ray = pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
+
+PLAN = in_groups(tiny())
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes of one core each."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": 2**27},
+    )
+    made.add_node(num_cpus=1, object_store_memory=2**27)
+    made.wait_for_nodes()
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def test_two_nodes_and_a_killed_worker_give_what_one_process_gives(tmp_path, cluster, monkeypatch):
+    marks, out = tmp_path / "marks", tmp_path / "out"
+    marks.mkdir()
+    victim = PLAN.groups[1].key
+
+    def task(group, code):  # inside the test, so that Ray sends it along
+        node = ray.get_runtime_context().get_node_id()
+        (marks / f"{node}-{group.key}").touch()
+        if group.key == victim and not (marks / "killed").exists():
+            (marks / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return attempt(group, code=code)
+
+    monkeypatch.setattr(module, "_task", task)
+    ran = run_in(out, PLAN, executor=Ray(address=cluster.address))
+    assert (ran.computed, ran.index.failed_runs) == (4, 0)
+    assert (marks / "killed").exists()
+    assert len({path.name.partition("-")[0] for path in marks.iterdir()} - {"killed"}) == 2
+    store = Memory()
+    local = whole(run_plan(PLAN, store, executor=Local()).index, store.read).load()
+    xr.testing.assert_identical(open_sweep(out).load().drop_attrs(), local)  # bit for bit
+    assert {entry["state"] for entry in Folder(out).ledger.entries()} == {"running", "done"}
+    assert not ray.is_initialized()
+
+
+def test_a_worker_with_other_code_is_refused(cluster, monkeypatch):
+    monkeypatch.setattr(module, "code_digest", lambda *folders: "of the driver")
+    index = run_plan(in_groups(tiny(), 16), Memory(), executor=Ray(cluster.address)).index
+    assert "this worker has another version of attnlab" in index.groups[0].cause
+
+
+def test_what_ray_is_not_given():
+    with pytest.raises(ValueError, match="cpus_per_task, gpus_per_task: expected 0 or more"):
+        Ray(cpus=0)

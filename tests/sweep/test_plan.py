@@ -1,0 +1,81 @@
+"""Plans: what is grouped, how it is cut, and that a plan counts what will happen."""
+
+import numpy as np
+import pytest
+from tiny_sweep import in_groups, tiny
+
+from attnlab.data.recipe import read_recipe
+from attnlab.dynamics import Optimizer, program
+from attnlab.figures import recipe_folder
+from attnlab.sweep import EngineRecipe, SweepRecipe, make_plan
+from attnlab.sweep.plan import plan_document
+from attnlab.sweep.run import run_plan
+from attnlab.sweep.store import Memory
+
+CLASSES = "single-common:num_classes=2,vocab_size=20"
+
+
+def covered(plan):
+    """How often each run is in a group, over (setting, cell, seed)."""
+    recipe = plan.recipe
+    count = np.zeros((len(recipe.settings()), recipe.rates()[0].size, len(recipe.seed_list())))
+    for group in plan.groups:
+        place = group.place
+        count[np.ix_(place.settings, range(*place.cells), range(*place.seeds))] += 1
+    return count
+
+
+@pytest.mark.parametrize("runs", [1, 3, 4, 9, 10**6])
+def test_every_run_is_in_one_group_of_the_right_size(runs):
+    plan = in_groups(tiny(seeds=3), runs)
+    assert (covered(plan) == 1).all()
+    assert max(group.runs for group in plan.groups) <= runs
+    assert sum(group.runs for group in plan.groups) == plan.runs == 4 * 2 * 3
+    assert plan.memory <= plan.memory_budget
+
+
+def test_settings_of_one_shape_share_a_group_and_others_do_not():
+    assert len(make_plan(tiny()).groups) == 1
+    grid = {"distinct": (2, 3), "common_prob": (0.1, 0.2)}
+    plan = make_plan(tiny(classes=CLASSES, grid=grid, eta_z=1.0))
+    assert [shape.settings for shape in plan.shapes] == [(0, 1), (2, 3)]
+    assert (covered(plan) == 1).all()
+
+
+def test_fig6_is_four_compilations_of_160_runs():
+    document = plan_document(make_plan(read_recipe(recipe_folder() / "fig6.yaml", SweepRecipe)))
+    assert (document["cells"], document["runs"], document["compilations"]) == (64, 640, 4)
+    assert [shape["runs_per_group"] for shape in document["shapes"]] == [160] * 4
+    assert document["seconds"] > 0
+
+
+def test_the_plan_counts_the_compilations_that_happen():
+    fresh = Optimizer(momentum=0.125)  # which no other test has compiled
+    recipe = tiny(grid={"common_prob": (0.15, 0.25)}, eta_z=1.0, seeds=3, optimizer=fresh)
+    plan = in_groups(recipe, 2)
+    assert len(plan.groups) == 4  # of two classes: two seeds, then one
+    before = program.advance._cache_size()
+    run_plan(plan, Memory())
+    assert program.advance._cache_size() - before == plan.compilations == 2
+
+
+def test_a_group_is_named_by_what_decides_its_numbers():
+    (group,) = make_plan(tiny()).groups
+    (same,) = make_plan(tiny(about="Other words.")).groups
+    assert group.key == same.key
+    for changes in (
+        {"steps": 11}, {"seeds": 3}, {"ratio": 3.0}, {"dtype": "float64"}, {"init": "uniform"},
+        {"engine": EngineRecipe("limit", batch_size=2)},
+    ):  # fmt: skip
+        assert all(other.key != group.key for other in make_plan(tiny(**changes)).groups)
+
+
+def test_what_a_plan_refuses():
+    with pytest.raises(ValueError, match="memory_budget: expected a positive number"):
+        make_plan(tiny(), memory_budget=0)
+    with pytest.raises(ValueError, match="the flow has times, other engines steps"):
+        make_plan(tiny(grid={"engine.name": ("limit", "flow")}, eta_z=1.0))
+    with pytest.raises(ValueError, match="steps: expected a positive whole number"):
+        make_plan(tiny(steps=1.5))
+    with pytest.raises(ValueError, match="'eta_x' is not a parameter"):
+        make_plan(tiny(grid={"eta_x": (1,)}, eta_z=1.0))

@@ -1,0 +1,120 @@
+"""Sweep recipes: any parameter can be swept, and what cannot be is refused in one line."""
+
+import re
+
+import numpy as np
+import pytest
+from tiny_sweep import tiny
+
+from attnlab.data.recipe import as_recipe, read_recipe
+from attnlab.dynamics import Embedded, Extended, Flow, Limit, Sampled
+from attnlab.figures import recipe_folder
+from attnlab.sweep import EngineRecipe, ModelRecipe, SweepRecipe
+
+SMALL = {"classes": "syn-medium", "eta_y": 1, "eta_z": 1, "steps": 5}
+
+
+def test_a_figures_recipe_is_a_sweep_and_a_sweep_needs_no_lab_note():
+    recipe = read_recipe(recipe_folder() / "fig6.yaml", SweepRecipe)
+    assert recipe.about.startswith("Attention over distinct tokens")
+    assert len(recipe.settings()) == 4
+    assert as_recipe(SMALL, SweepRecipe).about is None
+    assert as_recipe({**SMALL, "seeds": [4, 2]}, SweepRecipe).seed_list() == (4, 2)
+
+
+def test_every_kind_of_parameter_can_be_swept():
+    grid = {
+        "num_last": [1, 2],
+        "engine.length": [8, 16],
+        "optimizer.momentum": [0.0, 0.9],
+        "model.heads": [1, 2],
+        "init": ["zero", "uniform"],
+        "steps": [5, 10],
+        "eta_z": [0.5, 1],
+    }
+    document = {
+        "classes": "syn-medium", "grid": grid, "ratio": 2, "steps": 1,
+        "engine": {"name": "sampled"}, "model": {"name": "extended", "residual": True},
+    }  # fmt: skip
+    recipe = as_recipe(document, SweepRecipe)
+    assert list(recipe.dims()) == [
+        "num_last", "length", "momentum", "heads", "init", "steps", "eta_z",
+    ]  # fmt: skip
+    settings = recipe.settings()
+    assert len(settings) == 2**6
+    last = settings[-1]
+    assert last.classes == "syn-medium:num_last=2"
+    assert last.engine.engine() == Sampled(length=16)
+    assert last.optimizer.momentum == 0.9
+    assert last.model.model() == Extended(residual=True, heads=2)
+    assert (last.init, last.steps) == ("uniform", 10)
+    eta_y, eta_z = last.rates()
+    np.testing.assert_array_equal(eta_y, [1, 2])
+    np.testing.assert_array_equal(eta_z, [0.5, 1])
+
+
+def test_names_and_classes_can_be_swept_and_parameters_keep_all_their_digits():
+    recipe = tiny(grid={"classes": ("syn-small", "syn-medium"), "optimizer.name": ("sgd", "adam")},
+                  eta_z=1.0)  # fmt: skip
+    assert list(recipe.dims()) == ["classes", "optimizer"]
+    assert [s.optimizer.name for s in recipe.settings()] == ["sgd", "adam"] * 2
+    (setting,) = tiny(grid={"common_prob": (0.1234567890123,)}, eta_z=1.0).settings()
+    assert setting.classes.endswith("common_prob=0.1234567890123")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grid": {"eta_y": (1.0,)}, "ratio": None}, "grid: give eta_z, and either eta_y or ratio"),
+        ({"grid": {"eta_z": (1.0,), "eta_y": (1.0,)}}, "either eta_y or ratio"),
+        ({"grid": {"eta_z": (1.0, 1.0)}}, "grid.eta_z: expected a list of different values"),
+        ({"grid": {"eta_z": ()}}, "grid.eta_z: expected a list"),
+        ({"eta_z": 1.0}, "eta_z: is swept in the grid"),
+        ({"steps": 0}, "steps: expected a positive number"),
+        ({"seeds": 0}, "seeds: expected at least 1"),
+        ({"seeds": (1, 1)}, "seeds: expected at least 1, or a list"),
+        ({"init": "one"}, "init: expected one of"),
+    ],
+)
+def test_what_a_recipe_refuses(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tiny(**changes)
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        (
+            {"engine.lenght": (3,)},
+            "grid: at engine.lenght = 3: engine.lenght: unknown key; did you",
+        ),
+        ({"engine.length": ("a",)}, "engine.length: expected a whole number, got 'a'"),
+        ({"engine.length": (8,)}, "engine.length: belongs to the engine 'sampled', not to 'limit'"),
+        ({"optimizer.momentum": (1.5,)}, "optimizer.momentum: expected a number in [0, 1)"),
+        ({"save.every": (1,)}, "save.every: 'save' has no fields"),
+    ],
+)
+def test_what_a_grid_refuses(grid, message):
+    recipe = tiny(grid=grid, eta_z=1.0)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        recipe.settings()
+
+
+def test_two_names_may_not_give_one_dim():
+    with pytest.raises(ValueError, match="two of its names give the same dim"):
+        tiny(grid={"classes.heads": (1,), "model.heads": (1,)}, eta_z=1.0)
+
+
+def test_engines_and_models_by_name():
+    assert EngineRecipe("limit").engine() == Limit()
+    assert EngineRecipe("flow", rtol=1e-3).engine() == Flow(rtol=1e-3)
+    assert ModelRecipe("embedded", dim=7).model() == Embedded(7)
+    assert ModelRecipe("extended", position="alibi:0.5").model().position.slope == 0.5
+    for wrong, message in (
+        (lambda: EngineRecipe("limit", length=3), "length: belongs to the engine 'sampled'"),
+        (lambda: EngineRecipe("flow", batch_size=3), "batch_size: belongs to the engine"),
+        (lambda: EngineRecipe("sampled", length=1), "length: expected a whole number of at least"),
+        (lambda: ModelRecipe("pairwise", heads=2), "heads: belongs to the model 'extended'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()

@@ -1,0 +1,183 @@
+"""What a sweep gives: the same numbers as simulate(), however its runs are grouped."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+from tiny_sweep import in_groups, tiny
+
+import attnlab
+from attnlab.data import classes_from
+from attnlab.dynamics import (
+    AlibiPosition,
+    Embedded,
+    Extended,
+    Flow,
+    Limit,
+    Optimizer,
+    Pairwise,
+    Sampled,
+    Save,
+)
+from attnlab.sweep import run_parts
+from attnlab.sweep.run import run_plan
+from attnlab.sweep.store import Memory
+from attnlab.sweep.sweep import _engine_recipe, _model_recipe
+from attnlab.sweep.whole import whole
+
+RECIPE = tiny()
+
+
+def run(plan):
+    store = Memory()
+    index = run_plan(plan, store).index
+    return whole(index, store.read).load()
+
+
+@pytest.fixture(scope="module")
+def result():
+    return run(in_groups(RECIPE))
+
+
+def call(**given):
+    """attnlab.sweep() as the recipe would have it."""
+    same = {
+        "grid": dict(RECIPE.grid), "ratio": RECIPE.ratio, "steps": RECIPE.steps,
+        "seeds": RECIPE.seeds, "save": RECIPE.save,
+    }  # fmt: skip
+    return attnlab.sweep(RECIPE.classes, **{**same, **given})
+
+
+def test_a_cell_is_what_simulate_gives(result):
+    assert result.attention.dims == (
+        "common_prob", "eta_z", "seed", "step", "sequence_class", "token",
+    )  # fmt: skip
+    for cell in ({"common_prob": 0.2, "eta_z": 1.0}, {"common_prob": 0.4, "eta_z": 0.5}):
+        alone = attnlab.simulate(
+            f"{RECIPE.classes},common_prob={cell['common_prob']}", eta_y=[0.5, 2 * cell["eta_z"]],
+            eta_z=cell["eta_z"], steps=RECIPE.steps, seeds=RECIPE.seeds, save=RECIPE.save,
+        ).isel(eta_y=1)  # fmt: skip
+        same = result.sel(cell)
+        for name in ("attention", "loss", "entropy", "probability", "query_token"):
+            np.testing.assert_array_equal(same[name], alone[name])
+        end = alone.isel(step=-1)
+        np.testing.assert_allclose(result.final_loss.sel(cell), end["loss"])
+        mean = end["entropy"].mean("sequence_class")
+        np.testing.assert_allclose(result.final_entropy.sel(cell), mean, rtol=1e-6)
+    assert result.finished.all()
+
+
+def test_the_function_and_the_recipe_agree(result):
+    made = call()
+    assert made.attrs["failed_runs"] == 0
+    assert '"common_prob": [0.1, 0.2, 0.3, 0.4]' in made.attrs["spec"]
+    xr.testing.assert_identical(made.drop_attrs(), result)
+
+
+def test_grouping_and_order_do_not_matter(result):
+    backwards = replace(RECIPE, grid={name: values[::-1] for name, values in RECIPE.grid.items()})
+    same = run(in_groups(backwards, 10**6)).sortby(["common_prob", "eta_z"])
+    xr.testing.assert_identical(same[list(result)], result)
+    # Cut into single runs, the arrays of a program have other sizes, and XLA may add in another
+    # order: in float32 the last digit differs.
+    apart = run(in_groups(replace(RECIPE, grid={**RECIPE.grid, "common_prob": (0.3,)}), 1))
+    for name in ("attention", "loss", "final_entropy"):
+        np.testing.assert_allclose(apart[name], result[name].sel(common_prob=[0.3]), rtol=1e-6)
+
+
+def test_settings_of_different_sizes_are_padded_and_parts_are_not():
+    recipe = tiny(
+        classes="syn-medium", grid={"num_last": (1, 2)}, eta_z=1.0, steps=2, seeds=1,
+        save=Save(what=("attention", "logits"), every=1),
+    )  # fmt: skip
+    result = run(in_groups(recipe))
+    parts = run_parts(recipe)
+    assert [part.parameters for part in parts] == [{"num_last": 1}, {"num_last": 2}]
+    for part in parts:
+        sizes = part.result.sizes
+        padded = result.sel(part.parameters)
+        own = padded.isel(
+            sequence_class=slice(sizes["sequence_class"]), token=slice(sizes["token"])
+        ).sel(query=part.result["query"])
+        np.testing.assert_array_equal(own["attention"], part.result["attention"])
+        np.testing.assert_array_equal(own["attention_logits"], part.result["attention_logits"])
+        assert not part.result["attention"].isnull().any()
+    small = result.sel(num_last=1)
+    assert small["attention"].isel(sequence_class=slice(2, None)).isnull().all()
+    assert (small["query_token"].isel(sequence_class=slice(2, None)) == -1).all()
+
+
+def test_heads_and_steps_as_dims():
+    result = call(
+        grid={"model.heads": [1, 2], "steps": [2, 4]}, eta_z=1.0, seeds=1, model=Extended(),
+        init="uniform", save=Save("attention", every=2),
+    )  # fmt: skip
+    assert result.attention.sel(heads=1, steps=4).isel(head=1).isnull().all()
+    assert not result.attention.sel(heads=2, steps=4).isnull().any()
+    assert result.step.values.tolist() == [0, 2, 4]
+    assert result.attention.sel(steps=2, step=4).isnull().all()
+
+
+def test_classes_given_as_an_object(result):
+    classes = classes_from(f"{RECIPE.classes},common_prob=0.2")
+    made = attnlab.sweep(
+        classes, grid={"eta_z": RECIPE.grid["eta_z"]}, ratio=RECIPE.ratio, steps=RECIPE.steps,
+        seeds=RECIPE.seeds, save=RECIPE.save,
+    )  # fmt: skip
+    np.testing.assert_array_equal(made["attention"], result["attention"].sel(common_prob=0.2))
+    with pytest.raises(ValueError, match="have no parameters to sweep"):
+        attnlab.sweep(classes, grid={"distinct": [2, 3]}, eta_y=1, eta_z=1, steps=1)
+
+
+def test_engines_and_models_survive_becoming_a_recipe():
+    for engine in (Sampled(8, 4), Limit(), Limit(3), Flow(rtol=1e-4), Sampled(8, 2, sequences=3)):
+        assert _engine_recipe(engine).engine() == engine
+    whole_set = _engine_recipe(Sampled(8, None, sequences=3)).engine()
+    assert whole_set == Sampled(8, 3, sequences=3)  # which is the same
+    for model in (
+        Pairwise(), Embedded(7), Extended(residual=True, heads=2), Extended(position="learned"),
+        Extended(position=AlibiPosition(0.25)), Extended(position="fixed:0,-1.5"),
+    ):  # fmt: skip
+        assert _model_recipe(model).model() == model
+
+
+def test_a_diverged_run_is_recorded_with_its_cause_and_the_rest_goes_on():
+    recipe = tiny(
+        grid={"common_prob": (0.1, 0.2), "eta_z": (1.0, 1e38)}, optimizer=Optimizer(momentum=0.9),
+        steps=40, save=Save(what=("loss", "attention"), every=10),
+    )  # fmt: skip
+    store = Memory()
+    index = run_plan(in_groups(recipe), store).index
+    result = whole(index, store.read).load()
+    assert not result.finished.sel(eta_z=1e38).any()
+    assert result.finished.sel(eta_z=1.0).all()
+    assert result.loss.sel(eta_z=1e38, step=40).isnull().all()
+    assert not result.loss.sel(eta_z=1.0).isnull().any()
+    assert index.failed_runs == 4
+    assert all("became non-finite at step" in group.cause for group in index.groups)
+    with pytest.raises(attnlab.Diverged, match="became non-finite"):
+        run_parts(recipe)
+
+
+def test_a_group_that_raises_does_not_stop_the_others(monkeypatch):
+    from attnlab.sweep import group
+
+    real = group.simulate
+
+    def sometimes(classes, *args, **given):
+        if "common_prob=0.3" in classes.origin:
+            raise MemoryError("no room")
+        return real(classes, *args, **given)
+
+    monkeypatch.setattr(group, "simulate", sometimes)
+    store = Memory()
+    index = run_plan(in_groups(RECIPE), store).index
+    (failed,) = [entry for entry in index.groups if entry.schema is None]
+    assert failed.cause == "MemoryError: no room"
+    result = whole(index, store.read)
+    assert not result.finished.sel(common_prob=0.3).any()
+    assert result.finished.sum() == 3 * 2 * 2
+    assert result.loss.sel(common_prob=0.3).isnull().all()
+    monkeypatch.setattr(group, "simulate", real)
+    assert run_plan(in_groups(RECIPE), store).computed == 1  # only what is missing
