@@ -42,6 +42,28 @@ def test_json_is_one_document_and_nothing_else(tmp_path):
     assert np.shape(document["loss"]["values"]) == (2, 2, 13)
 
 
+def test_variants_are_options_and_heads_have_a_column(tmp_path):
+    done = attnlab_command(
+        "simulate", "syn-small", *QUICK, "--residual", "--normalization", "layer", "--heads", "2",
+        "--combine", "concatenate", "--position", "learned", "--attend-self", "--weight-decay",
+        "0.01", "--prior", "0.7,0.3", "--sequences", "30", "--init", "uniform", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [(row["head"], row["sequence_class"]) for row in document["summary"]] == [
+        (0, 0), (0, 1), (1, 0), (1, 1),
+    ]  # fmt: skip
+    spec = document["spec"]
+    assert spec["model"] == {
+        "name": "Extended", "residual": True, "normalization": "layer", "heads": 2,
+        "combine": "concatenate", "position": {"name": "learned"}, "attend_self": True,
+    }  # fmt: skip
+    assert spec["optimizer"]["weight_decay"] == 0.01
+    assert spec["engine"]["sequences"] == 30
+    assert spec["classes"]["origin"] == "syn-small with prior 0.7, 0.3"
+
+
 def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path):
     done = attnlab_command(
         "simulate", "syn-small", "--engine", "limit", "--eta-y", "1e38", "--out", "run.nc",
@@ -69,6 +91,14 @@ def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path):
         (["syn-small", "--out", "run.txt"], "out:"),
         (["syn-small", "--plot", "run.png", "--save", "loss"], "save:"),
         (["syn-small", "--engine", "flow", "--momentum", "0.5"], "optimizer:"),
+        (["syn-small", "--normalization", "l1"], "normalization:"),
+        (["syn-small", "--heads", "0"], "heads:"),
+        (["syn-small", "--position", "alibi"], "position:"),
+        (["syn-small", "--position", "learned", "--engine", "limit"], "position:"),
+        (["syn-small", "--weight-decay", "-1"], "weight_decay:"),
+        (["syn-small", "--prior", "0.7,0.7"], "prior:"),
+        (["syn-small", "--prior", "1"], "prior:"),
+        (["syn-small", "--sequences", "9", "--engine", "flow"], "sequences:"),
     ],
 )
 def test_bad_input_exits_with_2_and_one_message(arguments, message, tmp_path):

@@ -155,7 +155,10 @@ def test_embedding_trains_with_fewer_dimensions_than_tokens():
 # -- optimisers -------------------------------------------------------------------------------
 
 
-def test_momentum_adam_and_adamw_are_the_textbook_rules():
+@pytest.mark.parametrize(
+    ("name", "decay"), [("sgd", 0.05), ("adam", 0.0), ("adam", 0.05), ("adamw", 0.05)]
+)
+def test_momentum_adam_and_weight_decay_are_the_textbook_rules(name, decay):
     """Recomputed by hand from the plain gradients of the brute-force model."""
     import brute
 
@@ -163,30 +166,40 @@ def test_momentum_adam_and_adamw_are_the_textbook_rules():
         [[0.5, 0.5, 0, 0, 0], [0.5, 0, 0.5, 0, 0]], query=[3, 3], next_token=[3, 4]
     )
     sequences = [(np.array([0, 1]), 3, 3), (np.array([0, 2]), 3, 4)]
-    for name in ("sgd", "adam", "adamw"):
-        decay = 0.05 if name == "adamw" else 0.0
-        W = [np.zeros((5, 5)), np.zeros((5, 5))]
-        first, second = [0.0, 0.0], [0.0, 0.0]
-        for t in range(1, 16):
-            slopes = [-g for g in brute.lemma_1(*W, sequences)]
-            for i, rate in enumerate((0.3, 0.1)):
-                if name == "sgd":
-                    first[i] = 0.9 * first[i] + slopes[i]
-                    W[i] = W[i] - rate * first[i]
-                else:
-                    first[i] = 0.9 * first[i] + 0.1 * slopes[i]
-                    second[i] = 0.999 * second[i] + 0.001 * slopes[i] ** 2
-                    root = np.sqrt(second[i] / (1 - 0.999**t))
-                    W[i] = W[i] - rate * (first[i] / (1 - 0.9**t) / (root + 1e-8) + decay * W[i])
-        result = simulate(
-            classes, Limit(), eta_y=0.3, eta_z=0.1, steps=15,
-            optimizer=Optimizer(
-                name, momentum=0.9 if name == "sgd" else 0.0, weight_decay=decay or 1e-2
-            ), **DOUBLE,
-        )  # fmt: skip
-        np.testing.assert_allclose(
-            final(result, "attention_logits")[0, 0], W[1][3], atol=1e-9, err_msg=name
-        )
+    W = [np.zeros((5, 5)), np.zeros((5, 5))]
+    first, second = [0.0, 0.0], [0.0, 0.0]
+    for t in range(1, 16):
+        slopes = [-g for g in brute.lemma_1(*W, sequences)]
+        for i, rate in enumerate((0.3, 0.1)):
+            decoupled = decay * W[i] if name == "adamw" else 0.0
+            slope = slopes[i] + (0.0 if name == "adamw" else decay * W[i])
+            if name == "sgd":
+                first[i] = 0.9 * first[i] + slope
+                W[i] = W[i] - rate * first[i]
+            else:
+                first[i] = 0.9 * first[i] + 0.1 * slope
+                second[i] = 0.999 * second[i] + 0.001 * slope**2
+                root = np.sqrt(second[i] / (1 - 0.999**t))
+                W[i] = W[i] - rate * (first[i] / (1 - 0.9**t) / (root + 1e-8) + decoupled)
+    result = simulate(
+        classes, Limit(), eta_y=0.3, eta_z=0.1, steps=15,
+        optimizer=Optimizer(name, momentum=0.9 * (name == "sgd"), weight_decay=decay), **DOUBLE,
+    )  # fmt: skip
+    np.testing.assert_allclose(final(result, "attention_logits")[0, 0], W[1][3], atol=1e-9)
+
+
+def test_weight_decay_has_its_default_by_name():
+    assert Optimizer("adamw").weight_decay == 0.01
+    assert Optimizer("sgd").weight_decay == Optimizer("adam").weight_decay == 0.0
+
+
+def test_weight_decay_brings_flow_and_steps_to_the_same_rest():
+    arguments = {"eta_y": 0.5, "eta_z": 0.5, "optimizer": Optimizer(weight_decay=0.02), **DOUBLE}
+    save = Save(("attention", "loss"), at=[4000])
+    steps = simulate(syn_small(), Limit(), steps=4000, save=save, **arguments)
+    flow = simulate(syn_small(), Flow(), steps=4000, save=save, **arguments)
+    np.testing.assert_allclose(final(flow), final(steps), atol=1e-4)
+    assert float(final(flow, "loss")[0]) > 0.1  # at rest, and not by fitting to the end
 
 
 # -- starts -----------------------------------------------------------------------------------
@@ -236,7 +249,8 @@ def test_labels_and_provenance():
         result.attention.isel(eta_y=0, seed=0, step=0), classes.probs, atol=1e-7
     )
     spec = json.loads(result.attrs["spec"])
-    assert spec["engine"] == {"name": "Sampled", "length": 32, "batch_size": 16}
+    engine = {"name": "Sampled", "length": 32, "batch_size": 16, "sequences": None}
+    assert spec["engine"] == engine
     assert spec["classes"]["digest"] == classes.digest
     assert spec["seeds"] == [0, 1, 2]
     assert json.loads(result.attrs["versions"])["jax"] == jax.__version__
@@ -365,6 +379,7 @@ def test_bad_input_names_the_field(change, field):
         (lambda: Save(every=0), "every"),
         (lambda: Save(every=2, at=[1]), "every, geometric, at"),
         (lambda: Save(at=[3, 2]), "at"),
+        (lambda: Optimizer(weight_decay=-0.1), "weight_decay"),
         (lambda: Embedded(0), "dim"),
         (lambda: Embedded(2, scale=0), "scale"),
     ],

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli.arguments import PICTURES, check_writable, number, numbers
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -25,8 +27,17 @@ Examples:
   attnlab simulate syn-small --eta-y 10 --plot fig4.png --out fig4.nc
   attnlab simulate syn-medium:num_last=3 --eta-z 0.5,1,2 --seeds 10 --init uniform
   attnlab simulate recipes/classes-two-words.yaml --engine flow --steps 1e6 --json
+
+\b
+The model beyond the paper's, in any mixture (docs/guides/variants.md):
+  attnlab simulate syn-small --residual --normalization layer
+  attnlab simulate syn-small --heads 4 --combine concatenate --init uniform
+  attnlab simulate syn-small --position alibi:0.1 --attend-self
+  attnlab simulate syn-small --position learned --weight-decay 0.01
+  attnlab simulate syn-small --prior 0.7,0.3 --sequences 500
 """
 MOST_ROWS = 40
+WIDTH_IN_A_PIPE = 120  # of the table: there is no edge to keep within
 
 
 def simulate_verb(
@@ -41,12 +52,37 @@ def simulate_verb(
     batch_size: Annotated[
         int | None, typer.Option(help="Default 128 if sampled; the expected gradient if limit.")
     ] = None,
+    sequences: Annotated[
+        int | None, typer.Option(help="Train on so many sequences, drawn once (sampled).")
+    ] = None,
+    prior: Annotated[str | None, typer.Option(help="Probability of each class: 0.7,0.3.")] = None,
+    residual: Annotated[
+        bool, typer.Option("--residual", help="Add the query to what it attends to (Section 7).")
+    ] = False,
+    normalization: Annotated[str, typer.Option(help="l2, rms, layer or none.")] = "l2",
+    heads: Annotated[int, typer.Option(help="How many; they differ by --init uniform.")] = 1,
+    combine: Annotated[
+        str, typer.Option(help="Of the heads' outputs: average or concatenate.")
+    ] = "average",
+    position: Annotated[
+        str | None,
+        typer.Option(help="Bias by distance: learned, alibi:SLOPE or fixed:B1,B2,... (sampled)."),
+    ] = None,
+    attend_self: Annotated[
+        bool, typer.Option("--attend-self", help="Attend to the query's own token too (sampled).")
+    ] = False,
     optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
+    weight_decay: Annotated[
+        float | None, typer.Option(help="L2 for sgd and adam, decoupled for adamw (there 0.01).")
+    ] = None,
     momentum: Annotated[
         float | None, typer.Option(help="Of sgd; 0.9 unless the engine is the flow.")
     ] = None,
     init: Annotated[str, typer.Option(help="zero, or uniform in +-1/sqrt(M).")] = "zero",
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help="Only this seed, instead of the first so many.")
+    ] = None,
     save: Annotated[
         str, typer.Option(help="What to record: attention,logits,loss,statistics.")
     ] = "attention,logits,loss,statistics",
@@ -57,31 +93,38 @@ def simulate_verb(
     at: Annotated[str | None, typer.Option(help="Record at these steps: 0,2,4,100.")] = None,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     out: Annotated[Path | None, typer.Option(help="Write the result (netCDF).")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw attention over time (PNG, PDF).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw attention over time (PNG, PDF), of head 0.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     from attnlab.data import classes_from
-    from attnlab.dynamics import Diverged, Save, simulate
+    from attnlab.dynamics import Diverged, Extended, Optimizer, Save, simulate
 
-    chosen = _engine(engine, length, batch_size)
+    chosen = _engine(engine, length, batch_size, sequences)
+    # typer has only checked that they are texts; the values check themselves
+    model = Extended(residual, normalization, heads, combine, position, attend_self)  # type: ignore[arg-type]
     if momentum is None:
         momentum = 0.9 if optimizer == "sgd" and engine != "flow" else 0.0
     asked = Save(
         what=tuple(word.strip() for word in save.split(",")),
         every=every,
         geometric=geometric,
-        at=None if at is None else _numbers("at", at),
+        at=None if at is None else numbers("at", at),
     )
-    _check_writable(out, (".nc",), "out")
-    _check_writable(plot, (".png", ".pdf", ".svg"), "plot")
+    check_writable(out, (".nc",), "out")
+    check_writable(plot, PICTURES, "plot")
     if plot is not None and "attention" not in asked.what:
         raise ValueError("save: --plot needs attention among what is recorded")
     known = classes_from(classes)
+    if prior is not None:
+        known = known.with_prior(numbers("prior", prior))
     try:
         result = simulate(
             known, chosen, eta_y=_rate("eta-y", eta_y), eta_z=_rate("eta-z", eta_z),
-            steps=_number("steps", steps), optimizer=optimizer, momentum=momentum, init=init,
-            seeds=seeds, save=asked, dtype=dtype, progress=False if as_json else "auto",
+            steps=number("steps", steps), init=init, seeds=seeds if seed is None else [seed], save=asked, dtype=dtype,
+            optimizer=Optimizer(optimizer, momentum, weight_decay=weight_decay),  # type: ignore[arg-type]
+            model=None if model == Extended() else model, progress=False if as_json else "auto",
         )  # fmt: skip
     except Diverged as problem:
         if out is not None:
@@ -98,11 +141,13 @@ def simulate_verb(
         _table(result, summary, out, plot)
 
 
-def _engine(name: str, length: int, batch_size: int | None) -> Engine:
+def _engine(name: str, length: int, batch_size: int | None, sequences: int | None) -> Engine:
     from attnlab.dynamics import Flow, Limit, Sampled
 
     if name == "sampled":
-        return Sampled(length, 128 if batch_size is None else batch_size)
+        return Sampled(length, 128 if batch_size is None else batch_size, sequences)
+    if sequences is not None:
+        raise ValueError("sequences: a training set of sequences needs the engine sampled")
     if name == "limit":
         return Limit(batch_size)
     if name == "flow":
@@ -110,30 +155,9 @@ def _engine(name: str, length: int, batch_size: int | None) -> Engine:
     raise ValueError(f"engine: expected sampled, limit or flow, got {name!r}")
 
 
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{name}: expected a number, got {text!r}") from None
-
-
-def _numbers(name: str, text: str) -> list[float]:
-    return [_number(name, part) for part in text.split(",")]
-
-
 def _rate(name: str, text: str) -> float | list[float]:
-    values = _numbers(name, text)
+    values = numbers(name, text)
     return values if len(values) > 1 else values[0]
-
-
-def _check_writable(path: Path | None, endings: tuple[str, ...], field: str) -> None:
-    """Refuse before the work starts what could not be written after it."""
-    if path is None:
-        return
-    if path.suffix not in endings:
-        raise ValueError(f"{field}: the name should end in {' or '.join(endings)}, got {path}")
-    if not path.parent.is_dir():
-        raise ValueError(f"{field}: the folder {path.parent} does not exist")
 
 
 def _write(result: xr.Dataset, path: Path) -> None:
@@ -155,38 +179,34 @@ def _plot(result: xr.Dataset, classes: Any, path: Path) -> None:
 
 
 def _summary(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
-    """One entry per rate point and class, means over seeds; absent where it was not recorded."""
+    """One entry per rate point, head and class, means over seeds; absent where not recorded."""
     from attnlab.results import measures
 
     clock = "time" if "time" in result.dims else "step"
-    swept = [d for d in result.dims if d in ("eta_y", "eta_z")]
-    snap = None
     if "attention" in result and result.sizes[clock] > 2:
-        snap = measures.snap_time(result)
-    stacked = result.stack(point=swept) if swept else result.expand_dims("point")
-    snaps = (
-        None if snap is None else (snap.stack(point=swept) if swept else snap.expand_dims("point"))
-    )
+        result = result.assign(snap=measures.snap_time(result))
+    several = [dim for dim in ("eta_y", "eta_z", "head") if dim in result.dims]
+    stacked = result.stack(point=several) if several else result.expand_dims("point")
     rows = []
     for i in range(stacked.sizes["point"]):
         point = stacked.isel(point=i)
         for k in range(len(classes)):
-            row: dict[str, Any] = {name: float(point[name]) for name in swept}
+            row: dict[str, Any] = {dim: point[dim].item() for dim in several}
             row["sequence_class"] = k
             row["query"] = classes.token_name(int(classes.query[k]))
             row["next"] = classes.token_name(int(classes.next_token[k]))
+            of_class = point.isel(sequence_class=k)
             if "attention" in point:
-                last = point["attention"].isel({clock: -1, "sequence_class": k}).mean("seed")
+                last = of_class["attention"].isel({clock: -1}).mean("seed")
                 dominant = int(last.argmax("token"))
                 row["dominant_token"] = classes.token_name(int(last["token"][dominant]))
                 row["dominant_attention"] = float(last[dominant])
             if "entropy" in point:
-                of_class = point.isel(sequence_class=k)
                 for name in ("entropy", "common_mass"):
                     ends = of_class[name].mean("seed").isel({clock: [0, -1]}).values
                     row[f"{name}_start"], row[f"{name}_end"] = map(float, ends)
-            if snaps is not None:
-                value = float(snaps.isel(point=i, sequence_class=k).mean("seed"))
+            if "snap" in point:
+                value = float(of_class["snap"].mean("seed"))
                 row[f"snap_{clock}"] = value if value == value else None
             rows.append(row)
     return rows
@@ -219,6 +239,8 @@ def _table(
     spec = json.loads(result.attrs["spec"])
     clock = "time" if "time" in result.dims else "step"
     console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH_IN_A_PIPE
     engine = {k: v for k, v in spec["engine"].items() if v is not None and k != "name"}
     settings = ", ".join(f"{k}={v}" for k, v in engine.items())
     console.print(
@@ -229,11 +251,12 @@ def _table(
         soft_wrap=True,
     )
     titles = {
-        "eta_y": "eta_y", "eta_z": "eta_z", "sequence_class": "class", "query": "query",
-        "next": "next", "dominant_token": "winner", "dominant_attention": "attention",
-        "entropy": "entropy", "common_mass": "common mass", f"snap_{clock}": f"snap {clock}",
+        "eta_y": "eta_y", "eta_z": "eta_z", "head": "head", "sequence_class": "class",
+        "query": "query", "next": "next", "dominant_token": "winner",
+        "dominant_attention": "attention", "entropy": "entropy", "common_mass": "common mass",
+        f"snap_{clock}": f"snap {clock}",
     }  # fmt: skip
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
     shown = [key for key in titles if key in summary[0] or f"{key}_start" in summary[0]]
     for key in shown:
         side: Any = "left" if key in ("query", "next") else "right"

@@ -2,21 +2,35 @@
 
 from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.engines import Engine, Flow, Limit, Sampled
+from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.models import Embedded, Model, Pairwise
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.positions import (
+    AlibiPosition,
+    FixedPosition,
+    LearnedPosition,
+    Position,
+    position_from,
+)
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.simulate import simulate
 
 __all__ = [
+    "AlibiPosition",
     "Diverged",
     "Embedded",
     "Engine",
+    "Extended",
+    "FixedPosition",
     "Flow",
+    "LearnedPosition",
     "Limit",
     "Model",
     "Optimizer",
     "Pairwise",
+    "Position",
     "Sampled",
     "Save",
+    "position_from",
     "simulate",
 ]

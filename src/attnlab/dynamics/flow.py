@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.dynamics.engines import Flow
-from attnlab.dynamics.gradient import Parameters, class_rows, loss
+from attnlab.dynamics.gradient import Parameters, class_rows
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.models import Model
 from attnlab.dynamics.program import observe
@@ -29,13 +29,11 @@ def run_flow(run: Run, report: Report) -> Recorded:
     rates = tuple(rate.astype(run.dtype) for rate in run.grid.rates())
     values = _integrate(
         run.model, run.what, run.layout, fixed, trained, rates, run.moments.astype(run.dtype),
-        run.engine.rtol or rtol, run.engine.atol or atol,
+        run.engine.rtol or rtol, run.engine.atol or atol, run.optimizer.weight_decay,
     )  # fmt: skip
     stopped = np.asarray(values.pop("stopped"))
+    finite = np.isfinite(values.pop("largest"))
     out = Recorded(run.moments, flatten(values))
-    finite = np.ones((*stopped.shape, run.moments.size), dtype=bool)
-    for value in out.values.values():
-        finite &= np.isfinite(value).reshape(*finite.shape, -1).all(axis=-1)
     for seed, point in np.argwhere(stopped | ~finite.all(axis=-1)):
         first = int(np.argmin(finite[seed, point]))
         out.failures[int(seed), int(point)] = (float(run.moments[first]), "the flow")
@@ -43,7 +41,7 @@ def run_flow(run: Run, report: Report) -> Recorded:
     return out
 
 
-@partial(jax.jit, static_argnames=("model", "what", "rtol", "atol"))
+@partial(jax.jit, static_argnames=("model", "what", "rtol", "atol", "weight_decay"))
 def _integrate(
     model: Model,
     what: tuple[str, ...],
@@ -54,6 +52,7 @@ def _integrate(
     times: jax.Array,
     rtol: float,
     atol: float,
+    weight_decay: float,
 ) -> dict[str, Any]:
     import diffrax
 
@@ -65,16 +64,21 @@ def _integrate(
     ) -> dict[str, Any]:
         def velocity(t: jax.Array, trained: Parameters, args: None) -> Parameters:
             _, slope = model.loss_and_gradient(layout, rows, trained, fixed)
+            if weight_decay:
+                slope = jax.tree.map(lambda g, w: g + weight_decay * w, slope, trained)
             return Parameters(
                 jax.tree.map(lambda g: -eta_y * factors[0] * g, slope.Y),
                 jax.tree.map(lambda g: -eta_z * factors[1] * g, slope.Z),
             )
 
         def look(t: jax.Array, trained: Parameters, args: None) -> dict[str, Any]:
-            matrices = model.matrices(layout, trained, fixed)
-            out = observe(layout, matrices.Z, what)
+            out = observe(model, layout, trained, fixed, what)
+            # not what was recorded: that can be undefined where the run is well
+            out["largest"] = jnp.max(
+                jnp.stack([jnp.max(abs(leaf), initial=0) for leaf in jax.tree.leaves(trained)])
+            )
             if "loss" in what:
-                out["loss"] = loss(layout, rows, matrices)
+                out["loss"] = model.loss(layout, rows, trained, fixed)
             return out
 
         # An explicit method suffices: the loss and its curvature decay alike, about as 1/t, so

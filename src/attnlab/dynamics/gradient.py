@@ -38,13 +38,18 @@ class Parameters(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What is attended from: N rows with the log of their token mass (counts or P)."""
+    """What is attended from: N rows with the log of their token mass (counts or P).
+
+    Where position matters and its bias is trained, the mass changes from step to step: then a
+    row has its tokens in order instead.
+    """
 
     shared_log_mass: Any  # (N, A)
     own_log_mass: Any  # (R, S); has entries only when rows are classes
     query: Any  # (N,) row of Z
     target: Any  # (N,) output column
     weight: Any  # (N,) weights of the mean over rows
+    places: Any = None  # (N, T - 1) place among the shared groups of each contextual token
 
 
 def class_rows(layout: Layout, weight: jax.Array) -> Rows:
@@ -54,7 +59,7 @@ def class_rows(layout: Layout, weight: jax.Array) -> Rows:
 
 def attended_mass(layout: Layout, rows: Rows, Z: Block) -> Block:
     """c~ = mass * exp(z) of Eq. 5 up to a factor per row, the largest entry being 1."""
-    shared = rows.shared_log_mass + _of_query(layout, Z.shared, rows.query)
+    shared = rows.shared_log_mass + row_of_query(layout, Z.shared, rows.query)
     own = rows.own_log_mass + Z.own
     highest = jnp.max(shared, axis=1, initial=-jnp.inf)
     if own.size:
@@ -89,7 +94,7 @@ def loss_and_gradient(
     """Mean cross entropy over rows and its gradient (Eqs. 3 and 4 are minus this gradient)."""
     Y, Z = parameters
     f = _features(layout, rows, Z)
-    logits, cross_entropy, d = _outputs(layout, rows, f, Y)
+    logits, cross_entropy, d = prediction(layout, rows, _logits(layout, f, Y))
     # Y (alpha - x_{T+1}) =: g counts a column with its multiplicity
     dm = layout.count_outputs(d)
     # f . g, which the projection takes away, is the same sum over outputs first
@@ -135,7 +140,7 @@ def _logit_gradient(
 def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
     """The mean cross entropy over rows alone, for recording and for autodiff."""
     f = _features(layout, rows, parameters.Z)
-    _, cross_entropy, _ = _outputs(layout, rows, f, parameters.Y)
+    _, cross_entropy, _ = prediction(layout, rows, _logits(layout, f, parameters.Y))
     return jnp.sum(rows.weight * cross_entropy)
 
 
@@ -148,21 +153,26 @@ def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
     return Block(mass.shared * scale[:, None], own)
 
 
-def _outputs(
-    layout: Layout, rows: Rows, f: Block, Y: Block
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Logits (N, J) up to a shift, cross entropy (N,), and the error alpha - x_{T+1} times the
-    row's weight (N, J).
-
-    alpha = softmax(Y^T f) over all M outputs. The target's error is minus the sum of the
-    others, not alpha - 1: late in training that difference would cancel, and with it the pull
-    that remains.
-    """
+def _logits(layout: Layout, f: Block, Y: Block) -> jax.Array:
+    """Y^T f, (N, J)."""
     logits = jnp.einsum("na,ja->nj", layout.count_shared(f.shared), Y.shared, precision=PRECISION)
     if f.own.size:
         logits = logits + layout.sum_tiles(
             jnp.einsum("rs,rjs->rj", layout.count_own(f.own), Y.own, precision=PRECISION)
         )
+    return logits
+
+
+def prediction(
+    layout: Layout, rows: Rows, logits: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Logits (N, J) up to a shift, cross entropy (N,), and the error alpha - x_{T+1} times the
+    row's weight (N, J).
+
+    alpha = softmax(logits) over all M outputs. The target's error is minus the sum of the
+    others, not alpha - 1: late in training that difference would cancel, and with it the pull
+    that remains.
+    """
     logits = logits - jnp.max(logits, axis=1, keepdims=True)
     own_logit = jnp.take_along_axis(logits, rows.target[:, None], axis=1)[:, 0]
     own_odds = jnp.exp(own_logit)
@@ -175,7 +185,7 @@ def _outputs(
     return logits, cross_entropy, error
 
 
-def _of_query(layout: Layout, per_query: jax.Array, query: jax.Array) -> jax.Array:
+def row_of_query(layout: Layout, per_query: jax.Array, query: jax.Array) -> jax.Array:
     """(Q, A) -> (N, A), the row of each row's query."""
     if layout.num_queries == 1:
         return per_query

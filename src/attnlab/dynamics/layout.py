@@ -92,6 +92,11 @@ class TokenMap:
     tile_class: NDArray[np.int64]
     tile_width: int
 
+    def places(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place of each of `tokens` in the flat order, or -1 where it has none."""
+        found = np.minimum(np.searchsorted(self.tokens, tokens), self.tokens.size - 1)
+        return np.where(self.tokens[found] == tokens, self.position[found], -1)
+
     def attention(self, shared: NDArray[Any], own: NDArray[Any], vocab_size: int) -> NDArray[Any]:
         """(..., K, A) and (..., R, S) -> (..., K, M)."""
         out = np.zeros((*shared.shape[:-1], vocab_size), shared.dtype)
@@ -108,7 +113,7 @@ class TokenMap:
         class_query: NDArray[np.int64],
     ) -> NDArray[Any]:
         """(..., Q, A) and (..., R, S) -> (..., Q, M); entries that never move keep `start`."""
-        out = np.broadcast_to(start, (*shared.shape[:-2], *start.shape)).astype(shared.dtype)
+        out = np.broadcast_to(start, (*shared.shape[:-1], start.shape[-1])).astype(shared.dtype)
         is_shared = self.position < self.num_shared
         out[..., self.tokens[is_shared]] = shared[..., self.position[is_shared]]
         self._scatter_own(out, own, class_query[self.tile_class])
@@ -117,13 +122,13 @@ class TokenMap:
     def blocks(
         self, logits: NDArray[Any], class_query: NDArray[np.int64], own_shape: tuple[int, int]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The reverse of `logits`: (Q, M) -> (Q, A) and (R, S)."""
-        shared = np.zeros((logits.shape[0], self.num_shared))
+        """The reverse of `logits`: (..., Q, M) -> (..., Q, A) and (..., R, S)."""
+        shared = np.zeros((*logits.shape[:-1], self.num_shared))
         is_shared = self.position < self.num_shared
-        shared[:, self.position[is_shared]] = logits[:, self.tokens[is_shared]]
-        own = np.zeros(own_shape)
+        shared[..., self.position[is_shared]] = logits[..., self.tokens[is_shared]]
+        own = np.zeros((*logits.shape[:-2], *own_shape))
         tile, slot, token = self._own()
-        own[tile, slot] = logits[class_query[self.tile_class[tile]], token]
+        own[..., tile, slot] = logits[..., class_query[self.tile_class[tile]], token]
         return shared, own
 
     def _own(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -137,20 +142,39 @@ class TokenMap:
         out[..., row[tile], token] = own[..., tile, slot]
 
 
-def dense_layout(classes: SequenceClasses, *, symmetric_start: bool) -> tuple[Layout, TokenMap]:
-    """Every token in play on its own, as one dense block: what sampled sequences need."""
-    tokens = classes.in_play
+def dense_layout(
+    classes: SequenceClasses,
+    *,
+    symmetric_start: bool,
+    also: NDArray[np.int64] | None = None,
+    whole: bool = False,
+) -> tuple[Layout, TokenMap]:
+    """Every token in play on its own, as one dense block: what sampled sequences need.
+
+    also: tokens that have a place although no class draws them.
+    whole: all M tokens have one. Under a symmetric start those that are neither in play nor in
+        `also` are alike: one group, the last, stands for them.
+    """
+    tokens = classes.in_play if also is None else np.union1d(classes.in_play, also)
+    if whole and not symmetric_start:
+        tokens = np.arange(classes.vocab_size)
     column = np.searchsorted(tokens, classes.tokens)
     log_prob = np.full((len(classes), tokens.size), -np.inf)
     log_prob[classes.class_of_entry, column] = np.log(classes.values)
     order = _spread_first(classes, log_prob)
+    log_prob, is_common = log_prob[:, order], (classes.roles()[tokens] == COMMON)[order]
+    multiplicity = np.ones(tokens.size)
+    rest = classes.vocab_size - tokens.size
+    if whole and rest:
+        log_prob = np.pad(log_prob, ((0, 0), (0, 1)), constant_values=-np.inf)
+        is_common, multiplicity = np.append(is_common, False), np.append(multiplicity, rest)
     layout = _assemble(
-        classes, log_prob[:, order], np.ones(tokens.size),
-        (classes.roles()[tokens] == COMMON)[order],
+        classes, log_prob, multiplicity, is_common,
         np.zeros((len(classes), 0)), np.zeros((len(classes), 0)), np.arange(len(classes)),
         symmetric_start,
     )  # fmt: skip
-    return layout, TokenMap(tokens, np.argsort(order), tokens.size, np.arange(len(classes)), 0)
+    where = TokenMap(tokens, np.argsort(order), multiplicity.size, np.arange(len(classes)), 0)
+    return layout, where
 
 
 def sparse_layout(

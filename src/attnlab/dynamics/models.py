@@ -1,6 +1,7 @@
 """Models: what is trained, and which Y and Z it makes.
 
 Whatever a model trains is grouped in two: what learns at rate eta_y and what learns at eta_z.
+`Extended`, in a file of its own, is the third model.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.dynamics.gradient import PRECISION, Block, Parameters, Rows, loss_and_gradient
+from attnlab.dynamics.extended import Extended
+from attnlab.dynamics.gradient import (
+    PRECISION,
+    Block,
+    Parameters,
+    Rows,
+    attention,
+    loss,
+    loss_and_gradient,
+)
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.start import Start
 
@@ -25,15 +35,23 @@ class Pairwise:
         """Rates of the two groups over (eta_y, eta_z)."""
         return 1.0, 1.0
 
-    def matrices(self, layout: Layout, trained: Parameters, fixed: Any) -> Parameters:
-        """Y and Z in the layout's blocks."""
-        return trained
+    def loss(self, layout: Layout, rows: Rows, trained: Parameters, fixed: Any) -> jax.Array:
+        """The mean cross entropy over rows."""
+        return loss(layout, rows, trained)
 
     def loss_and_gradient(
         self, layout: Layout, rows: Rows, trained: Parameters, fixed: Any
     ) -> tuple[jax.Array, Parameters]:
         """The loss and its gradient for what is trained."""
         return loss_and_gradient(layout, rows, trained)
+
+    def attention_logits(self, layout: Layout, trained: Parameters, fixed: Any) -> Block:
+        """z in the layout's blocks."""
+        return trained.Z
+
+    def attention(self, layout: Layout, trained: Parameters, fixed: Any) -> Block:
+        """c_{l|m,n} of Eq. 5 for each class."""
+        return attention(layout, trained.Z)
 
     def begin(
         self, layout: Layout, start: Start, random: bool, key: jax.Array
@@ -113,13 +131,25 @@ class Embedded:
             Z=Block(Z.astype(Y.dtype), jnp.zeros((tiles, width), Y.dtype)),
         )
 
+    def loss(self, layout: Layout, rows: Rows, trained: Parameters, fixed: Embedding) -> jax.Array:
+        """The mean cross entropy over rows."""
+        return loss(layout, rows, self.matrices(layout, trained, fixed))
+
     def loss_and_gradient(
         self, layout: Layout, rows: Rows, trained: Parameters, fixed: Embedding
     ) -> tuple[jax.Array, Parameters]:
         """The loss and its gradient: Lemma 1 pulled back through Y and Z."""
         matrices, pull_back = jax.vjp(lambda w: self.matrices(layout, w, fixed), trained)
-        loss, gradient = loss_and_gradient(layout, rows, matrices)
-        return loss, pull_back(gradient)[0]
+        value, gradient = loss_and_gradient(layout, rows, matrices)
+        return value, pull_back(gradient)[0]
+
+    def attention_logits(self, layout: Layout, trained: Parameters, fixed: Embedding) -> Block:
+        """z in the layout's blocks."""
+        return self.matrices(layout, trained, fixed).Z
+
+    def attention(self, layout: Layout, trained: Parameters, fixed: Embedding) -> Block:
+        """c_{l|m,n} of Eq. 5 for each class."""
+        return attention(layout, self.attention_logits(layout, trained, fixed))
 
     def begin(
         self, layout: Layout, start: Start, random: bool, key: jax.Array
@@ -133,7 +163,7 @@ class Embedded:
             U = jnp.linalg.qr(U.T)[0].T
         else:
             U = U / jnp.linalg.norm(U, axis=1, keepdims=True)
-        embedding = Embedding(U, U[start.in_play], U[start.queries])
+        embedding = Embedding(U, U[start.tokens], U[start.queries])
         if random:
             bound = self.scale / np.sqrt(d)
             shapes = ((d, d), (d, 2 * d), (d, 2 * d))
@@ -147,7 +177,7 @@ class Embedded:
         return embedding, Parameters(jnp.zeros((d, d), dtype), QueryKey(W_Q, W_K))
 
 
-Model = Pairwise | Embedded
+Model = Pairwise | Embedded | Extended
 
 
 def _product(left: jax.Array, right: jax.Array) -> jax.Array:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import jax
+import numpy as np
 import optax
 
 Name = Literal["sgd", "adam", "adamw"]
+ADAMW_DECAY = 1e-2
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,10 @@ class Optimizer:
     """An optimiser by name and its constants; the rates are given to `simulate`.
 
     SGD's momentum is the ordinary form: m <- momentum * m + gradient, parameter -= rate * m.
+
+    Weight decay (None: 0.01 for adamw, else 0) acts on all that is trained. For sgd and adam it is
+    the L2 penalty weight_decay |w|^2 / 2: the gradient has weight_decay * w added before momentum
+    or Adam's moments see it. For adamw it is decoupled: w -= rate * weight_decay * w besides.
     """
 
     name: Name = "sgd"
@@ -23,7 +29,7 @@ class Optimizer:
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-8
-    weight_decay: float = 1e-2  # adamw only
+    weight_decay: float | None = None
 
     def __post_init__(self) -> None:
         if self.name not in get_args(Name):
@@ -33,15 +39,25 @@ class Optimizer:
                 raise ValueError(
                     f"{field_name}: expected a number in [0, 1), got {getattr(self, field_name)}"
                 )
+        if self.weight_decay is None:
+            object.__setattr__(self, "weight_decay", ADAMW_DECAY if self.name == "adamw" else 0.0)
+        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):  # type: ignore[arg-type,operator]
+            raise ValueError(
+                f"weight_decay: expected a number of at least 0, got {self.weight_decay}"
+            )
         if self.name != "sgd" and self.momentum:
             raise ValueError("momentum: belongs to sgd; for Adam set beta_1")
 
     def transform(self, rate: float | jax.Array) -> optax.GradientTransformation:
         """The optax transformation at one rate (a number or a traced scalar)."""
-        if self.name == "sgd":
-            return optax.sgd(rate, momentum=self.momentum or None)
+        if self.name == "adamw":
+            return optax.adamw(
+                rate, self.beta_1, self.beta_2, self.epsilon, weight_decay=self.weight_decay
+            )
         if self.name == "adam":
-            return optax.adam(rate, self.beta_1, self.beta_2, self.epsilon)
-        return optax.adamw(
-            rate, self.beta_1, self.beta_2, self.epsilon, weight_decay=self.weight_decay
-        )
+            plain = optax.adam(rate, self.beta_1, self.beta_2, self.epsilon)
+        else:
+            plain = optax.sgd(rate, momentum=self.momentum or None)
+        if not self.weight_decay:
+            return plain
+        return optax.chain(optax.add_decayed_weights(self.weight_decay), plain)

@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
-from attnlab.dynamics.engines import LimitRows, SampledRows
-from attnlab.dynamics.gradient import Block, Parameters, attention, loss, row_sum
+from attnlab.dynamics.extended import Extended
+from attnlab.dynamics.gradient import Block, Parameters, row_sum
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.models import Model
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.rows import RowSource
 from attnlab.dynamics.start import Start
 
 DATA_STREAM, START_STREAM = 0, 1
@@ -62,7 +63,7 @@ def advance(
     model: Model,
     optimizer: Optimizer,
     layout: Layout,
-    source: SampledRows | LimitRows,
+    source: RowSource,
     fixed: Any,
     states: State,
     rates: tuple[jax.Array, jax.Array],
@@ -78,8 +79,10 @@ def advance(
     factors = model.rate_factors()
 
     def one_seed(key: jax.Array, fixed: Any, states: State) -> State:
+        kept = source.collect(layout, key)
+
         def step(i: jax.Array, states: State) -> State:
-            rows = source.draw(layout, jax.random.fold_in(key, i))
+            rows = source.draw(layout, jax.random.fold_in(key, i), kept)
 
             def one_run(state: State, eta_y: jax.Array, eta_z: jax.Array) -> State:
                 _, gradient = model.loss_and_gradient(layout, rows, state.trained, fixed)
@@ -107,7 +110,7 @@ def record(
     model: Model,
     what: tuple[str, ...],
     layout: Layout,
-    source: SampledRows | LimitRows,
+    source: RowSource,
     fixed: Any,
     states: State,
     keys: jax.Array,
@@ -116,13 +119,15 @@ def record(
     """What was asked for, of every run, at `step`: loss is that of the batch about to be taken."""
 
     def one_seed(key: jax.Array, fixed: Any, states: State) -> dict[str, Any]:
-        rows = source.draw(layout, jax.random.fold_in(key, step)) if "loss" in what else None
+        rows = None
+        if "loss" in what:
+            kept = source.collect(layout, key)
+            rows = source.draw(layout, jax.random.fold_in(key, step), kept)
 
         def one_run(state: State) -> dict[str, Any]:
-            matrices = model.matrices(layout, state.trained, fixed)
-            out = observe(layout, matrices.Z, what)
+            out = observe(model, layout, state.trained, fixed, what)
             if rows is not None:
-                out["loss"] = loss(layout, rows, matrices)
+                out["loss"] = model.loss(layout, rows, state.trained, fixed)
             return out
 
         return jax.vmap(one_run)(states)
@@ -130,17 +135,24 @@ def record(
     return jax.vmap(one_seed)(keys, fixed, states)
 
 
-def observe(layout: Layout, Z: Block, what: tuple[str, ...]) -> dict[str, Any]:
-    """Everything but the loss, from the attention logits of one run."""
+def observe(
+    model: Model, layout: Layout, trained: Parameters, fixed: Any, what: tuple[str, ...]
+) -> dict[str, Any]:
+    """Everything but the loss, of one run."""
     out: dict[str, Any] = {}
     if "logits" in what:
-        out["logits"] = Z
+        out["logits"] = model.attention_logits(layout, trained, fixed)
+        bias = model.position_bias(trained) if isinstance(model, Extended) else None
+        if bias is not None:
+            out["position_bias"] = bias
     if "attention" in what or "statistics" in what:
-        c = attention(layout, Z)
+        c = model.attention(layout, trained, fixed)
         if "attention" in what:
             out["attention"] = c
         if "statistics" in what:
-            out["statistics"] = statistics(layout, c)
+            of_layout = partial(statistics, layout)
+            several_heads = c.shared.ndim == 3
+            out["statistics"] = (jax.vmap(of_layout) if several_heads else of_layout)(c)
     return out
 
 
@@ -148,7 +160,9 @@ def statistics(layout: Layout, c: Block) -> dict[str, jax.Array]:
     """Per class: entropy of c_n, entropy over its distinct tokens (Fig. 6), common-token mass."""
     entropy = -row_sum(layout, Block(xlogy(c.shared, c.shared), xlogy(c.own, c.own)))
     is_common = layout.shared_is_common
-    distinct = Block(c.shared * ~is_common, c.own)
+    # a query that attends to itself is no distinct token of its classes
+    drawn = jnp.isfinite(layout.shared_log_prob)
+    distinct = Block(c.shared * (drawn & ~is_common), c.own)
     mass = row_sum(layout, distinct)
     inner = row_sum(
         layout, Block(xlogy(distinct.shared, distinct.shared), xlogy(distinct.own, distinct.own))

@@ -7,12 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 PATIENCE = 2.0  # seconds before a bar is shown
 
-Report = Callable[[float], None]
-Choice = bool | Literal["auto"] | Report
+Choice = bool | Literal["auto"] | Callable[[float], None]
+
+
+class Report(Protocol):
+    """Says how much work was just done."""
+
+    def __call__(self, amount: float, note: str | None = None) -> None: ...
 
 
 @contextmanager
@@ -20,13 +25,14 @@ def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
     """Yield a function to call with the amount of work just done.
 
     "auto" shows a bar with an estimate on a terminal once the work has taken two seconds; True
-    shows it in any case; False never. A function is called with the fraction done instead.
+    shows it in any case; False never. A function is called with the fraction done instead. A
+    `note` given with the amount, such as the loss, stands before the bar.
     """
     done, lock = 0.0, threading.Lock()
     if callable(choice):
         report = choice
 
-        def tell(amount: float) -> None:
+        def tell(amount: float, note: str | None = None) -> None:
             nonlocal done
             with lock:  # batches of runs report from their own threads
                 done += amount
@@ -35,7 +41,7 @@ def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
         yield tell
         return
     if choice is False or (choice == "auto" and not sys.stderr.isatty()):
-        yield lambda amount: None
+        yield lambda amount, note=None: None
         return
 
     from rich.console import Console
@@ -50,12 +56,12 @@ def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
     task = bar.add_task(what, total=total)
     begun, shown = time.monotonic(), False
 
-    def advance(amount: float) -> None:
+    def advance(amount: float, note: str | None = None) -> None:
         nonlocal shown
         if not shown and (choice is True or time.monotonic() - begun > PATIENCE):
             bar.start()
             shown = True
-        bar.advance(task, amount)
+        bar.update(task, advance=amount, description=f"{what}: {note}" if note else None)
 
     try:
         yield advance

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from attnlab.data.classes import SequenceClasses
 from attnlab.dynamics import program
-from attnlab.dynamics.engines import Engine
+from attnlab.dynamics.engines import Engine, Sampled
+from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.gradient import Block, Parameters
 from attnlab.dynamics.grid import Grid
 from attnlab.dynamics.layout import Layout, TokenMap
 from attnlab.dynamics.models import Model
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.positions import Position
 from attnlab.dynamics.start import Init, Start, is_symmetric
 
 
@@ -34,14 +36,31 @@ class Run:
     dtype: np.dtype[Any]
     layout: Layout
     where: TokenMap
-    start_logits: NDArray[np.float64]  # (query, token)
+    start_logits: NDArray[np.float64]  # (query, token), or (head, query, token)
+
+    @property
+    def position(self) -> Position | None:
+        """How the model sees positions, if it does."""
+        position = self.model.position if isinstance(self.model, Extended) else None
+        assert not isinstance(position, str)  # a text has become a Position when it was made
+        return position
 
     def begin(self, seeds: NDArray[np.uint32], points: int) -> tuple[Any, Parameters]:
         """What stays fixed, (seed, ...), and what is trained, (seed, rate, ...), at step 0."""
         logits = self.where.blocks(
             self.start_logits, self.classes.query_index, self.layout.own_log_prob.shape
         )
-        start = Start(Block(*logits), self.classes.in_play, self.classes.queries)
+        # programs are compiled for shapes: a length that a model does not see stays out of them
+        distances = 0
+        if isinstance(self.model, Extended) and isinstance(self.engine, Sampled):
+            distances = self.engine.length - 1
+        start = Start(
+            logits=Block(*logits),
+            tokens=self.where.tokens[np.argsort(self.where.position)],
+            queries=self.classes.queries,
+            query_place=self.where.places(self.classes.queries),
+            bias=np.zeros(distances) if self.position is None else self.position.biases(distances),
+        )
         keys = program.seed_keys(seeds, program.START_STREAM)
         return program.begin(
             self.model, not is_symmetric(self.init), points, self.layout, start, keys

@@ -16,11 +16,13 @@ from attnlab.data.classes import SequenceClasses
 from attnlab.data.presets import resolve
 from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.engines import Engine, Flow, Limit, Sampled
+from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.flow import run_flow
 from attnlab.dynamics.grid import Grid, make_grid
 from attnlab.dynamics.layout import dense_layout, sparse_layout
 from attnlab.dynamics.models import Embedded, Model, Pairwise
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.positions import FixedPosition
 from attnlab.dynamics.progress import Choice, reporting
 from attnlab.dynamics.run import Recorded, Run
 from attnlab.dynamics.save import Save
@@ -55,12 +57,14 @@ def simulate(
     steps: optimiser steps; for `Flow`, time in units of one expected-gradient step.
     optimizer, momentum: "sgd", "adam", "adamw" or an `Optimizer`.
     init: "zero"; "uniform", each entry of Y and Z uniform in +-1/sqrt(M); or logits z(0), an
-        array (query, token) or (token,), with Y(0) = 0.
+        array (query, token) or (token,), with Y(0) = 0; with several heads also (head, query,
+        token).
     seeds: how many, or which. A seed fixes the data and the start; runs that differ only in
         rates see the same data.
     save: what to record and when; see `Save`.
     dtype: "float32" or "float64", for this call only.
-    model: `Pairwise()` (Y and Z, default) or `Embedded(dim)` (U, W_Q, W_K, W_V).
+    model: `Pairwise()` (Y and Z, default), `Embedded(dim)` (U, W_Q, W_K, W_V), or `Extended(...)`
+        (residual, normalisation, heads, positions, self-attention; docs/guides/variants.md).
     lump: let exchangeable tokens share one entry; exact, and off only to check that it is.
     progress: "auto", True, False, or a function that is called with the fraction done.
 
@@ -108,7 +112,7 @@ def _check(
     if isinstance(engine, Flow):
         if not (np.isfinite(steps) and steps > 0):
             raise ValueError(f"steps: expected a positive time, got {steps}")
-        if optimizer != Optimizer():
+        if optimizer != Optimizer(weight_decay=optimizer.weight_decay):
             raise ValueError(
                 "optimizer: the flow is that of plain gradient descent; use 'sgd' without "
                 "momentum, or a stepping engine"
@@ -117,6 +121,25 @@ def _check(
         raise ValueError(f"steps: expected a positive whole number, got {steps}")
     if isinstance(model, Embedded) and not isinstance(init, str):
         raise ValueError("init: Embedded starts from 'zero' or 'uniform', not from given logits")
+    if isinstance(model, Extended):
+        _check_finite_length(model, engine)
+
+
+def _check_finite_length(model: Extended, engine: Engine) -> None:
+    """Refuse what has no meaning for T to infinity, and biases that do not fit the length."""
+    if isinstance(engine, Sampled):
+        if isinstance(model.position, FixedPosition):
+            model.position.biases(engine.length - 1)
+    elif model.position is not None:
+        raise ValueError(
+            "position: for T to infinity a bias by distance cancels, because tokens are drawn "
+            "alike at all distances; use the engine Sampled"
+        )
+    elif model.attend_self:
+        raise ValueError(
+            "attend_self: for T to infinity the query's own token is one of infinitely many and "
+            "has no weight; use the engine Sampled"
+        )
 
 
 def _prepare(
@@ -131,9 +154,17 @@ def _prepare(
     dtype: str,
     lump: bool,
 ) -> Run:
-    start_logits = initial_logits(classes, init)
-    symmetric = isinstance(model, Pairwise) and is_symmetric(init)
-    if isinstance(engine, Sampled) or isinstance(model, Embedded):
+    heads = model.heads if isinstance(model, Extended) else 1
+    start_logits = initial_logits(classes, init, heads=heads)
+    symmetric = not isinstance(model, Embedded) and is_symmetric(init)
+    if isinstance(model, Extended):
+        layout, where = dense_layout(
+            classes,
+            symmetric_start=symmetric,
+            also=classes.queries if model.residual or model.attend_self else None,
+            whole=model.normalization == "layer",  # the mean is taken away from all M coordinates
+        )
+    elif isinstance(engine, Sampled) or isinstance(model, Embedded):
         layout, where = dense_layout(classes, symmetric_start=symmetric)
     else:
         layout, where = sparse_layout(
@@ -145,7 +176,7 @@ def _prepare(
     layout = layout.on_device(np.dtype(dtype))
     what = tuple(save.what)
     rows = ("attention" in what) * len(classes) + ("logits" in what) * classes.queries.size
-    record_bytes = grid.runs * rows * classes.vocab_size * np.dtype(dtype).itemsize
+    record_bytes = grid.runs * heads * rows * classes.vocab_size * np.dtype(dtype).itemsize
     moments: NDArray[Any] = (
         save.times(float(steps), record_bytes)
         if isinstance(engine, Flow)
@@ -170,9 +201,17 @@ def label(run: Run, recorded: Recorded) -> xr.Dataset:
         "query_token": ("sequence_class", classes.query),
         "next_token": ("sequence_class", classes.next_token),
     }
+    # an axis of heads is there where there are several
+    head: tuple[str, ...] = ()
+    if isinstance(run.model, Extended) and run.model.heads > 1:
+        head = ("head",)
+        coords["head"] = np.arange(run.model.heads)
     for name, values in recorded.values.items():
-        if "." not in name:
-            per_class = ("sequence_class",) * (values.ndim - 3)
+        if name == "position_bias":
+            coords["distance"] = np.arange(1, values.shape[-1] + 1)
+            variables[name] = ((*dims, *head, "distance"), grid.label(values))
+        elif "." not in name:
+            per_class = (*head, "sequence_class") if values.ndim > 3 else ()
             variables[name] = ((*dims, *per_class), grid.label(values))
     if "attention" in run.what or "logits" in run.what:
         coords["token"] = np.arange(classes.vocab_size)
@@ -182,12 +221,12 @@ def label(run: Run, recorded: Recorded) -> xr.Dataset:
     if "attention.shared" in recorded.values:
         shared, own = recorded.values["attention.shared"], recorded.values["attention.own"]
         attention = run.where.attention(shared, own, classes.vocab_size)
-        variables["attention"] = ((*dims, "sequence_class", "token"), grid.label(attention))
+        variables["attention"] = ((*dims, *head, "sequence_class", "token"), grid.label(attention))
     if "logits.shared" in recorded.values:
         coords["query"] = classes.queries
         shared, own = recorded.values["logits.shared"], recorded.values["logits.own"]
         logits = run.where.logits(shared, own, run.start_logits, classes.query_index)
-        variables["attention_logits"] = ((*dims, "query", "token"), grid.label(logits))
+        variables["attention_logits"] = ((*dims, *head, "query", "token"), grid.label(logits))
     if recorded.failures:
         diverged = np.full((grid.seeds.size, grid.points), -1.0)
         for (seed, point), (moment, _) in recorded.failures.items():

@@ -18,32 +18,37 @@ def is_symmetric(init: Init) -> bool:
     return not (isinstance(init, str) and init == "uniform")
 
 
-def initial_logits(classes: SequenceClasses, init: Init) -> NDArray[np.float64]:
-    """z(0) as (query, token): what was given, else zero (the layout draws the random start)."""
-    shape = (classes.queries.size, classes.vocab_size)
+def initial_logits(classes: SequenceClasses, init: Init, *, heads: int = 1) -> NDArray[np.float64]:
+    """z(0) as (query, token), or (head, query, token) with several heads: what was given, else
+    zero (the layout draws the random start)."""
+    names = ("head", "query", "token")[heads == 1 :]
+    shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]
     if isinstance(init, str):
         if init not in ("zero", "uniform"):
             raise ValueError(f"init: expected 'zero', 'uniform' or logits, got {init!r}")
         return np.zeros(shape)
     if isinstance(init, xr.DataArray):
-        missing = {"query", "token"} & set(init.dims) ^ set(init.dims)
-        if missing:
-            raise ValueError(f"init: logits have dims (query, token), not {init.dims}")
-        coords = {"query": classes.queries, "token": np.arange(classes.vocab_size)}
+        if set(init.dims) != set(names[-init.ndim :]):
+            raise ValueError(f"init: logits have dims {names} or the last of them, not {init.dims}")
+        labels = (np.arange(heads), classes.queries, np.arange(classes.vocab_size))[heads == 1 :]
+        coords = dict(zip(names, labels, strict=True))
         init = init.reindex({d: coords[str(d)] for d in init.dims if d in init.coords})
-        init = init.transpose(*[d for d in ("query", "token") if d in init.dims])
+        init = init.transpose(*names[-init.ndim :])
     logits = np.asarray(init, dtype=np.float64)
-    if logits.shape not in (shape, shape[1:]) or not np.all(np.isfinite(logits)):
+    fits = logits.ndim and logits.shape == shape[-logits.ndim :]
+    if not fits or not np.all(np.isfinite(logits)):
         raise ValueError(
-            f"init: logits must be finite, of shape {shape} (query, token) or {shape[1:]} "
-            f"(token), got shape {logits.shape}"
+            f"init: logits must be finite, of shape {shape} for {names} or the last of them, "
+            f"got shape {logits.shape}"
         )
     return np.broadcast_to(logits, shape).copy()
 
 
 class Start(NamedTuple):
-    """What a start is made from: given logits, and the tokens that an embedding needs."""
+    """What a start is made from: given logits, and what the models need to know of tokens."""
 
     logits: Any  # Z(0) as a Block in the layout; zero unless given
-    in_play: Any  # (A,) token ids
+    tokens: Any  # token ids by place in the layout
     queries: Any  # (Q,) token ids
+    query_place: Any  # (Q,) places of the queries' own tokens, or -1
+    bias: Any  # (T - 1,) position bias by distance; empty for T to infinity

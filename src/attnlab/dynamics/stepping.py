@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.dynamics import program
-from attnlab.dynamics.engines import Flow, LimitRows, Sampled, SampledRows, row_source
+from attnlab.dynamics.engines import Flow, Sampled
+from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.layout import Layout
+from attnlab.dynamics.positions import LearnedPosition
 from attnlab.dynamics.progress import Report
+from attnlab.dynamics.rows import RowSource, row_source
 from attnlab.dynamics.run import Recorded, Run, flatten
 
 # Runs advance together while their arrays stay in a processor's cache, or well within an
@@ -33,7 +36,7 @@ def run_steps(run: Run, report: Report) -> Recorded:
     """Run all seeds and rates, in batches of a size that suits the machine."""
     assert not isinstance(run.engine, Flow)
     layout = run.layout
-    source = row_source(run.engine, run.classes)
+    source = row_source(run.engine, run.classes, run.where, run.position)
     seeds, points = run.grid.seeds.size, run.grid.points
     seeds_at_once, points_at_once = _batch_shape(run)
     # The last batch is filled up with repeats, so that one compiled program serves all.
@@ -79,8 +82,13 @@ def _batch_shape(run: Run) -> tuple[int, int]:
     outputs = layout.output_multiplicity.size
     shared = layout.shared_multiplicity.size
     tokens = shared + layout.own_multiplicity.size
-    rows = run.engine.batch_size if isinstance(run.engine, Sampled) else len(run.classes)
-    numbers = 4 * outputs * tokens + 3 * rows * (outputs + shared)
+    rows = run.engine.rows if isinstance(run.engine, Sampled) else len(run.classes)
+    blocks, heads = 1, 1
+    if isinstance(run.model, Extended):
+        blocks, heads = run.model.blocks, run.model.heads
+    numbers = 4 * blocks * outputs * tokens + 3 * rows * (outputs + heads * shared)
+    if isinstance(run.position, LearnedPosition) and isinstance(run.engine, Sampled):
+        numbers += 3 * rows * heads * run.engine.length
     budget = WORKING_BYTES.get(jax.default_backend(), ACCELERATOR_BYTES)
     fitting = max(1, budget // (numbers * run.dtype.itemsize))
     fitting = min(fitting, RUNS_AT_ONCE.get(jax.default_backend(), fitting))
@@ -100,7 +108,7 @@ class _Batch:
         self,
         run: Run,
         layout: Layout,
-        source: SampledRows | LimitRows,
+        source: RowSource,
         seed_index: NDArray[np.int64],
         point_index: NDArray[np.int64],
     ) -> None:

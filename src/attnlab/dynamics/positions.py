@@ -1,0 +1,101 @@
+"""Relative positions: a bias on the attention logits that depends on the distance to the query.
+
+The token at position t of a sequence of T has distance T - t, from T - 1 (first) to 1 (just
+before the query). Its logit is z_{ml} + p_{T-t} (Section 7, positional encoding). The query's own
+token, where it is attended to, has distance 0 and no bias; a softmax leaves one number free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class LearnedPosition:
+    """One bias for each distance and head (T5), zero at the start, trained at rate eta_z."""
+
+    name: str = field(default="learned", init=False)
+
+    def biases(self, distances: int) -> NDArray[np.float64]:
+        """p at distances 1, 2, ..., at the start."""
+        return np.zeros(distances)
+
+
+@dataclass(frozen=True)
+class AlibiPosition:
+    """A fixed bias -`slope` * distance (ALiBi); a negative slope favours what is far away."""
+
+    slope: float
+    name: str = field(default="alibi", init=False)
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.slope):
+            raise ValueError(f"slope: expected a finite number, got {self.slope}")
+
+    def biases(self, distances: int) -> NDArray[np.float64]:
+        """p at distances 1, 2, ..."""
+        return -self.slope * np.arange(1.0, distances + 1.0)
+
+
+@dataclass(frozen=True)
+class FixedPosition:
+    """A fixed prior of any shape: `bias` at distances 1, 2, ..., one number for each."""
+
+    bias: tuple[float, ...]
+    name: str = field(default="fixed", init=False)
+
+    def __post_init__(self) -> None:
+        bias = tuple(float(p) for p in self.bias)
+        if not bias or not np.all(np.isfinite(bias)):
+            raise ValueError("bias: expected finite numbers, one for each distance 1, 2, ...")
+        object.__setattr__(self, "bias", bias)
+
+    def biases(self, distances: int) -> NDArray[np.float64]:
+        """p at distances 1, 2, ..."""
+        if distances != len(self.bias):
+            raise ValueError(
+                f"position: {len(self.bias)} biases were given, but sequences have {distances} "
+                "contextual tokens; give length - 1 biases, from distance 1 on"
+            )
+        return np.array(self.bias)
+
+
+Position = LearnedPosition | AlibiPosition | FixedPosition
+
+
+def position_from(text: str) -> Position:
+    """Read "learned", "alibi:SLOPE" or "fixed:P1,P2,..." (the biases of distances 1, 2, ...)."""
+    name, _, rest = text.partition(":")
+    try:
+        numbers = tuple(float(part) for part in rest.split(",")) if rest else ()
+    except ValueError:
+        raise ValueError(f"position: expected numbers after {name}:, got {rest!r}") from None
+    if name == "learned" and not numbers:
+        return LearnedPosition()
+    if name == "alibi" and len(numbers) == 1:
+        return AlibiPosition(numbers[0])
+    if name == "fixed" and numbers:
+        return FixedPosition(numbers)
+    raise ValueError(
+        f"position: expected learned, alibi:SLOPE or fixed:BIAS,BIAS,..., got {text!r}"
+    )
+
+
+def log_position_mass(places: jax.Array, bias: jax.Array, width: int) -> jax.Array:
+    """log of the sum of exp(p) over the positions of each token, (N, width).
+
+    This takes the place of the log of the counts, which it is for p = 0: X^T b, the attention
+    that a token gets over all its positions, is proportional to exp(z_l) times this sum.
+    """
+    top = jax.lax.stop_gradient(jnp.max(bias))
+    by_position = jnp.exp(bias - top)[::-1]  # the first token is the farthest
+    sequence = jnp.arange(places.shape[0])[:, None]
+    empty = jnp.zeros((places.shape[0], width), bias.dtype)
+    mass = empty.at[sequence, places].add(by_position)
+    # the inner choice keeps the derivative of log 0 out of what is not there
+    return jnp.where(mass > 0, jnp.log(jnp.where(mass > 0, mass, 1)) + top, -jnp.inf)

@@ -1,0 +1,121 @@
+"""attnlab sweep, as a person would use it."""
+
+import json
+import sys
+
+import pytest
+
+import attnlab
+from attnlab.cli import app
+
+# the program of tests/support/tiny_sweep.py, which the other tests of sweeps compile too
+RECIPE = """\
+classes: single-common:num_classes=2,distinct=2,vocab_size=20
+grid:
+  common_prob: [0.1, 0.2]
+  eta_z: [0.5, 1]
+ratio: 2
+steps: 10
+seeds: 2
+save: {what: [attention, loss, statistics], every: 5}
+"""
+DIVERGING = RECIPE.replace("[0.5, 1]", "[1, 1e38]").replace(
+    "steps: 10", "optimizer: {momentum: 0.9}\nsteps: 40"
+)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Run the command line in this process, where JAX is awake; gives (exit code, out, err)."""
+    (tmp_path / "mine.yaml").write_text(RECIPE)
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["attnlab", "sweep", *arguments])
+        monkeypatch.setattr(app, "_keep_compiled_programs", lambda: None)
+        with pytest.raises(SystemExit) as stopped:
+            app.main()
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_plan_run_status_and_resume(call, tmp_path):
+    code, out, err = call("mine.yaml", "--dry-run")
+    assert (code, err) == (0, "")
+    assert "4 cells x 2 seeds = 8 runs in 1 groups, 1 compilations" in out
+    assert not (tmp_path / "out").exists()
+    code, out, _ = call("mine.yaml", "--dry-run", "--json", "--memory-budget", "1K")
+    assert code == 0
+    assert json.loads(out)["groups"] == 8
+
+    code, out, err = call("mine.yaml", "--out", "out")
+    assert code == 0, err
+    assert "8 of 8 runs in out (1 groups computed, 0 there already" in out
+    assert "1/1 groups" in err
+    assert "runs/s" in err
+    assert (tmp_path / "out" / "table.csv").read_text().count("\n") == 5
+    assert attnlab.open_sweep(tmp_path / "out").sizes["common_prob"] == 2
+
+    code, out, err = call("status", "out")
+    assert (code, err) == (0, "")
+    assert "out: complete; 1 of 1 groups done, 0 running, 0 waiting, 0 failed; 8 of 8 runs" in out
+    code, out, _ = call("status", "out", "--json")
+    assert json.loads(out)["complete"] is True
+
+    code, out, err = call("mine.yaml", "--out", "out", "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert (document["kept"], document["computed"], document["failed_runs"]) == (1, 0, 0)
+
+
+def test_a_diverged_run_gives_exit_code_3_and_its_cause(call, tmp_path):
+    (tmp_path / "wild.yaml").write_text(DIVERGING)
+    code, out, _ = call("wild.yaml", "--out", "out")
+    assert code == 3
+    assert "4 of 8 runs in out" in out
+    assert "4 runs failed:" in out
+    assert "became non-finite at step" in out
+    code, out, _ = call("wild.yaml", "--out", "out", "--json")  # found again, and still failed
+    assert code == 3
+    assert json.loads(out)["kept"] == 1
+    code, out, _ = call("status", "out", "--json")
+    found = json.loads(out)
+    assert (found["complete"], found["failed_runs"]) == (True, 4)
+    rows = (tmp_path / "out" / "table.csv").read_text().splitlines()
+    assert [row.split(",")[2:4] for row in rows[1:]] == [["2", "0"], ["0", "2"]] * 2
+
+
+def test_a_sweep_that_cannot_write_says_so(call, tmp_path):
+    code, _, err = call("mine.yaml", "--out", "out/deeper")
+    assert code == 0
+    (tmp_path / "out" / "deeper" / "ledger.jsonl").unlink()
+    (tmp_path / "out" / "deeper" / "ledger.jsonl").mkdir()
+    for path in (tmp_path / "out" / "deeper" / "groups").iterdir():
+        path.unlink()
+    code, out, err = call("mine.yaml", "--out", "out/deeper")
+    assert (code, out) == (1, "")
+    assert "attnlab: out/deeper: Is a directory: 0 of 1 groups are kept" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mine.yaml"], "out: missing; name the directory"),
+        (["nothing.yaml", "--out", "x"], "nothing.yaml: no such file"),
+        (["mine.yaml", "x"], "name the directory with --out"),
+        (["mine.yaml", "--out", "mine.yaml"], "out: mine.yaml is not a folder"),
+        (["mine.yaml", "--out", "x", "--executor", "slurm"], "executor: expected local or ray"),
+        (["mine.yaml", "--out", "x", "--workers", "-1"], "workers: expected 0"),
+        (["mine.yaml", "--out", "x", "--memory-budget", "much"], "memory_budget: expected 512M"),
+        (["status"], "status: name the directory of a sweep"),
+        (["status", "nowhere"], "nowhere: not the directory of a sweep"),
+    ],
+)
+def test_bad_input_is_one_message_and_nothing_written(arguments, message, call, tmp_path):
+    code, out, err = call(*arguments)
+    assert code == 2
+    assert message in err
+    assert out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]

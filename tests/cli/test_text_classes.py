@@ -1,0 +1,83 @@
+"""attnlab text classes and attnlab text agreement, as a person would use them."""
+
+import json
+import sys
+
+import pytest
+from small_text import announced_text
+
+from attnlab.cli import app
+from attnlab.data import read_classes
+
+ASKED = ("--queries", "2", "--next", "2", "--context", "11", "--min-count", "5")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Run the command line in this process, in a folder with a text; gives (code, out, err)."""
+    (tmp_path / "text.txt").write_text(" ".join(announced_text(300)))
+    (tmp_path / "empty.txt").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(app, "_keep_compiled_programs", lambda: None)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["attnlab", "text", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            app.main()
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_classes_are_written_and_told(call, tmp_path):
+    code, out, err = call("classes", "text.txt", "--out", "classes.yaml", *ASKED)
+    assert code == 0, err
+    assert "wrote classes.yaml" in out
+    assert "ship" in out
+    classes = read_classes(tmp_path / "classes.yaml")
+    assert len(classes) == 4
+    assert set(classes.names) >= {"the", "a", "cat", "dog", "ship", "train", "11"}
+    code, out, _ = call("classes", "text.txt", "--out", "classes.json", "--json", *ASKED)
+    document = json.loads(out)
+    assert code == 0
+    assert document["corpus"]["name"] == "text.txt"
+    told = {(row["query"], row["next"]): row["telling"] for row in document["classes"]}
+    assert told["the", "cat"][0] == "11"  # the sign that stands before it most
+    assert read_classes(tmp_path / "classes.json") == classes
+
+
+def test_agreement_prints_one_document_and_draws(call, tmp_path):
+    arguments = ("agreement", "text.txt", *ASKED, "--steps", "30", "--seeds", "2", "--top", "3")
+    code, out, err = call(*arguments, "--json", "--plot", "agreement.png")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert len(document["agreement"]) == 3 * 2 * 4
+    assert {row["training"] for row in document["agreement"]} == {"limit", "sampled", "windows"}
+    assert len(document["winners"]) == 4
+    assert "an inverse document frequency" in document["in_words"]
+    assert (tmp_path / "agreement.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = call(*arguments)
+    assert code == 0
+    assert "Eq. 10" in out
+    assert "attended most" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["classes", "nowhere.txt", "--out", "x.yaml"], "nowhere.txt: no such corpus"),
+        (["classes", "empty.txt", "--out", "x.yaml"], "empty.txt"),
+        (["classes", "text.txt", "--out", "x.txt"], "out: the name should end in .yaml"),
+        (["classes", "text.txt", "--out", "x.yaml", "--tokens", "char"], "tokens: expected one of"),
+        (["classes", "text.txt", "--out", "x.yaml", "--queries", "9"], "ask for fewer"),
+        (["agreement", "text.txt", "--plot", "x.doc"], "plot: the name should end in .png"),
+        (["agreement", "text.txt", *ASKED, "--seeds", "0"], "seeds: expected at least 1"),
+    ],
+)
+def test_bad_input_is_one_message_and_nothing_written(call, tmp_path, arguments, message):
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.glob("x.*"))

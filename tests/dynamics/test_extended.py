@@ -1,0 +1,416 @@
+"""Extended: each variant and their mixtures against a brute force over the whole vocabulary, with
+explicit one-hot sequences; against finite differences; and against the theory."""
+
+import json
+from functools import partial
+
+import brute
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+import attnlab
+from attnlab import (
+    AlibiPosition,
+    Extended,
+    FixedPosition,
+    Flow,
+    LearnedPosition,
+    Limit,
+    Pairwise,
+    Sampled,
+    Save,
+    SequenceClasses,
+    simulate,
+    theory,
+)
+from attnlab.data import syn_small
+from attnlab.dynamics import program
+from attnlab.dynamics.extended import Given, Logits
+from attnlab.dynamics.gradient import Parameters, Rows, class_rows
+from attnlab.dynamics.layout import dense_layout
+from attnlab.dynamics.positions import log_position_mass, position_from
+from attnlab.dynamics.rows import row_source
+from attnlab.dynamics.start import Start
+from attnlab.results import measures
+
+DOUBLE = {"dtype": "float64"}
+# Next token 0 belongs to two queries, the prior is not uniform, and query 4 is drawn as context.
+CLASSES = SequenceClasses(
+    probs=[[0.4, 0.3, 0.2, 0, 0.1, 0, 0, 0], [0.2, 0, 0.5, 0.3, 0, 0, 0, 0],
+           [0, 0.6, 0, 0.4, 0, 0, 0, 0]],
+    query=[4, 5, 5],
+    next_token=[0, 0, 3],
+    prior=[0.5, 0.2, 0.3],
+)  # fmt: skip
+LENGTH = 7
+EVERYTHING = Extended(
+    residual=True, normalization="layer", heads=2, combine="concatenate", position="learned",
+    attend_self=True,
+)  # fmt: skip
+VARIANTS = [
+    Extended(residual=True),
+    Extended(normalization="rms", heads=3),
+    Extended(normalization="none", attend_self=True),
+    Extended(normalization="layer", residual=True, heads=2, combine="concatenate"),
+    Extended(position=AlibiPosition(0.3), attend_self=True),
+    EVERYTHING,
+]
+HEAD_STARTS = np.linspace(-1, 1, 2 * 2 * 8).reshape(2, 2, 8) ** 3
+ARGUMENTS = {
+    "eta_y": [0.4, 0.8], "eta_z": 0.6, "steps": 5, "seeds": [11, 12], "model": EVERYTHING,
+    "init": HEAD_STARTS, "save": Save(at=[0, 5]), **DOUBLE,
+}  # fmt: skip
+BY_HEAD_ALONE = xr.DataArray(np.zeros((2, 8)), dims=("head", "token"))
+TRAINING_SET = Sampled(LENGTH, None, sequences=3)
+
+
+@pytest.fixture(scope="module")
+def everything():
+    """Every switch at once, on a training set of three sequences."""
+    return simulate(CLASSES, TRAINING_SET, **ARGUMENTS)
+
+
+def name_of(model):
+    default = Extended()
+    changed = [v for k, v in vars(model).items() if v != getattr(default, k)]
+    return "-".join(str(getattr(v, "name", v)) for v in changed) or "default"
+
+
+def final(result, name="attention"):
+    clock = "time" if "time" in result.dims else "step"
+    return result[name].isel({clock: -1})
+
+
+def switches(model):
+    names = ("residual", "normalization", "combine", "attend_self")
+    return {name: getattr(model, name) for name in names}
+
+
+def layout_of(model, classes, *, symmetric):
+    layout, where = dense_layout(
+        classes,
+        symmetric_start=symmetric,
+        also=classes.queries if model.residual or model.attend_self else None,
+        whole=model.normalization == "layer",
+    )
+    return layout.on_device(jnp.float64), where
+
+
+# -- gradients, two ways ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", VARIANTS, ids=name_of)
+def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
+    rng = np.random.default_rng(0)
+    M, H = CLASSES.vocab_size, model.heads
+    Y = rng.normal(size=(model.blocks, M, M))
+    Z = rng.normal(size=(H, M, M))
+    learned = isinstance(model.position, LearnedPosition)
+    bias = np.zeros((H, LENGTH - 1))
+    if model.position is not None:
+        bias = bias + model.position.biases(LENGTH - 1)
+    if learned:
+        bias = rng.normal(size=bias.shape)
+    drawn = [0, 1, 2, 0]
+    tokens = np.stack([rng.choice(M, size=LENGTH - 1, p=CLASSES.probs[k]) for k in drawn])
+    sequences = (tokens, CLASSES.query[drawn], CLASSES.next_token[drawn])
+    weights = np.array([0.4, 0.3, 0.2, 0.1])
+    with jax.enable_x64(True):
+        layout, where = layout_of(model, CLASSES, symmetric=False)
+        A = where.num_shared
+        places = jnp.asarray(where.places(tokens))
+        mass = log_position_mass(places, jnp.asarray(bias[0]), A)
+        rows = Rows(
+            None if learned else mass, layout.own_log_prob, layout.query[jnp.array(drawn)],
+            layout.target[jnp.array(drawn)], jnp.asarray(weights), places if learned else None,
+        )  # fmt: skip
+        by_place = where.tokens[np.argsort(where.position)]
+        trained = Parameters(
+            jnp.asarray(Y[:, by_place].transpose(0, 2, 1)),
+            Logits(
+                jnp.asarray(Z[:, CLASSES.queries][:, :, by_place]),
+                jnp.asarray(bias if learned else bias[:, :0]),
+            ),
+        )
+        given = Given(jnp.asarray(where.places(CLASSES.queries)), jnp.asarray(bias[0]))
+        value, slope = jax.jit(model.loss_and_gradient)(layout, rows, trained, given)
+
+        by_autodiff = jax.value_and_grad(partial(brute.extended_loss, **switches(model)), (0, 1, 2))
+        brute_value, (dY, dZ, dp) = jax.jit(by_autodiff)(Y, Z, bias, sequences, weights)
+        close = {"rtol": 0, "atol": 1e-13}
+        assert float(value) == pytest.approx(float(brute_value), rel=1e-12)
+        np.testing.assert_allclose(slope.Y.transpose(0, 2, 1), dY[:, by_place], **close)
+        np.testing.assert_allclose(slope.Z.z, dZ[:, CLASSES.queries][:, :, by_place], **close)
+        if learned:
+            np.testing.assert_allclose(slope.Z.bias, dp, **close)
+        # what has no place here never moves
+        assert not np.any(np.delete(dY, by_place, axis=1))
+        assert not np.any(np.delete(dZ[:, CLASSES.queries], by_place, axis=2))
+        assert not np.any(np.delete(dZ, CLASSES.queries, axis=1))
+
+        way = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), trained)
+        moved = jax.jit(
+            lambda s: model.loss(
+                layout, rows, jax.tree.map(lambda x, d: x + s * d, trained, way), given
+            )
+        )
+        difference = float(moved(1e-5) - moved(-1e-5)) / 2e-5
+        along = sum(np.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (slope, way)), strict=True))
+        assert difference == pytest.approx(along, rel=1e-7, abs=1e-9)
+
+
+def test_groups_of_equal_entries_train_as_the_whole_matrices():
+    """From Y(0) = 0, outputs and tokens that are alike are one entry: against M x M brute force."""
+    classes = SequenceClasses(
+        [[0.5, 0.3, 0.2, 0, 0, 0, 0, 0], [0.5, 0, 0.1, 0.4, 0, 0, 0, 0]], query=[4, 4],
+        next_token=[5, 6],
+    )  # fmt: skip
+    M = classes.vocab_size
+    model = Extended(residual=True, normalization="layer", heads=2, combine="concatenate")
+    start = np.random.default_rng(1).normal(scale=0.5, size=(2, 1, M))
+    result = simulate(
+        classes, Limit(), eta_y=0.8, eta_z=0.6, steps=8, model=model, init=start, **DOUBLE
+    )
+    # T to infinity: a sequence whose token frequencies are exactly P
+    tokens = np.stack([np.repeat([0, 1, 2], [5, 3, 2]), np.repeat([0, 2, 3], [5, 1, 4])])
+    sequences = (tokens, classes.query, classes.next_token)
+    with jax.enable_x64(True):
+        gradient = jax.jit(jax.grad(partial(brute.extended_loss, **switches(model)), (0, 1)))
+        Y, Z = np.zeros((2, M, M)), np.zeros((2, M, M))
+        Z[:, 4] = start[:, 0]
+        for _ in range(8):
+            dY, dZ = gradient(Y, Z, np.zeros((2, 10)), sequences)
+            Y, Z = Y - 0.8 * dY, Z - 0.6 * dZ
+    np.testing.assert_allclose(final(result, "attention_logits")[0, :, 0], Z[:, 4], atol=1e-12)
+
+
+def test_everything_trains_as_the_brute_force_on_the_same_sequences(everything):
+    with jax.enable_x64(True):
+        layout, where = layout_of(EVERYTHING, CLASSES, symmetric=True)
+        key = program.seed_keys(np.array([11], np.uint32), program.DATA_STREAM)[0]
+        kept = row_source(TRAINING_SET, CLASSES, where, EVERYTHING.position).collect(layout, key)
+        tokens = where.tokens[np.argsort(where.position)][np.asarray(kept.places)]
+        query = CLASSES.queries[np.asarray(kept.query)]
+        target = np.unique(CLASSES.next_token)[np.asarray(kept.target)]
+        loss = partial(brute.extended_loss, **switches(EVERYTHING))
+        gradient = jax.jit(jax.grad(loss, (0, 1, 2)))
+        W = [np.zeros((2, 8, 8)), np.zeros((2, 8, 8)), np.zeros((2, LENGTH - 1))]
+        W[1][:, CLASSES.queries] = HEAD_STARTS
+        for _ in range(5):
+            slopes = gradient(*W, (tokens, query, target))
+            W = [w - rate * g for w, g, rate in zip(W, slopes, (0.8, 0.6, 0.6), strict=True)]
+    run = everything.sel(eta_y=0.8, seed=11).isel(step=-1)
+    np.testing.assert_allclose(run.attention_logits, W[1][:, CLASSES.queries], atol=1e-12)
+    np.testing.assert_allclose(run.position_bias, W[2], atol=1e-12)
+
+
+# -- the default is the paper's model ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("engine", "init"),
+    [(Sampled(16, 8), "uniform"), (Limit(), "zero"), (Flow(), "zero")],
+    ids=["sampled", "limit", "flow"],
+)
+def test_without_switches_it_is_pairwise(engine, init):
+    pairwise, extended = (
+        simulate(CLASSES, engine, eta_y=1.0, eta_z=0.5, steps=30, init=init, model=m,
+                 save=Save(at=[0, 30]), **DOUBLE)
+        for m in (Pairwise(), Extended())
+    )  # fmt: skip
+    assert set(pairwise.variables) == set(extended.variables)
+    close = {"rtol": 0, "atol": 1e-6 if engine == Flow() else 1e-12}  # the flow's own tolerance
+    for name in ("attention", "attention_logits", "loss", "entropy", "distinct_entropy"):
+        np.testing.assert_allclose(pairwise[name], extended[name], **close)
+
+
+def test_rms_is_l2_at_a_rate_that_is_m_times_higher():
+    """RMS norm is sqrt(M) times L2: Y shrinks by that factor and its gradient grows by it."""
+    M = CLASSES.vocab_size
+    l2, rms = (
+        simulate(CLASSES, Limit(), eta_y=eta_y, eta_z=0.5, steps=20, save=Save("attention"),
+                 model=Extended(residual=True, normalization=kind), **DOUBLE)
+        for kind, eta_y in (("l2", 0.8), ("rms", 0.8 / M))
+    )  # fmt: skip
+    np.testing.assert_allclose(final(l2), final(rms), atol=1e-12)
+
+
+# -- the theory -------------------------------------------------------------------------------
+
+
+def test_the_residual_moves_attention_as_the_theory_says():
+    """Section 7 with both normalisations: theory.residual_velocity at its decoder."""
+    P = np.array([[0.3, 0.3, 0, 0.4, 0, 0, 0], [0.3, 0, 0.3, 0, 0.4, 0, 0],
+                  [0.3, 0.3, 0, 0, 0, 0.4, 0], [0.3, 0, 0.3, 0, 0, 0, 0.4]])  # fmt: skip
+    psi, M = np.array([0, 0, 1, 1]), 40
+    classes = SequenceClasses(
+        np.pad(P, ((0, 0), (0, M - 7))), query=psi + 7, next_token=[9, 10, 11, 12]
+    )
+    z = np.random.default_rng(2).normal(scale=0.2, size=(2, 7))
+    growth = theory.h(20.0, M=M, eta_y=1.0)
+    gamma = (M - 1.0) ** 2 * growth / (M - 1.0 + np.exp(M * growth))
+    fbar = np.hstack([theory.unit_attention(P, z, psi=psi), np.eye(2)[psi]]) / np.sqrt(2)
+    W = theory.decoder_weights(fbar, growth, M=M)  # outputs: the K next tokens, then the rest
+    model = Extended(residual=True)
+    with jax.enable_x64(True):
+        layout, where = layout_of(model, classes, symmetric=True)
+        place = where.places(np.arange(9))
+        J = layout.output_multiplicity.size
+        Y = np.zeros((1, J, 9))
+        Y[0][:, place] = W[:, :J].T
+        logits = np.zeros((1, 2, 9))
+        logits[0][:, place[:7]] = z
+        given = Given(jnp.asarray(place[7:]), jnp.zeros(0))
+        trained = Parameters(jnp.asarray(Y), Logits(jnp.asarray(logits), jnp.zeros((1, 0))))
+        rows = class_rows(layout, layout.prior)
+        _, slope = jax.jit(model.loss_and_gradient)(layout, rows, trained, given)
+    velocity = theory.residual_velocity(P, z, psi=psi, M=M)
+    measured = -np.asarray(slope.Z.z)[0][:, place[:7]] / gamma
+    np.testing.assert_allclose(measured, velocity, atol=1e-12)
+
+
+def test_a_position_bias_cancels_in_the_mean_and_leaves_fewer_tokens():
+    """Tokens are alike at all distances: position_prior says that P stays P. What is left is a
+    sequence of fewer tokens, (sum of e^p)^2 / (sum of e^2p) of them."""
+    slope, length = 0.05, 400
+    classes = syn_small()
+    layout, where = dense_layout(classes, symmetric_start=True)
+    layout = layout.on_device(jnp.float32)
+    source = row_source(Sampled(length, 4000), classes, where, AlibiPosition(slope))
+    rows = jax.jit(lambda key: source.draw(layout, key, None))(jax.random.key(0))
+    first = np.asarray(rows.query) == 0
+    w = np.exp(np.asarray(rows.shared_log_mass)[first])
+    seen = w / w.sum(axis=1, keepdims=True)
+    P = np.exp(layout.shared_log_prob[0])
+    np.testing.assert_allclose(seen.mean(axis=0), P, atol=5e-3)
+    bias = AlibiPosition(slope).biases(length - 1)
+    tokens = np.exp(bias).sum() ** 2 / np.exp(2 * bias).sum()
+    variance = (seen.var(axis=0) / np.maximum(P * (1 - P), 1e-12))[P > 0]
+    assert variance.mean() * tokens == pytest.approx(1, abs=0.1)
+
+
+# -- labels, records, batches, divergence -------------------------------------------------------
+
+
+def test_heads_and_learned_positions_have_dims_of_their_own(everything):
+    run = ("eta_y", "seed", "step", "head")
+    assert everything.attention.dims == (*run, "sequence_class", "token")
+    assert everything.attention_logits.dims == (*run, "query", "token")
+    assert everything.entropy.dims == (*run, "sequence_class")
+    assert everything.position_bias.dims == (*run, "distance")
+    assert everything.loss.dims == run[:-1]
+    assert everything["distance"].values.tolist() == list(range(1, LENGTH))
+    model = json.loads(everything.attrs["spec"])["model"]
+    assert (model["name"], model["heads"]) == ("Extended", 2)
+    assert model["position"] == {"name": "learned"}
+    for name in ("entropy", "distinct_entropy", "common_mass"):
+        measured = getattr(measures, name)(everything)
+        np.testing.assert_allclose(everything[name], measured, rtol=1e-10, err_msg=name)
+
+
+def test_attention_counts_the_query_among_the_expected_tokens(everything):
+    last = everything.isel(eta_y=1, seed=0, step=-1, head=0)
+    for k, probs in enumerate(CLASSES.probs):
+        z = last.attention_logits.sel(query=CLASSES.query[k]).values
+        expected = probs * np.exp(z) * np.exp(last.position_bias.values).sum()
+        expected[CLASSES.query[k]] += np.exp(z[CLASSES.query[k]])
+        attention = last.attention.isel(sequence_class=k)
+        np.testing.assert_allclose(attention, expected / expected.sum(), rtol=1e-12)
+
+
+def test_heads_start_independently_within_the_bounds_of_a_random_start():
+    model = Extended(heads=3, combine="concatenate")
+    layout, _ = dense_layout(CLASSES, symmetric_start=False)
+    start = Start(None, CLASSES.in_play, CLASSES.queries, np.array([0, 0]), np.zeros(0))
+    _, trained = model.begin(layout.on_device(jnp.float32), start, True, jax.random.key(0))
+    for group in (trained.Y, trained.Z.z):
+        values = np.asarray(group)
+        assert np.abs(values).max() <= 1 / np.sqrt(CLASSES.vocab_size)
+        assert np.unique(values).size == values.size
+
+
+def test_from_zero_heads_stay_identical_and_a_given_start_tells_them_apart():
+    arguments = {"eta_y": 1.0, "eta_z": 1.0, "steps": 200, "save": Save("attention", at=[200])}
+    model = Extended(heads=2)
+    same = simulate(syn_small(), Limit(), model=model, **arguments)
+    np.testing.assert_allclose(same.attention.isel(head=0), same.attention.isel(head=1))
+    start = np.zeros((2, 2, syn_small().vocab_size))
+    start[1, 0, 12] = 2.0  # head 1 prefers token 12 in the classes of the first query
+    labelled = xr.DataArray(start, dims=("head", "query", "token"))
+    for init in (start, labelled):
+        apart = simulate(syn_small(), Limit(), model=model, init=init, **arguments)
+        winner = final(apart).isel(seed=0, sequence_class=0).argmax("token")
+        assert winner.values.tolist()[1] == 12
+        assert winner.values.tolist()[0] != 12
+
+
+def test_batches_of_any_size_give_the_same(everything, monkeypatch):
+    monkeypatch.setitem(attnlab.dynamics.stepping.WORKING_BYTES, "cpu", 20_000)
+    pieces = simulate(CLASSES, TRAINING_SET, **ARGUMENTS)
+    for name in ("attention", "loss", "position_bias"):
+        np.testing.assert_allclose(everything[name], pieces[name], rtol=1e-10, atol=1e-12)
+
+
+def test_divergence_is_reported():
+    wild = {"eta_y": 1e38, "eta_z": 1.0, "momentum": 0.9, "steps": 60}
+    with pytest.raises(attnlab.Diverged, match="the decoder Y became non-finite at step") as e:
+        simulate(CLASSES, Limit(), model=Extended(heads=2, combine="concatenate"), **wild)
+    assert e.value.dataset.attention.dims[2] == "head"
+    assert bool(np.isfinite(e.value.dataset.attention).all())
+
+
+# -- bad input --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Extended(normalization="L2"), "normalization"),
+        (lambda: Extended(combine="sum"), "combine"),
+        (lambda: Extended(heads=0), "heads"),
+        (lambda: Extended(heads=1.5), "heads"),
+        (lambda: Extended(residual="yes"), "residual"),
+        (lambda: Extended(position=0.1), "position"),
+        (lambda: position_from("alibi"), "position"),
+        (lambda: position_from("alibi:steep"), "position"),
+        (lambda: position_from("rotary"), "position"),
+        (lambda: AlibiPosition(float("nan")), "slope"),
+        (lambda: FixedPosition(()), "bias"),
+        (lambda: Sampled(batch_size=None), "batch_size"),
+        (lambda: Sampled(sequences=0), "sequences"),
+    ],
+)
+def test_values_are_checked_where_they_are_made(make, field):
+    with pytest.raises(ValueError, match=f"^{field}"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "init", "field"),
+    [
+        (Extended(position="learned"), Limit(), "zero", "position"),
+        (Extended(position="alibi:0.1"), Flow(), "zero", "position"),
+        (Extended(attend_self=True), Limit(), "zero", "attend_self"),
+        (Extended(position="fixed:0,1"), Sampled(LENGTH, 4), "zero", "position"),
+        (Extended(heads=2), Limit(), np.zeros((3, 2, 8)), "init"),
+        (Extended(), Limit(), np.zeros((1, 2, 8)), "init"),
+        (
+            Extended(heads=2),
+            Limit(),
+            xr.DataArray(np.zeros((2, 8)), dims=("head", "token")),
+            "init",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_names_the_field(model, engine, init, field):
+    with pytest.raises(ValueError, match=f"^{field}"):
+        simulate(CLASSES, engine, eta_y=1.0, eta_z=1.0, steps=5, model=model, init=init)
+
+
+def test_positions_are_read_from_text():
+    assert position_from("learned") == LearnedPosition()
+    assert position_from("alibi:0.5") == AlibiPosition(0.5)
+    assert position_from("fixed:0,-1,2") == FixedPosition((0.0, -1.0, 2.0))

@@ -1,0 +1,80 @@
+"""Row sources: what each engine draws, by its prior, in the right places, anew or from a set."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab import AlibiPosition, LearnedPosition, Limit, Sampled, SequenceClasses
+from attnlab.dynamics.layout import dense_layout
+from attnlab.dynamics.rows import row_source
+
+# Token 2 belongs to two queries and so comes first in the layout; next token 6 to two queries.
+CLASSES = SequenceClasses(
+    [[0.5, 0, 0.5, 0, 0, 0, 0], [0, 0.3, 0.7, 0, 0, 0, 0]], query=[3, 4], next_token=[6, 6],
+    prior=[0.8, 0.2],
+)  # fmt: skip
+LAYOUT, WHERE = dense_layout(CLASSES, symmetric_start=True, also=CLASSES.queries)
+LAYOUT = LAYOUT.on_device(jnp.float32)
+
+
+def draw(engine, position=None, step=0, seed=0):
+    source = row_source(engine, CLASSES, WHERE, position)
+
+    def rows(key):
+        return source.draw(LAYOUT, jax.random.fold_in(key, step), source.collect(LAYOUT, key))
+
+    return jax.tree.map(np.asarray, jax.jit(rows)(jax.random.key(seed)))
+
+
+def frequencies(rows):
+    """Mean token frequencies of the rows of each query, by token id."""
+    mass = np.exp(rows.shared_log_mass)
+    mass /= mass.sum(axis=1, keepdims=True)
+    places = WHERE.places(CLASSES.in_play)
+    return np.stack([mass[rows.query == q].mean(axis=0)[places] for q in range(2)])
+
+
+@pytest.mark.parametrize(
+    "position", [None, AlibiPosition(0.0), AlibiPosition(0.01)], ids=["counts", "flat", "alibi"]
+)
+def test_sequences_follow_the_prior_and_p_wherever_their_tokens_are_laid_out(position):
+    rows = draw(Sampled(40, 2000), position)
+    assert np.mean(rows.query == 0) == pytest.approx(0.8, abs=0.04)
+    np.testing.assert_allclose(frequencies(rows), CLASSES.probs[:, :3], atol=0.02)
+    # nothing falls on tokens that a class does not draw
+    assert np.all(np.exp(rows.shared_log_mass)[rows.query == 0][:, WHERE.places(1)] == 0)
+
+
+def test_order_is_kept_for_a_learned_bias():
+    rows = draw(Sampled(12, 500), LearnedPosition())
+    assert rows.shared_log_mass is None
+    assert rows.places.shape == (500, 11)
+    tokens = WHERE.tokens[np.argsort(WHERE.position)][rows.places]
+    assert set(tokens[rows.query == 0].flat) == {0, 2}
+    assert set(tokens[rows.query == 1].flat) == {1, 2}
+
+
+@pytest.mark.parametrize("position", [None, LearnedPosition()], ids=["counts", "sequences"])
+def test_a_training_set_is_drawn_once_for_each_seed(position):
+    name = "shared_log_mass" if position is None else "places"
+    whole = draw(Sampled(12, None, sequences=6), position)
+    same = draw(Sampled(12, 6, sequences=6), position, step=5)
+    other = draw(Sampled(12, None, sequences=6), position, seed=1)
+    np.testing.assert_array_equal(getattr(whole, name), getattr(same, name))
+    assert np.any(getattr(whole, name) != getattr(other, name))
+
+    batch = draw(Sampled(12, 50, sequences=6), position)
+    matches = (getattr(batch, name)[:, None] == getattr(whole, name)).all(axis=-1)
+    assert matches.any(axis=1).all()  # every row is one of the six
+    assert matches.any(axis=0).all()  # and all six come up in fifty draws
+    chosen = matches.argmax(axis=1)
+    np.testing.assert_array_equal(batch.query, whole.query[chosen])
+    assert batch.weight.sum() == pytest.approx(1)
+    assert np.any(getattr(batch, name) != getattr(draw(
+        Sampled(12, 50, sequences=6), position, step=1), name))  # fmt: skip
+
+
+def test_the_limit_weighs_classes_by_their_prior():
+    np.testing.assert_allclose(draw(Limit()).weight, CLASSES.prior, rtol=1e-6)
+    assert draw(Limit(4000)).weight[0] == pytest.approx(0.8, abs=0.03)
