@@ -1,0 +1,126 @@
+"""Training on text: tokens per second, the cost of measuring, and many runs at once.
+
+By default: one run of the protocol of Fig. 7 on `builtin` against the loop of
+plain_torch_text.py, in turns in one process, and what measuring costs at the default interval.
+With --sweep: 8 rates x 5 seeds in one vectorised program against the same 40 runs one after
+another, each warm; meant for an accelerator. Compile time is reported apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import jax
+
+from attnlab.text import Corpus, Training, TransformerSpec, open_corpus, train
+from attnlab.text.fleet import Fleet
+
+RATES = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0)
+SEEDS = (0, 1, 2, 3, 4)
+CALL_STEPS = 500  # of a whole training
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def ready(plan: Training, corpus: Corpus) -> tuple[Fleet, float]:
+    """A fleet that is compiled and has taken a step, and the seconds that took."""
+    begun = time.perf_counter()
+    fleet = Fleet(plan, corpus)
+    fleet.advance(1)
+    return fleet, time.perf_counter() - begun
+
+
+def against_torch(corpus: Corpus, layers: int, steps: int, rounds: int) -> None:
+    from benchmarks.plain_torch_text import Loop
+
+    plan = Training(model=TransformerSpec(layers=layers))
+    fleet, compiling = ready(plan, corpus)
+    fleet.look()
+    loop = Loop(corpus.train, corpus.vocab_size, layers, plan.rates[0])
+    loop.advance(2)
+    tokens = plan.batch * plan.model.context * steps
+    ours, theirs, looks = [], [], []
+    for _ in range(rounds):
+        ours.append(seconds(lambda: fleet.advance(steps)))
+        looks.append(seconds(fleet.look))
+        theirs.append(seconds(lambda: loop.advance(steps)))
+        print(f"  attnlab {tokens / ours[-1]:,.0f}, PyTorch {tokens / theirs[-1]:,.0f} tokens/s")
+    mine, plain = statistics.median(ours), statistics.median(theirs)
+    print(f"start and compilation: {compiling:.1f} s")
+    print(f"attnlab: {tokens / mine:,.0f} tokens/s, {1e3 * mine / steps:.1f} ms a step")
+    print(
+        f"plain PyTorch loop: {tokens / plain:,.0f} tokens/s, {1e3 * plain / steps:.1f} ms a step"
+    )
+    print(f"ratio: {plain / mine:.2f} (at least 1 wanted)")
+    share = statistics.median(looks) / (mine / steps * plan.measure_every)
+    print(
+        f"measuring {plan.validation_tokens:,} tokens every {plan.measure_every} steps: "
+        f"{100 * share:.1f} % of training time (at most 5 % wanted)"
+    )
+
+
+def sweep(corpus: Corpus, layers: int, steps: int, precision: str) -> None:
+    spec = TransformerSpec(layers=layers)
+
+    def plan(rates: tuple[float, ...], seeds: tuple[int, ...]) -> Training:
+        return Training(model=spec, rates=rates, seeds=seeds, precision=precision)  # type: ignore[arg-type]
+
+    together, compiling = ready(plan(RATES, SEEDS), corpus)
+    at_once = seconds(lambda: together.advance(steps))
+    print(f"40 runs in {len(together.groups)} group(s): compiled in {compiling:.1f} s")
+    in_turn = 0.0
+    for rate in RATES:
+        for seed in SEEDS:
+            one, _ = ready(plan((rate,), (seed,)), corpus)  # compiled by the first
+            in_turn += seconds(lambda one=one: one.advance(steps))
+    tokens = len(RATES) * len(SEEDS) * steps * 20 * spec.context
+    print("steps alone:")
+    _compare(at_once, in_turn, tokens)
+    # what a user waits for: start, steps, measurements, the labelled result
+    settings = {"precision": precision, "progress": False}
+    tokens = len(RATES) * len(SEEDS) * CALL_STEPS * 20 * spec.context
+    for rates, seeds in ((RATES, SEEDS), (RATES[:1], SEEDS[:1])):  # compile the measurements
+        train(corpus, spec, rates=rates, seeds=seeds, steps=1, **settings)
+    at_once = seconds(
+        lambda: train(corpus, spec, rates=RATES, seeds=SEEDS, steps=CALL_STEPS, **settings)
+    )
+    in_turn = sum(
+        seconds(
+            lambda r=r, s=s: train(corpus, spec, rates=r, seeds=[s], steps=CALL_STEPS, **settings)
+        )
+        for r in RATES
+        for s in SEEDS
+    )
+    print(f"whole calls of train(), {CALL_STEPS} steps, measured every 50:")
+    _compare(at_once, in_turn, tokens)
+
+
+def _compare(at_once: float, in_turn: float, tokens: int) -> None:
+    print(f"  together:          {at_once:.2f} s, {tokens / at_once:,.0f} tokens/s")
+    print(f"  one after another: {in_turn:.2f} s, {tokens / in_turn:,.0f} tokens/s")
+    print(f"  ratio: {at_once / in_turn:.3f} of the time (at most 0.25 wanted)", flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="bench text", description=__doc__)
+    parser.add_argument("--corpus", default="builtin", help="builtin, a file or a folder")
+    parser.add_argument("--validation", help="a text file to judge by")
+    parser.add_argument("--layers", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=20, help="steps in a measurement")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--sweep", action="store_true", help="40 runs at once and in turn")
+    parser.add_argument("--precision", default="highest", help="of the sweep: highest, default")
+    options = parser.parse_args(arguments)
+    corpus = open_corpus(options.corpus, validation=options.validation)
+    print(f"device: {jax.devices()[0].device_kind}; {corpus!r}; {options.layers} layer(s)")
+    if options.sweep:
+        sweep(corpus, options.layers, options.steps, options.precision)
+    else:
+        against_torch(corpus, options.layers, options.steps, options.rounds)

@@ -1,0 +1,211 @@
+"""attnlab text: train a transformer on a text, watch its attention, draw it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab.cli import text_classes
+from attnlab.cli.arguments import PICTURES, check_writable, numbers
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+HELP = "Train small transformers on real text and watch their attention."
+TRAIN_HELP = """Train a small transformer on a text and measure its attention.
+
+CORPUS is builtin (the documentation topics of your Python), wikitext-2, wikitext-103, a text file
+or a folder. The defaults are the paper's protocol for Fig. 7: one layer, one head, 200 dimensions,
+SGD at rate 5, 1500 steps of 20 x 35 tokens. Several rates and seeds are trained at once. The same
+command goes on with a training that was interrupted.
+
+\b
+Examples:
+  attnlab text train builtin --steps 500 --out run
+  attnlab text train builtin --layers 3 --rates 1,2,5 --seeds 5 --out sweep
+  attnlab text train book.txt --tokens bpe --vocab-size 2000 --heads 4 --out book
+  attnlab text train test.txt --validation valid.txt --out wiki --json
+  attnlab text plot run --out run.png
+"""
+PLOT_HELP = """Draw a training: loss, entropy and effective tokens of each head, maps with words.
+
+\b
+Example:
+  attnlab text plot run --out run.png
+"""
+
+app = typer.Typer(
+    help=HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("classes", help=text_classes.CLASSES_HELP)(text_classes.classes_verb)
+app.command("agreement", help=text_classes.AGREEMENT_HELP)(text_classes.agreement_verb)
+
+
+@app.command("train", help=TRAIN_HELP)
+def train_verb(
+    corpus: Annotated[str, typer.Argument(help="builtin, wikitext-2, a file or a folder.")],
+    out: Annotated[Path, typer.Option(help="Folder for checkpoint and result.")],
+    validation: Annotated[
+        Path | None, typer.Option(help="A text file to judge by; else the last tenth.")
+    ] = None,
+    tokens: Annotated[str, typer.Option(help="word or bpe.")] = "word",
+    vocab_size: Annotated[int | None, typer.Option(help="Keep so many tokens.")] = None,
+    layers: Annotated[int, typer.Option(help="How many layers.")] = 1,
+    heads: Annotated[int, typer.Option(help="Heads in each layer.")] = 1,
+    dim: Annotated[int, typer.Option(help="Dimensions of the embedding.")] = 200,
+    feed_forward: Annotated[int, typer.Option(help="Hidden units of a layer.")] = 200,
+    norm: Annotated[str, typer.Option(help="post or pre.")] = "post",
+    positions: Annotated[
+        str, typer.Option(help="sinusoidal, learned, alibi or none.")
+    ] = "sinusoidal",
+    dropout: Annotated[float, typer.Option(help="The chance to drop an entry.")] = 0.2,
+    tied: Annotated[bool, typer.Option("--tied", help="One matrix to embed and decode.")] = False,
+    context: Annotated[int, typer.Option(help="Tokens in a training sequence.")] = 35,
+    rates: Annotated[str, typer.Option(help="Learning rate, or several: 1,2,5.")] = "5",
+    seeds: Annotated[int, typer.Option(help="How many seeds of each rate.")] = 1,
+    steps: Annotated[int, typer.Option(help="Optimiser steps.")] = 1500,
+    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
+    batch: Annotated[int, typer.Option(help="Sequences in a step.")] = 20,
+    clip: Annotated[float, typer.Option(help="The largest norm of a gradient.")] = 0.5,
+    measure_every: Annotated[int, typer.Option(help="Steps between measurements.")] = 50,
+    validation_tokens: Annotated[
+        int, typer.Option(help="Tokens to measure on each time; 0 for all.")
+    ] = 3500,
+    probes: Annotated[int, typer.Option(help="Sequences whose maps are kept.")] = 2,
+    precision: Annotated[
+        str, typer.Option(help="Of products: highest (float32) or default (the device's).")
+    ] = "highest",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    from attnlab.text import TransformerSpec, open_corpus, train
+
+    spec = TransformerSpec(
+        layers=layers, heads=heads, dim=dim, feed_forward=feed_forward, norm=norm,  # type: ignore[arg-type]
+        positions=positions, dropout=dropout, tied=tied, context=context,  # type: ignore[arg-type]
+    )  # fmt: skip
+    text = open_corpus(corpus, tokens=tokens, vocab_size=vocab_size, validation=validation)  # type: ignore[arg-type]
+    result = train(
+        text, spec, rates=numbers("rates", rates), seeds=seeds, steps=steps, optimizer=optimizer,
+        batch=batch, clip=clip, measure_every=measure_every,
+        validation_tokens=validation_tokens or None, probes=probes,
+        precision=precision,  # type: ignore[arg-type]
+        out=out, progress=False if as_json else "auto",
+    )  # fmt: skip
+    rows = _summary(result)
+    if as_json:
+        print(json.dumps(_document(result, rows), indent=2, allow_nan=False))
+    else:
+        _table(repr(text), result, rows, out)
+
+
+@app.command("plot", help=PLOT_HELP)
+def plot_verb(
+    folder: Annotated[Path, typer.Argument(help="The folder of a finished training.")],
+    out: Annotated[Path, typer.Option(help="The picture (PNG, PDF, SVG).")],
+) -> None:
+    from attnlab.figures import training
+    from attnlab.results import atomic_path, load
+    from attnlab.text.train import RESULT
+
+    check_writable(out, PICTURES, "out")
+    path = folder / RESULT
+    if not path.exists():
+        raise ValueError(
+            f"{folder}: no finished training in it; run attnlab text train ... --out {folder}"
+        )
+    figure = training.draw(training.data(load(path)))
+    with atomic_path(out) as temporary:
+        figure.savefig(temporary, format=out.suffix[1:], dpi=200)
+    print(f"wrote {out}")
+
+
+def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
+    """One entry per rate, layer and head: means over the seeds that stayed finite."""
+    finite = result.where(result["diverged_step"] < 0)
+    rows = []
+    for rate in result["rate"].values:
+        of_rate = finite.sel(rate=rate)
+        loss, perplexity = (
+            _number(of_rate[name].isel(step=-1)) for name in ("validation_loss", "perplexity")
+        )
+        for layer in result["layer"].values:
+            for head in result["head"].values:
+                one = of_rate.sel(layer=layer, head=head)
+                row: dict[str, Any] = {
+                    "rate": float(rate), "layer": int(layer), "head": int(head),
+                    "validation_loss": loss, "perplexity": perplexity,
+                }  # fmt: skip
+                for name in ("entropy", "relative_entropy", "effective_tokens"):
+                    row[f"{name}_start"] = _number(one[name].isel(step=0))
+                    row[f"{name}_end"] = _number(one[name].isel(step=-1))
+                row["top_mass_end"] = {
+                    int(k): _number(one["top_mass"].isel(step=-1).sel(k=k))
+                    for k in result["k"].values
+                }
+                row["snap_step"] = _number(one["snap_step"])
+                row["diverged"] = int((result["diverged_step"].sel(rate=rate) >= 0).sum())
+                rows.append(row)
+    return rows
+
+
+def _number(values: xr.DataArray) -> float | None:
+    """The mean over seeds, or None where there is none."""
+    return float(values.mean()) if bool(values.notnull().any()) else None
+
+
+def _document(result: xr.Dataset, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    about = ("device", "seconds", "tokens_per_second")
+    return {
+        "spec": json.loads(result.attrs["spec"]),
+        "versions": json.loads(result.attrs["versions"]),
+        **{name: result.attrs[name] for name in about},
+        "steps": result["step"].values.tolist(),
+        "summary": rows,
+    }
+
+
+def _table(corpus: str, result: xr.Dataset, rows: list[dict[str, Any]], out: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(
+        f"{corpus}: {int(result['step'][-1])} steps, {result.attrs['seconds']:.1f} s, "
+        f"{result.attrs['tokens_per_second']:,.0f} tokens/s",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in (
+        "rate", "layer", "head", "loss", "perplexity", "entropy", "tokens", "top 1", "snap",
+    ):  # fmt: skip
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            f"{row['rate']:g}", str(row["layer"] + 1), str(row["head"] + 1),
+            _cell(row["validation_loss"], ".3f"), _cell(row["perplexity"], ".1f"),
+            *(
+                f"{_cell(row[f'{name}_start'], '.2f')} → {_cell(row[f'{name}_end'], '.2f')}"
+                for name in ("entropy", "effective_tokens")
+            ),
+            _cell(row["top_mass_end"][1], ".3f"), _cell(row["snap_step"], ".0f"),
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        "entropy in nats; tokens: exp(entropy); top 1: attention to the strongest token; snap: the "
+        "step, or - where attention still moves at the end",
+        style="dim", highlight=False,
+    )  # fmt: skip
+    diverged = int((result["diverged_step"] >= 0).sum())
+    if diverged:
+        console.print(f"{diverged} of {result['diverged_step'].size} runs diverged")
+    console.print(f"wrote {out}", highlight=False)
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

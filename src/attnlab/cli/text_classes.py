@@ -1,0 +1,257 @@
+"""attnlab text classes and attnlab text agreement: the paper's own model on a text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab.cli.arguments import PICTURES, check_writable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from attnlab.data import SequenceClasses
+    from attnlab.text import Corpus
+
+CLASSES_HELP = """Estimate sequence classes from a text, for simulate, audit and play.
+
+CORPUS is builtin, wikitext-2, wikitext-103, or a text file or folder. A class is a frequent bigram:
+a query word m followed by a next word n. P(l|m,n) is how often word l stands among the words before
+it. A next word serves one query only, as the paper has it.
+
+\b
+Examples:
+  attnlab text classes builtin --out classes.yaml
+  attnlab text classes novel.txt --out novel.yaml --queries 2 --next 3 --min-count 20
+  attnlab simulate classes.yaml --engine limit --eta-y 10 --steps 1000
+"""
+AGREEMENT_HELP = """Find out whether attention on a text is a learnable TF-IDF.
+
+The paper's model is trained on the classes of a text (see attnlab text classes), for T to infinity
+and at the length of the windows, and on the windows themselves. Then four scores are held against
+what it learnt (z) and what it attends to (c): the theory (Eq. 10), frequency, and TF-IDF with
+classes or with windows as documents.
+
+\b
+Examples:
+  attnlab text agreement builtin
+  attnlab text agreement novel.txt --queries 3 --next 3 --plot agreement.png
+  attnlab text agreement builtin --context 128 --json
+"""
+
+Text = Annotated[str, typer.Argument(metavar="CORPUS", help="builtin, a text file, a folder, ...")]
+Tokens = Annotated[str, typer.Option(help="word, or bpe (byte pairs).")]
+Queries = Annotated[int, typer.Option(help="How many query words.")]
+Following = Annotated[int, typer.Option("--next", help="How many next words for each query.")]
+Context = Annotated[int, typer.Option(help="T: tokens in a window, the query included.")]
+MinCount = Annotated[int, typer.Option(help="Leave out bigrams and words that are rarer.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def classes_verb(
+    source: Text,
+    out: Annotated[Path, typer.Option(help="Where the classes go (.yaml, .json).")],
+    queries: Queries = 5,
+    following: Following = 4,
+    context: Context = 35,
+    min_count: MinCount = 10,
+    tokens: Tokens = "word",
+    as_json: AsJson = False,
+) -> None:
+    from attnlab.data import write_classes
+    from attnlab.data.documents import SUFFIXES
+    from attnlab.text import estimate_classes
+
+    check_writable(out, SUFFIXES, "out")
+    corpus = _open(source, tokens)
+    classes = estimate_classes(
+        corpus, queries=queries, following=following, context=context, min_count=min_count
+    )
+    write_classes(classes, out)
+    rows = _class_rows(classes)
+    if as_json:
+        print(json.dumps({"corpus": _about(corpus), "out": str(out), "classes": rows}, indent=2))
+        return
+    from rich.console import Console
+
+    console = Console()
+    console.print(repr(corpus), repr(classes), sep="\n", highlight=False, markup=False)
+    _print_table(console, rows, ("query", "next", "prior", "tokens", "distinct", "telling"))
+    console.print(f"wrote {out}; go on with: attnlab simulate {out}", highlight=False)
+
+
+def agreement_verb(
+    source: Text,
+    queries: Queries = 5,
+    following: Following = 4,
+    context: Context = 35,
+    min_count: MinCount = 10,
+    tokens: Tokens = "word",
+    eta_y: Annotated[float, typer.Option(help="Rate of the decoder Y.")] = 10.0,
+    eta_z: Annotated[float, typer.Option(help="Rate of the attention Z.")] = 1.0,
+    steps: Annotated[int, typer.Option(help="Optimiser steps.")] = 1000,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
+    top: Annotated[int, typer.Option(help="Recall of how many tokens.")] = 10,
+    plot: Annotated[Path | None, typer.Option(help="Draw the table (PNG, PDF, SVG).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    from attnlab.text.agreement import in_words, measure_agreement, summary
+
+    check_writable(plot, PICTURES, "plot")
+    corpus = _open(source, tokens)
+    result = measure_agreement(
+        corpus, queries=queries, following=following, context=context, min_count=min_count,
+        eta_y=eta_y, eta_z=eta_z, steps=steps, seeds=seeds, top=top,
+        progress=False if as_json else "auto",
+    )  # fmt: skip
+    found = summary(result)
+    if plot is not None:
+        _draw(found, top, plot)
+    rows = _agreement_rows(found)
+    winners = _winners(result)
+    if as_json:
+        document = {
+            "corpus": _about(corpus), "spec": json.loads(result.attrs["spec"]),
+            "versions": json.loads(result.attrs["versions"]), "windows": result.attrs["windows"],
+            "agreement": rows, "winners": winners, "in_words": in_words(result),
+        }  # fmt: skip
+        print(json.dumps(document, indent=2, allow_nan=False))
+        return
+    from rich.console import Console
+
+    console = Console()
+    console.print(repr(corpus), highlight=False, markup=False)
+    console.print(
+        f"{len(winners)} classes, {result.attrs['windows']} windows of {context} tokens; mean over "
+        "classes and seeds ± half the 95 % interval over queries\n"
+        "rank: correlation of ranks with what is learnt (z) and attended to (c); z is held against "
+        "the idf of TF-IDF",
+        highlight=False,
+        soft_wrap=True,
+    )
+    beside = _side_by_side(rows, top)
+    _print_table(console, beside, tuple(beside[0]))
+    _print_table(console, winners, ("query", "next", "gained most", "attended most"))
+    console.print(in_words(result), highlight=False, markup=False)
+    if plot is not None:
+        console.print(f"wrote {plot}", highlight=False)
+
+
+def _open(source: str, tokens: str) -> Corpus:
+    from attnlab.text import open_corpus
+
+    return open_corpus(source, tokens=tokens)  # type: ignore[arg-type]  # checked there
+
+
+def _about(corpus: Corpus) -> dict[str, Any]:
+    return {
+        "name": corpus.name, "tokens": corpus.tokens, "train": len(corpus.train),
+        "vocabulary": corpus.vocab_size, "digest": corpus.digest,
+    }  # fmt: skip
+
+
+def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
+    """One row per class, with the words that tell most about it: the terms of the information
+    that a contextual token has about the class, P(l|m,n) ln(P(l|m,n) / P(l))."""
+    import numpy as np
+
+    P = classes.probs
+    mean = classes.prior @ P
+    telling = P * np.log(np.where(P > 0, P, 1) / np.where(P > 0, mean, 1))
+    return [
+        {
+            "query": classes.token_name(int(classes.query[k])),
+            "next": classes.token_name(int(classes.next_token[k])),
+            "prior": float(classes.prior[k]),
+            "tokens": int(classes.support(k).size),
+            "distinct": int(classes.distinct_tokens(k).size),
+            "telling": [classes.token_name(int(i)) for i in (-telling[k]).argsort()[:5]],
+        }
+        for k in range(len(classes))
+    ]
+
+
+def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
+    rows = []
+    for training in found["training"].values:
+        for target in found["target"].values:
+            for score in found["score"].values:
+                cell = found.sel(training=training, target=target, score=score)
+                row = {"training": str(training), "target": str(target), "score": str(score)}
+                values = {str(name): float(value) for name, value in cell.data_vars.items()}
+                rows.append(row | {k: v if v == v else None for k, v in values.items()})
+    return rows
+
+
+def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
+    """Of each class, the tokens whose logits gained most and those that are attended most."""
+    one = result.sel(training="windows")
+    names = result["token_name"].values
+    rows = []
+    for k in range(result.sizes["sequence_class"]):
+        klass = one.isel(sequence_class=k)
+        z = klass["attention_logits"].sel(query=int(klass["query_token"]))
+        z = z.where(klass["probability"] > 0, -float("inf"))
+        rows.append(
+            {
+                "query": str(names[int(klass["query_token"])]),
+                "next": str(names[int(klass["next_token"])]),
+                "gained most": names[(-z.values).argsort()[:most]].tolist(),
+                "attended most": names[(-klass["attention"].values).argsort()[:most]].tolist(),
+            }
+        )
+    return rows
+
+
+def _columns(top: int) -> dict[tuple[str, str], str]:
+    """The columns of the printed table, by target and measure."""
+    return {
+        ("logits", "rank_correlation"): "z: rank",
+        ("logits", "recall"): f"top {top}",
+        ("attention", "rank_correlation"): "c: rank",
+        ("attention", "recall"): f"top {top} ",
+    }
+
+
+def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
+    """A row for each training and score, both targets beside each other."""
+    table: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        key = row["training"], row["score"]
+        cells = table.setdefault(key, {"training": key[0], "score": key[1]})
+        for (target, name), title in _columns(top).items():
+            if row["target"] == target:
+                half = (row[f"{name}_high"] - row[f"{name}_low"]) / 2
+                cells[title] = f"{row[name]:.2f} ± {half:.2f}"
+    return list(table.values())
+
+
+def _draw(found: xr.Dataset, top: int, path: Path) -> None:
+    from attnlab.figures import agreement
+    from attnlab.results import atomic_path
+
+    figure = agreement.draw(found, top=top)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], dpi=160)
+
+
+def _print_table(console: Any, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        number = isinstance(rows[0][name], int | float)
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row[name])) for name in columns))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(value)
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,20 @@
+"""Real text: corpora, a small transformer, and what its attention does while it trains."""
+
+from attnlab.text.agreement import measure_agreement
+from attnlab.text.classes import estimate_classes
+from attnlab.text.corpus import Corpus, open_corpus
+from attnlab.text.measure import snap_step
+from attnlab.text.model import TransformerSpec
+from attnlab.text.train import train
+from attnlab.text.training import Training
+
+__all__ = [
+    "Corpus",
+    "Training",
+    "TransformerSpec",
+    "estimate_classes",
+    "measure_agreement",
+    "open_corpus",
+    "snap_step",
+    "train",
+]

@@ -1,0 +1,81 @@
+"""Checkpoints: a training as one safetensors file, whole or not there, checked when read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.results import DamagedFile, atomic_path
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Where a training stands.
+
+    spec: what is trained, and how; goes on only where it is the same.
+    step: how many steps were taken. Random numbers are functions of seed and step, so that these
+        two are the whole state of the generator.
+    arrays: parameters, the optimiser's memory, and everything measured so far.
+    """
+
+    spec: Mapping[str, Any]
+    step: int
+    arrays: Arrays
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the file at `path` by this checkpoint, in one instant."""
+    from safetensors.numpy import save_file
+
+    arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()}
+    about = {"spec": json.dumps(checkpoint.spec, sort_keys=True), "step": str(checkpoint.step)}
+    with atomic_path(path) as temporary:
+        save_file(arrays, temporary, metadata={**about, "sha256": _digest(about, arrays)})
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint at `path`; DamagedFile when it is not as it was written."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = dict(file.metadata() or {})
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise DamagedFile(path, str(error)) from None
+    if about.pop("sha256", None) != _digest(about, arrays):
+        raise DamagedFile(path, "its content does not match its checksum")
+    return Checkpoint(json.loads(about["spec"]), int(about["step"]), arrays)
+
+
+def arrays_of(tree: Any) -> Arrays:
+    """The leaves of a tree by the names of their places in it."""
+    leaves, _ = jax.tree.flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def tree_of(arrays: Arrays, like: Any) -> Any:
+    """The tree of the shape of `like` that has these arrays in its places."""
+    leaves, shape = jax.tree.flatten_with_path(like)
+    return jax.tree.unflatten(
+        shape, [jax.numpy.asarray(arrays[jax.tree_util.keystr(path)]) for path, _ in leaves]
+    )
+
+
+def _digest(about: Mapping[str, str], arrays: Arrays) -> str:
+    sha = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        sha.update(f"{name} {array.dtype} {array.shape}".encode())
+        sha.update(array.data)
+    return sha.hexdigest()

@@ -1,0 +1,130 @@
+"""Corpus: a text as token ids, in a part to learn from and a part to judge by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.text import bpe
+from attnlab.text.cache import cache_folder, keep_arrays, read_arrays
+from attnlab.text.sources import Text, read_source
+from attnlab.text.words import count_vocabulary, number_words, split_words
+
+Tokens = Literal["word", "bpe"]
+# Part of the cache's keys: raise it when the same text gives other tokens.
+TOKEN_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """A text as token ids.
+
+    vocabulary: the tokens as text, in the order of their ids, from the training part.
+    train, validation: token ids in the order of the text; read-only.
+    tokens: "word" (basic English, lower case) or "bpe" (bytes and pairs).
+    digest: SHA-256 of the vocabulary and both parts.
+    """
+
+    name: str
+    tokens: Tokens
+    vocabulary: tuple[str, ...]
+    train: NDArray[np.int32]
+    validation: NDArray[np.int32]
+    digest: str
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the number of tokens."""
+        return len(self.vocabulary)
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of <unk>; None for byte-pair tokens, which know every text."""
+        return 0 if self.tokens == "word" else None
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some token ids; words are joined by spaces."""
+        tokens = [self.vocabulary[int(i)] for i in ids]
+        return " ".join(tokens) if self.tokens == "word" else bpe.join_pairs(tokens)
+
+    def __repr__(self) -> str:
+        return (
+            f"Corpus({self.name!r}: {len(self.train):,} + {len(self.validation):,} "
+            f"{self.tokens} tokens, vocabulary {self.vocab_size:,})"
+        )
+
+
+def open_corpus(
+    source: str | Path,
+    *,
+    tokens: Tokens = "word",
+    vocab_size: int | None = None,
+    validation: str | Path | None = None,
+    cache: Path | None = None,
+) -> Corpus:
+    """Read a text and number its tokens, or take them from the cache.
+
+    source: "builtin" (the standard library's documentation topics), "wikitext-2",
+        "wikitext-103", a text file, or a folder; see `attnlab.text.sources.read_source`.
+    tokens: "word", lower-cased basic English, or "bpe", byte pairs (extra `text`).
+    vocab_size: keep so many tokens, <unk> among them; all words by default, 4096 for "bpe".
+    validation: a text file to judge by, instead of the source's own part or its last tenth.
+    cache: the folder of the token cache; by default $ATTNLAB_CACHE, or attnlab in the user's.
+    """
+    if tokens not in get_args(Tokens):
+        raise ValueError(f"tokens: expected one of {get_args(Tokens)}, got {tokens!r}")
+    if vocab_size is not None and vocab_size < 2:
+        raise ValueError(f"vocab_size: expected at least 2, got {vocab_size}")
+    text = read_source(source, validation)
+    key = _digest(
+        f"{TOKEN_VERSION} {tokens} {vocab_size}".encode(),
+        text.train.encode(),
+        text.validation.encode(),
+    )
+    path = (cache_folder() if cache is None else cache) / "tokens" / f"{key}.npz"
+    arrays = read_arrays(path)
+    if arrays is None:
+        arrays = _number(text, tokens, vocab_size)
+        keep_arrays(path, arrays)
+    train, held = arrays["train"].astype(np.int32), arrays["validation"].astype(np.int32)
+    letters = arrays["vocabulary"].tobytes()
+    for part in (train, held):
+        part.setflags(write=False)
+    return Corpus(
+        name=text.name,
+        tokens=tokens,
+        vocabulary=tuple(letters.decode().split("\n")),
+        train=train,
+        validation=held,
+        digest=_digest(letters, train.tobytes(), held.tobytes()),
+    )
+
+
+def _number(text: Text, tokens: Tokens, vocab_size: int | None) -> dict[str, NDArray[np.generic]]:
+    """The ids of both parts, and the vocabulary as UTF-8 lines (no token has a line's end)."""
+    if tokens == "word":
+        words = list(split_words(text.train))
+        vocabulary = count_vocabulary(words, vocab_size)
+        train = number_words(words, vocabulary)
+        held = number_words(split_words(text.validation), vocabulary)
+    else:
+        tokenizer = bpe.learn_pairs(text.train, vocab_size)
+        vocabulary = bpe.pair_vocabulary(tokenizer)
+        train = bpe.number_pairs(text.train, tokenizer)
+        held = bpe.number_pairs(text.validation, tokenizer)
+    letters = np.frombuffer("\n".join(vocabulary).encode(), dtype=np.uint8)
+    return {"vocabulary": letters, "train": train, "validation": held}
+
+
+def _digest(*parts: bytes) -> str:
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(len(part).to_bytes(8, "little"))
+        sha.update(part)
+    return sha.hexdigest()

@@ -1,0 +1,127 @@
+"""The paper's model trained on the windows of a text, as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.data import SequenceClasses
+from attnlab.dynamics.gradient import Block, Parameters, Rows, loss_and_gradient
+from attnlab.dynamics.layout import Layout, dense_layout
+from attnlab.text.windows import Windows
+
+
+def fit_windows(
+    windows: Windows,
+    classes: SequenceClasses,
+    *,
+    eta_y: float,
+    eta_z: float,
+    steps: int,
+    batch_size: int = 128,
+    seeds: int = 1,
+) -> xr.Dataset:
+    """Train Y and Z (Lemma 1, SGD from zero) on batches of real windows, drawn with replacement.
+
+    `Sampled` draws a window's tokens one by one from P(l|m,n); here they come as they stand in the
+    text, where words keep company. classes: `classes_of(windows)`.
+
+    Returns dims (seed, sequence_class, query, token): `attention_logits` z at the end;
+    `attention`, what the windows of a class give to each token on average; and the `loss` over all
+    windows.
+    """
+    layout, where = dense_layout(classes, symmetric_start=True)
+    counts = windows.counts()
+    mass = np.zeros((len(windows), where.tokens.size), dtype=np.uint16)
+    mass[:, where.position] = counts[:, where.tokens]
+    Z, loss = _fit(
+        layout.on_device(np.dtype(np.float32)), mass, windows.sequence_class,
+        np.arange(seeds), steps, batch_size, (eta_y, eta_z),
+    )  # fmt: skip
+    own = np.zeros((seeds, len(classes), 0))
+    start = np.zeros((classes.queries.size, classes.vocab_size))
+    logits = where.logits(np.asarray(Z), own, start, classes.query_index)
+    attention = _attention(counts, windows.sequence_class, classes, logits)
+    return xr.Dataset(
+        {
+            "attention_logits": (("seed", "query", "token"), logits),
+            "attention": (("seed", "sequence_class", "token"), attention),
+            "loss": ("seed", np.asarray(loss)),
+        },
+        {
+            "seed": np.arange(seeds),
+            "query": classes.queries,
+            "token": np.arange(classes.vocab_size),
+            "query_token": ("sequence_class", classes.query),
+            "next_token": ("sequence_class", classes.next_token),
+        },
+    )
+
+
+def _rows(layout: Layout, mass: jax.Array, sequence_class: jax.Array) -> Rows:
+    """Windows as rows of Lemma 1: their mass is how often each token occurs."""
+    return Rows(
+        shared_log_mass=jnp.log(mass.astype(layout.prior.dtype)),
+        own_log_mass=layout.own_log_prob,
+        query=layout.query[sequence_class],
+        target=layout.target[sequence_class],
+        weight=jnp.full(mass.shape[0], 1.0 / mass.shape[0]),
+    )
+
+
+@jax.jit(static_argnames="batch_size")
+def _fit(
+    layout: Layout,
+    mass: jax.Array,  # (N, A) how often each token of the layout occurs in each window
+    sequence_class: jax.Array,  # (N,)
+    seeds: jax.Array,
+    steps: jax.Array,
+    batch_size: int,
+    rates: tuple[jax.Array, jax.Array],
+) -> tuple[jax.Array, jax.Array]:
+    """Z (seed, query, column of the layout) after the last step, and the loss over all windows."""
+    outputs, tokens = layout.output_multiplicity.shape[0], layout.shared_multiplicity.shape[0]
+    tiles = layout.own_log_prob.shape[0]
+
+    def one_seed(seed: jax.Array) -> tuple[jax.Array, jax.Array]:
+        key = jax.random.key(seed)
+
+        def step(i: jax.Array, state: Parameters) -> Parameters:
+            drawn = jax.random.randint(jax.random.fold_in(key, i), (batch_size,), 0, len(mass))
+            rows = _rows(layout, mass[drawn], sequence_class[drawn])
+            _, slope = loss_and_gradient(layout, rows, state)
+            return Parameters(
+                *(
+                    jax.tree.map(lambda w, dw, rate=rate: w - rate * dw, group, slopes)
+                    for group, slopes, rate in zip(state, slope, rates, strict=True)
+                )
+            )
+
+        Y = Block(jnp.zeros((outputs, tokens)), jnp.zeros((tiles, outputs, 0)))
+        Z = Block(jnp.zeros((layout.num_queries, tokens)), jnp.zeros((tiles, 0)))
+        end = jax.lax.fori_loop(0, steps, step, Parameters(Y, Z))
+        loss, _ = loss_and_gradient(layout, _rows(layout, mass, sequence_class), end)
+        return end.Z.shared, loss
+
+    return jax.vmap(one_seed)(seeds)
+
+
+def _attention(
+    counts: NDArray[np.int64],
+    sequence_class: NDArray[np.int64],
+    classes: SequenceClasses,
+    logits: NDArray[Any],
+) -> NDArray[np.float64]:
+    """(seed, class, token): attention to each token, mean over the windows of each class."""
+    attention = np.zeros((len(logits), len(classes), classes.vocab_size))
+    for k in range(len(classes)):
+        of_class = counts[sequence_class == k]
+        for seed, z in enumerate(logits[:, classes.query_index[k]].astype(np.float64)):
+            mass = of_class * np.exp(z - z.max())
+            attention[seed, k] = (mass / mass.sum(axis=1, keepdims=True)).mean(axis=0)
+    return attention

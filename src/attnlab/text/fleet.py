@@ -1,0 +1,147 @@
+"""Fleet: all runs of a training, in groups that suit the machine, at one common step."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.text import program
+from attnlab.text.checkpoint import Arrays, arrays_of, tree_of
+from attnlab.text.corpus import Corpus
+from attnlab.text.measure import look
+from attnlab.text.streams import cut_streams, window_count
+from attnlab.text.training import EVALUATION_STREAMS, Training
+
+# On a processor a run by itself keeps its arrays in the cache, and two side by side fill the gaps
+# between matrix products; an accelerator takes as many together as its memory holds.
+ACCELERATOR_SHARE = 0.6
+
+
+@dataclass
+class _Group:
+    """Some runs as one vectorised program."""
+
+    rates: jax.Array
+    seeds: jax.Array
+    state: program.State
+
+
+class Fleet:
+    """The runs of a training between two steps."""
+
+    def __init__(self, plan: Training, corpus: Corpus) -> None:
+        self.plan, self.step = plan, 0
+        self.loss_steps = 0  # in the running sum of the training loss
+        context = plan.model.context
+        self.train = jnp.asarray(cut_streams(corpus.train, plan.batch, context, "training"))
+        self.held = jnp.asarray(
+            cut_streams(corpus.validation, EVALUATION_STREAMS, context, "validation")
+        )
+        self.windows = plan.windows(window_count(self.held, context))
+        self.probes = probe_sequences(plan, corpus)
+        size = _group_size(plan, corpus.vocab_size)
+        self.groups = []
+        for first in range(0, len(plan.runs), size):
+            rates, seeds = zip(*plan.runs[first : first + size], strict=True)
+            of_group = jnp.asarray(rates, jnp.float32), jnp.asarray(seeds, jnp.uint32)
+            begun = program.begin(plan.model, plan.optimizer, corpus.vocab_size, *of_group)
+            self.groups.append(_Group(*of_group, begun))
+        self._advance(self.groups[0], 0)  # compiles once what the threads share
+
+    def advance(self, count: int) -> None:
+        """Take `count` steps."""
+        workers = min(len(self.groups), os.cpu_count() or 1)
+        with ThreadPoolExecutor(workers if jax.default_backend() == "cpu" else 1) as pool:
+            list(pool.map(lambda group: self._advance(group, count), self.groups))
+        self.step += count
+        self.loss_steps += count
+
+    def train_loss(self) -> NDArray[np.floating]:
+        """The mean training loss of each run since the last look; NaN right after one."""
+        sums = np.concatenate([np.asarray(group.state.loss_sum) for group in self.groups])
+        return sums / np.float32(self.loss_steps or np.nan)
+
+    def look(self) -> Arrays:
+        """Measure every run; the leading axis is the run."""
+        found = {"train_loss": self.train_loss()}
+        measured = [self._look(group) for group in self.groups]
+        for name in measured[0]:
+            found[name] = np.concatenate([of_group[name] for of_group in measured])
+        for group in self.groups:
+            group.state = group.state._replace(loss_sum=jnp.zeros_like(group.state.loss_sum))
+        self.loss_steps = 0
+        return found
+
+    def diverged(self) -> NDArray[np.int32]:
+        """The first step of each run with a training loss that is not finite, or -1."""
+        return np.concatenate([np.asarray(group.state.diverged) for group in self.groups])
+
+    def arrays(self) -> Arrays:
+        """All states by name; the leading axis is the run."""
+        parts = [arrays_of(group.state) for group in self.groups]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def restore(self, step: int, arrays: Arrays) -> None:
+        """Put the runs where they were when `arrays` were taken."""
+        first = 0
+        for group in self.groups:
+            runs = slice(first, first + group.rates.size)
+            own = {name: array[runs] for name, array in arrays.items()}
+            group.state = tree_of(own, like=group.state)
+            first = runs.stop
+        moments = self.plan.moments
+        self.step, self.loss_steps = step, step - int(moments[moments <= step].max())
+
+    def _advance(self, group: _Group, count: int) -> None:
+        plan = self.plan
+        with self._precision():
+            group.state = program.advance(
+                plan.model, plan.optimizer, plan.clip, group.state, group.rates, group.seeds,
+                self.train, np.int32(self.step), np.int32(count),
+            )  # fmt: skip
+        group.state.loss_sum.block_until_ready()
+
+    def _look(self, group: _Group) -> Arrays:
+        probes = jnp.asarray(self.probes)
+        with self._precision():
+            found = look(self.plan.model, self.windows, group.state.params, self.held, probes)
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    def _precision(self) -> AbstractContextManager[None]:
+        """The plan's precision of products, which is a setting of each thread."""
+        return jax.default_matmul_precision(self.plan.precision)
+
+
+def probe_sequences(plan: Training, corpus: Corpus) -> NDArray[np.int32]:
+    """Sequences (probe, context) at even distances in the validation part."""
+    context, held = plan.model.context, corpus.validation
+    if len(held) < plan.probes * context:
+        raise ValueError(
+            f"probes: {plan.probes} x {context} tokens are more than the {len(held):,} of the "
+            "validation part; ask for fewer"
+        )
+    spacing = len(held) // plan.probes
+    return np.stack([held[i * spacing : i * spacing + context] for i in range(plan.probes)])
+
+
+def _group_size(plan: Training, vocab_size: int) -> int:
+    """How many runs advance together."""
+    if jax.default_backend() == "cpu":
+        return 1
+    model = plan.model
+    parameters = 2 * vocab_size * model.dim + model.layers * (
+        4 * model.dim**2 + 2 * model.dim * model.feed_forward
+    )
+    rows = plan.batch * model.context
+    numbers = 6 * parameters + 3 * rows * vocab_size + 40 * model.layers * rows * model.dim
+    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 8 * 2**30)
+    most = max(1, int(ACCELERATOR_SHARE * limit) // (4 * numbers))
+    groups = -(-len(plan.runs) // most)
+    return -(-len(plan.runs) // groups)

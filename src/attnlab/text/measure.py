@@ -1,0 +1,94 @@
+"""What is measured while a transformer trains: its loss and its attention, on fixed text.
+
+The statistics of a head are means over the queries of the measured windows. They are made where
+the model runs, window by window; no map is kept but those of the probes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+from attnlab.results import measures
+from attnlab.text.loss import cross_entropy
+from attnlab.text.model import Params, TransformerSpec, encode, forward
+from attnlab.text.streams import window
+
+TOP = (1, 5)  # the k of the top-k mass
+SNAP_FRACTION = 0.02
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def look(
+    spec: TransformerSpec, windows: int, params: Params, streams: jax.Array, probes: jax.Array
+) -> dict[str, jax.Array]:
+    """Measure each run (the leading axis of `params`) on the first windows of the streams."""
+
+    def one_run(params: Params) -> dict[str, jax.Array]:
+        def one_window(index: jax.Array) -> dict[str, jax.Array]:
+            tokens, targets = window(streams, index, spec.context)
+            logits, maps = forward(params, spec, tokens)
+            rows = logits.reshape(-1, logits.shape[-1])
+            return {
+                "validation_loss": cross_entropy(rows, targets.reshape(-1)),
+                **head_statistics(maps),
+            }
+
+        found = jax.lax.map(one_window, jnp.arange(windows))
+        mean = {name: value.mean(0) for name, value in found.items()}
+        _, maps = encode(params, spec, probes)
+        return {**mean, "attention": jnp.swapaxes(maps, 1, 2)}  # layer head probe query key
+
+    return jax.vmap(one_run)(params)
+
+
+def head_statistics(maps: jax.Array) -> dict[str, jax.Array]:
+    """Means over sequences and queries of maps (layer, B, head, query, key); dims layer, head.
+
+    entropy: of a query's attention, in nats. relative_entropy: divided by the logarithm of the
+    number of visible tokens, of the queries that see two or more. effective_tokens: exp(entropy).
+    top_mass: the attention to the k strongest tokens, for each k of TOP (last dim).
+    """
+    length = maps.shape[-1]
+    entropy = jax.scipy.special.entr(maps).sum(-1)  # layer B head query
+    most = np.log(np.arange(2, length + 1)).astype(np.float32)  # the first query sees one token
+    strongest, _ = jax.lax.top_k(maps, min(max(TOP), length))
+    mass = jnp.stack([strongest[..., :k].sum(-1) for k in TOP], axis=-1)
+    each = (1, 3)  # sequences and queries
+    return {
+        "entropy": entropy.mean(each),
+        "relative_entropy": (entropy[..., 1:] / most).mean(each),
+        "effective_tokens": jnp.exp(entropy).mean(each),
+        "top_mass": mass.mean(each),
+    }
+
+
+def map_speed(result: xr.Dataset) -> xr.DataArray:
+    """How fast a head's map of the probes changes: the mean over its rows of their speed.
+
+    See `attnlab.results.measures.attention_speed`; the speed from a record to the next is
+    labelled with the first, and the last record has none.
+    """
+    speed = measures.attention_speed(_heads_as_rows(result))
+    return speed.reindex(step=result["step"]).rename("attention_speed")
+
+
+def snap_step(result: xr.Dataset, *, fraction: float = SNAP_FRACTION) -> xr.DataArray:
+    """The step from which a head's map of the probes stays quiet, per layer and head.
+
+    Quiet is slower than `fraction` of the head's peak speed, for good; NaN where the map still
+    moves at the end. See `attnlab.results.measures.snap_time`.
+    """
+    return measures.snap_time(_heads_as_rows(result), fraction=fraction).rename("snap_step")
+
+
+def _heads_as_rows(result: xr.Dataset) -> xr.Dataset:
+    """Each head's maps as one distribution over (probe, query, key), along `token`."""
+    maps = result["attention"]
+    rows = maps.sizes["probe"] * maps.sizes["query"]
+    flat = maps.stack(token=("probe", "query", "key"), create_index=False) / rows
+    return xr.Dataset({"attention": flat})

@@ -1,0 +1,34 @@
+"""Streams: a text cut into equal rows, read side by side, a window of tokens at a time."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+
+def cut_streams(ids: NDArray[np.int32], count: int, context: int, part: str) -> NDArray[np.int32]:
+    """`count` contiguous rows of equal length; what is left over at the end is dropped.
+
+    `part` names the text in the message when it is shorter than one batch.
+    """
+    length = len(ids) // count
+    if length < context + 1:
+        raise ValueError(
+            f"corpus: the {part} part has {len(ids):,} tokens, fewer than one batch of {count} "
+            f"streams x {context + 1} tokens ({count * (context + 1):,}); give a longer text, a "
+            "smaller batch or a shorter context"
+        )
+    return ids[: length * count].reshape(count, length)
+
+
+def window_count(streams: NDArray[np.int32] | jax.Array, context: int) -> int:
+    """How many windows a pass over the streams has; each needs one token more, the last target."""
+    return (streams.shape[1] - 1) // context
+
+
+def window(streams: jax.Array, index: jax.Array, context: int) -> tuple[jax.Array, jax.Array]:
+    """Tokens and next tokens (streams, context) of a window; the passes follow each other."""
+    first = index % window_count(streams, context) * context
+    both = jax.lax.dynamic_slice_in_dim(streams, first, context + 1, axis=1)
+    return both[:, :-1], both[:, 1:]

@@ -1,0 +1,232 @@
+"""train(): transformers on a text, several rates and seeds at once, measured while they learn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.progress import Choice, Report, reporting
+from attnlab.results.provenance import provenance
+from attnlab.text.checkpoint import Arrays, Checkpoint, read_checkpoint, write_checkpoint
+from attnlab.text.corpus import Corpus
+from attnlab.text.fleet import Fleet
+from attnlab.text.measure import TOP, map_speed, snap_step
+from attnlab.text.model import TransformerSpec
+from attnlab.text.training import Precision, Training, numbered
+
+CHECKPOINT, RESULT = "checkpoint.safetensors", "result.nc"
+CALL_SECONDS, FASTER = 1.0, 16  # a call into compiled code is short enough to report progress
+CHECKPOINT_SHARE = 0.05  # of the time is spent on checkpoints at most
+_RECORD = "record/"
+
+
+def train(
+    corpus: Corpus,
+    spec: TransformerSpec | None = None,
+    *,
+    rates: float | Sequence[float] = 5.0,
+    seeds: int | Sequence[int] = 1,
+    steps: int = 1500,
+    optimizer: str | Optimizer = "sgd",
+    batch: int = 20,
+    clip: float = 0.5,
+    measure_every: int = 50,
+    validation_tokens: int | None = 3500,
+    probes: int = 2,
+    precision: Precision = "highest",
+    out: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
+    progress: Choice = "auto",
+) -> xr.Dataset:
+    """Train transformers on a corpus and record what their attention does.
+
+    The defaults are the protocol of Fig. 7; `attnlab.text.training.Training` says what each
+    setting means. `rates` and `seeds` are run together, one run for each pair.
+
+    out: a folder for checkpoints and the result. A training that was interrupted goes on from
+        there with bit-identical results (on a GPU, up to the order in which it adds the gradient
+        of the embedding); one that differs in any setting is refused.
+    checkpoint_seconds: the least time between checkpoints.
+    progress: "auto", True, False, or a function that is called with the fraction done.
+
+    Returns a Dataset with dims (rate, seed, step, layer, head, probe, query, key); docs/results.md
+    describes it. A run that leaves the finite numbers is NaN from there on, `diverged_step` says
+    since when, and the others go on.
+    """
+    plan = Training(
+        model=TransformerSpec() if spec is None else spec,
+        rates=tuple(float(rate) for rate in np.atleast_1d(rates)),
+        seeds=numbered(seeds),
+        steps=steps,
+        optimizer=Optimizer(optimizer) if isinstance(optimizer, str) else optimizer,  # type: ignore[arg-type]
+        batch=batch,
+        clip=float(clip),
+        measure_every=measure_every,
+        validation_tokens=validation_tokens,
+        probes=probes,
+        precision=precision,
+    )
+    folder = None if out is None else Path(out)
+    document = plan.document(corpus)
+    kept = None if folder is None else _kept(folder, document)
+    if folder is not None and kept is not None and kept.step == plan.steps:
+        finished = folder / RESULT
+        if finished.exists():
+            from attnlab.results.files import load
+
+            return load(finished)
+    begun = time.perf_counter()
+    fleet = Fleet(plan, corpus)
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+    recorded = _Record(plan)
+    if kept is not None:
+        fleet.restore(kept.step, kept.arrays)
+        recorded.restore(kept.arrays)
+    keeper = _Keeper(folder, document, checkpoint_seconds)
+    steps_left = plan.steps - fleet.step
+    with reporting(progress, plan.steps * len(plan.runs), "training") as report:
+        report(fleet.step * len(plan.runs))
+        training_seconds = _run(fleet, recorded, keeper, report)
+    tokens = steps_left * len(plan.runs) * plan.batch * plan.model.context
+    result = _label(plan, corpus, fleet, recorded)
+    result.attrs = provenance(
+        document,
+        device=jax.devices()[0].device_kind,
+        dtype="float32",
+        seconds=time.perf_counter() - begun,
+        tokens_per_second=tokens / training_seconds if steps_left else 0.0,
+    )
+    if folder is not None:
+        from attnlab.results.files import save
+
+        save(result, folder / RESULT)
+    return result
+
+
+class _Record:
+    """What was measured: arrays (run, record, ...), NaN where it was not yet."""
+
+    def __init__(self, plan: Training) -> None:
+        self.moments = plan.moments
+        self.values: Arrays = {}
+
+    def put(self, step: int, found: Arrays) -> None:
+        (index,) = np.flatnonzero(self.moments == step)
+        for name, value in found.items():
+            if name not in self.values:
+                shape = (value.shape[0], self.moments.size, *value.shape[1:])
+                self.values[name] = np.full(shape, np.nan, np.float32)
+            self.values[name][:, index] = value
+
+    def arrays(self) -> Arrays:
+        return {_RECORD + name: value for name, value in self.values.items()}
+
+    def restore(self, arrays: Arrays) -> None:
+        self.values = {
+            name.removeprefix(_RECORD): value.copy()
+            for name, value in arrays.items()
+            if name.startswith(_RECORD)
+        }
+
+
+class _Keeper:
+    """Writes checkpoints to a folder, if there is one, seldom enough to cost little."""
+
+    def __init__(self, folder: Path | None, document: dict[str, Any], least: float) -> None:
+        self.folder, self.document, self.least = folder, document, least
+        self.last, self.cost = time.perf_counter(), 0.0
+
+    def keep(self, fleet: Fleet, recorded: _Record) -> None:
+        begun = time.perf_counter()
+        due = begun - self.last > max(self.least, self.cost / CHECKPOINT_SHARE)
+        if self.folder is None or not (due or fleet.step == fleet.plan.steps):
+            return
+        arrays = {**fleet.arrays(), **recorded.arrays()}
+        write_checkpoint(self.folder / CHECKPOINT, Checkpoint(self.document, fleet.step, arrays))
+        self.last = time.perf_counter()
+        self.cost = self.last - begun
+
+
+def _run(fleet: Fleet, recorded: _Record, keeper: _Keeper, report: Report) -> float:
+    """From record to record to the end; the seconds spent on steps."""
+    plan, pace, spent = fleet.plan, 1, 0.0
+    if fleet.step == 0:
+        recorded.put(0, fleet.look())
+    for moment in plan.moments[plan.moments > fleet.step]:
+        while fleet.step < moment:
+            count = min(int(moment) - fleet.step, pace)
+            begun = time.perf_counter()
+            fleet.advance(count)
+            seconds = time.perf_counter() - begun
+            spent += seconds
+            pace = max(1, int(count * min(CALL_SECONDS / seconds, FASTER)))
+            speed = count * len(plan.runs) * plan.batch * plan.model.context / seconds
+            losses = fleet.train_loss()
+            loss = losses[np.isfinite(losses)].mean() if np.isfinite(losses).any() else np.nan
+            if fleet.step == moment:
+                recorded.put(fleet.step, fleet.look())
+            keeper.keep(fleet, recorded)
+            report(count * len(plan.runs), f"loss {loss:.3f}, {speed:,.0f} tokens/s")
+    return spent
+
+
+def _kept(folder: Path, document: dict[str, Any]) -> Checkpoint | None:
+    """The checkpoint to go on from, if there is one."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out: {folder} is a file; give a folder")
+    if not folder.parent.is_dir():
+        raise ValueError(f"out: the folder {folder.parent} does not exist; make it first")
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return None
+    kept = read_checkpoint(path)
+    if kept.spec != document:
+        differing = [name for name in document if kept.spec.get(name) != document[name]]
+        name = differing[0] if differing else "version"
+        raise ValueError(
+            f"out: {folder} holds another training ({name}: {kept.spec.get(name)} there, "
+            f"{document.get(name)} here); give another folder, or the same settings to go on"
+        )
+    return kept
+
+
+def _label(plan: Training, corpus: Corpus, fleet: Fleet, recorded: _Record) -> xr.Dataset:
+    """The record as a Dataset of the common schema."""
+    shape = (len(plan.rates), len(plan.seeds))
+    run = ("rate", "seed")
+    heads = ("layer", "head")
+    dims = {
+        "top_mass": (*heads, "k"),
+        "attention": (*heads, "probe", "query", "key"),
+        **dict.fromkeys(("entropy", "relative_entropy", "effective_tokens"), heads),
+    }
+    variables: dict[str, Any] = {
+        name: ((*run, "step", *dims.get(name, ())), values.reshape(*shape, *values.shape[1:]))
+        for name, values in recorded.values.items()
+    }
+    variables["diverged_step"] = (run, fleet.diverged().reshape(shape))
+    place = np.arange(plan.model.context)
+    words = np.asarray([[corpus.vocabulary[i] for i in probe] for probe in fleet.probes])
+    result = xr.Dataset(
+        variables,
+        coords={
+            "rate": list(plan.rates), "seed": list(plan.seeds), "step": plan.moments,
+            "layer": np.arange(plan.model.layers), "head": np.arange(plan.model.heads),
+            "k": list(TOP), "probe": np.arange(plan.probes), "query": place, "key": place,
+            "probe_token": (("probe", "key"), fleet.probes),
+            "probe_word": (("probe", "key"), words),
+        },
+    )  # fmt: skip
+    with np.errstate(over="ignore"):
+        result["perplexity"] = np.exp(result["validation_loss"])
+    result["attention_speed"] = map_speed(result)
+    result["snap_step"] = snap_step(result)
+    return result

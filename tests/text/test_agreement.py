@@ -1,0 +1,118 @@
+"""Scores and how they are held against a trained model."""
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from small_text import ANNOUNCED, announced_text, corpus_of
+
+from attnlab import Limit, Save, simulate
+from attnlab.text import measure_agreement, scores
+from attnlab.text.agreement import (
+    SCORES,
+    TARGETS,
+    TRAININGS,
+    in_words,
+    rank_correlation,
+    recall_at,
+    summary,
+)
+from attnlab.text.classes import classes_of
+from attnlab.text.windows import find_windows
+
+ASKED = {"queries": 2, "following": 2, "context": 11, "min_count": 5}
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return corpus_of(announced_text(300))
+
+
+@pytest.fixture(scope="module")
+def result(corpus):
+    return measure_agreement(corpus, **ASKED, steps=150, seeds=2, top=3, progress=False)
+
+
+def test_rank_correlation_is_spearmans():
+    draw = np.random.default_rng(0)
+    for _ in range(5):
+        a, b = draw.integers(6, size=30), draw.normal(size=30)  # with ties
+        assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
+    assert rank_correlation(np.arange(4), np.ones(4)) == 0
+
+
+def test_recall_counts_the_targets_largest():
+    target = np.array([5.0, 4.0, 3.0, 2.0, 1.0])
+    assert recall_at(target, target, top=2) == 1
+    assert recall_at(target, -target, top=2) == 0
+    assert recall_at(target, np.array([1.0, 0, 2, 0, 0]), top=2) == 0.5
+    assert recall_at(target, -target, top=9) == 1  # no more tokens than five
+
+
+def test_tf_idf_by_hand(corpus):
+    windows = find_windows(corpus, **ASKED)
+    classes = classes_of(windows)
+    P = classes.probs
+    of_classes = scores.tf_idf_of_classes(classes)
+    of_windows = scores.tf_idf_of_windows(classes, windows)
+    for token, name in enumerate(windows.vocabulary):
+        carriers = sum(P[k, token] > 0 for k in range(len(classes)))
+        holders = sum(token in row for row in windows.tokens)
+        if carriers:
+            idf = np.log(len(classes) / carriers), np.log(len(windows) / holders)
+            np.testing.assert_allclose(of_classes.weight[:, token], idf[0], err_msg=name)
+            np.testing.assert_allclose(of_windows.weight[:, token], idf[1], err_msg=name)
+    np.testing.assert_allclose(of_windows.attention, P * of_windows.weight)
+
+
+def test_eq10_agrees_with_training_where_the_decoder_is_fast(corpus):
+    classes = classes_of(find_windows(corpus, **ASKED))
+    rates = {"eta_y": 2.0, "eta_z": 0.02, "steps": 300}
+    predicted = scores.eq10(classes, **rates)
+    save = Save(("logits",), at=[300])
+    run = simulate(classes, Limit(), **rates, save=save, progress=False).isel(seed=0, step=-1)
+    z = run["attention_logits"].values[classes.query_index]
+    for k in range(len(classes)):
+        own = classes.support(k)
+        assert rank_correlation(z[k, own], predicted.weight[k, own]) > 0.85
+    np.testing.assert_allclose(predicted.attention.sum(axis=1), 1)
+
+
+def test_the_words_that_announce_win_as_eq10_says(result):
+    mean = result.mean(["seed", "sequence_class"])
+    assert result["rank_correlation"].dims == (
+        "training", "target", "score", "seed", "sequence_class",
+    )  # fmt: skip
+    z = mean["rank_correlation"].sel(target="logits")
+    # in the limit a class has 11 words; with windows of 10 the noise of each counts
+    assert float(z.sel(training="limit", score="Eq. 10")) > 0.7
+    for training in TRAININGS:
+        assert float(z.sel(training=training, score="Eq. 10")) > 0.4, training
+        assert float(z.sel(training=training, score="TF-IDF of classes")) > 0.3, training
+        assert float(z.sel(training=training, score="frequency")) < 0.3, training
+    names = result["token_name"].values.tolist()
+    one = result.sel(training="windows")
+    for k in range(result.sizes["sequence_class"]):
+        klass = one.isel(sequence_class=k)
+        own = ANNOUNCED[names[int(klass["query_token"])], names[int(klass["next_token"])]]
+        gain = klass["attention"] / klass["probability"].where(klass["probability"] > 0)
+        assert names[int(gain.argmax("token"))] in own
+
+
+def test_the_summary_has_means_and_intervals(result):
+    found = summary(result)
+    assert found["recall"].shape == (len(TRAININGS), len(TARGETS), len(SCORES))
+    for name in ("rank_correlation", "recall"):
+        np.testing.assert_allclose(found[name], result[name].mean(["seed", "sequence_class"]))
+        assert (found[f"{name}_low"] <= found[name] + 1e-12).all()
+        assert (found[name] <= found[f"{name}_high"] + 1e-12).all()
+    assert float(found["rank_correlation_seed_sd"].sel(training="windows").max()) > 0
+    text = in_words(result)
+    for training_free in ("Eq. 10", "distinct", "inverse document frequency"):
+        assert training_free in text
+    assert "nan" not in text
+
+
+def test_bad_counts_are_refused(corpus):
+    for name in ("steps", "seeds", "top"):
+        with pytest.raises(ValueError, match=f"{name}: expected at least 1"):
+            measure_agreement(corpus, **ASKED, **{name: 0})
