@@ -17,24 +17,34 @@ __version__ = "0.1.0"
 _HOMES = {
     "SequenceClasses": "data",
     "classes_from": "data",
+    "AlibiPosition": "dynamics",
     "Diverged": "dynamics",
     "Embedded": "dynamics",
+    "Extended": "dynamics",
+    "FixedPosition": "dynamics",
     "Flow": "dynamics",
+    "LearnedPosition": "dynamics",
     "Limit": "dynamics",
     "Optimizer": "dynamics",
     "Pairwise": "dynamics",
     "Sampled": "dynamics",
     "Save": "dynamics",
     "simulate": "dynamics",
+    "play": "playground",
     "load": "results",
     "save": "results",
+    "open_sweep": "sweep",
 }
-_FOLDERS = ("audit", "data", "dynamics", "figures", "report", "results", "theory")
+_FOLDERS = ("audit", "data", "dynamics", "figures", "report", "results", "sweep", "text", "theory")
 
 __all__ = [
+    "AlibiPosition",
     "Diverged",
     "Embedded",
+    "Extended",
+    "FixedPosition",
     "Flow",
+    "LearnedPosition",
     "Limit",
     "Optimizer",
     "Pairwise",
@@ -48,20 +58,28 @@ __all__ = [
     "dynamics",
     "figures",
     "load",
+    "open_sweep",
+    "play",
     "report",
     "results",
     "save",
     "simulate",
+    "sweep",
+    "text",
     "theory",
 ]
 
 if TYPE_CHECKING:
-    from attnlab import audit, data, dynamics, figures, report, results, theory
+    from attnlab import audit, data, dynamics, figures, report, results, text, theory
     from attnlab.data import SequenceClasses, classes_from
     from attnlab.dynamics import (
+        AlibiPosition,
         Diverged,
         Embedded,
+        Extended,
+        FixedPosition,
         Flow,
+        LearnedPosition,
         Limit,
         Optimizer,
         Pairwise,
@@ -69,7 +87,9 @@ if TYPE_CHECKING:
         Save,
         simulate,
     )
+    from attnlab.playground import play
     from attnlab.results import load, save
+    from attnlab.sweep import open_sweep, sweep
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from attnlab.results import files
 from attnlab.results.atomic import atomic_path
 from attnlab.results.files import SEAL_SIZE, DamagedFile, load, save
 
@@ -244,11 +245,11 @@ def test_checksum_missing(tmp_path: Path) -> None:
 def test_a_failed_save_keeps_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = saved.read_bytes()
 
-    def half_written(self: xr.Dataset, path: Path, **_: Any) -> None:
+    def half_written(path: Path) -> xr.Dataset:
         path.write_bytes(before[:100])
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(xr.Dataset, "to_netcdf", half_written)
+    monkeypatch.setattr(files, "_read", half_written)
     with pytest.raises(OSError, match="No space left"):
         save(result() * 2, saved)
     assert saved.read_bytes() == before

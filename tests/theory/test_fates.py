@@ -12,7 +12,10 @@ from attnlab.theory import (
     common_token_margin,
     corollary_2,
     correlation,
+    logit_gradient,
+    sign_fates,
     token_fates,
+    unit_attention,
 )
 
 exact = settings(max_examples=60, deadline=None, derandomize=True, database=None)
@@ -108,3 +111,17 @@ def test_corollary_2_conditions_one_by_one(syn_small):
     assert not corollary_2(syn_small, psi=None, z0=np.ones(30)).zero_start
     assert not corollary_2(COUNTEREXAMPLE, psi=None).shared_probability
     assert not corollary_2(COUNTEREXAMPLE, psi=None).symmetric
+
+
+@exact
+@given(seed=seeds)
+def test_sign_descent_moves_rare_tokens_up(random_classes, seed):
+    """Eq. 4 with the same g for every token of a class."""
+    P = random_classes(seed, K=3, overlap=0.3)
+    first = logit_gradient(unit_attention(P), (P > 0).astype(float))
+    np.testing.assert_array_equal(np.sign(first), sign_fates(P))
+
+
+def test_sign_descent_leaves_even_classes_alone():
+    np.testing.assert_array_equal(sign_fates([[0.25, 0.25, 0.5, 0.0]]), [[1, 1, -1, 0]])
+    assert not sign_fates([[0.5, 0.5]]).any()

@@ -11,6 +11,8 @@ from attnlab.theory import (
     gamma_peak,
     gamma_stages,
     h,
+    momentum_steps,
+    momentum_time,
     omega_0,
     omega_1,
     reduced_time,
@@ -115,3 +117,20 @@ def test_eq_128_against_a_stiff_solver_of_both_equations():
     np.testing.assert_allclose(h(t / K, M=M, eta_y=eta_y), found[0], rtol=1e-10)
     tau = reduced_time(t, K=K, M=M, eta_y=eta_y, eta_z=eta_z)
     np.testing.assert_allclose(tau, found[1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.3, 0.9, 0.99])
+def test_momentum_time_adds_up_the_steps_of_a_constant_gradient(momentum):
+    memory, moved = 0.0, [0.0]
+    for _ in range(50):
+        memory = momentum * memory + 1.0
+        moved.append(moved[-1] + memory)
+    steps = np.arange(51)
+    np.testing.assert_allclose(
+        momentum_time(steps, momentum=momentum), moved, rtol=1e-12, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        momentum_steps(moved, momentum=momentum), steps, rtol=1e-7, atol=1e-6
+    )
+    with pytest.raises(ValueError, match="momentum"):
+        momentum_time(1.0, momentum=1.0)

@@ -19,6 +19,7 @@ from attnlab.audit import (
     rate_claims,
     snapping_claims,
     speed_claims,
+    study_claims,
     summary_claims,
 )
 from attnlab.audit.claim import Claim
@@ -36,6 +37,7 @@ SECTIONS: dict[str, tuple[Claim, ...]] = {
     "In words: what attention favours (Sections 1, 5, 6)": bias_claims.CLAIMS,
     "In words: the learning rates (Sections 6, 8)": rate_claims.CLAIMS,
     "Extensions (Sections 5, 7)": extension_claims.CLAIMS,
+    "Optimisers and data (Sections 8, 9)": study_claims.CLAIMS,
     "Poster and slides": poster_claims.CLAIMS,
     "A summary of the paper": summary_claims.CLAIMS,
 }

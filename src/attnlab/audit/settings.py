@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attnlab import theory
 from attnlab.data import SequenceClasses, single_common, symmetric, syn_small
-from attnlab.dynamics import Flow, Save, simulate
+from attnlab.dynamics import Flow, Model, Save, simulate
 
 # Every training run records as often and sweeps as many rates, because a program is compiled for
 # each new shape and compiling is most of what an audit costs.
@@ -114,12 +115,14 @@ def joint_flow(
     classes: SequenceClasses,
     rates: Sequence[tuple[float, float]],
     steps: float,
-    start: Sequence[float] | None = None,
+    start: ArrayLike | None = None,
+    model: Model | None = None,
 ) -> xr.Dataset:
     """The joint flow of Y and Z (Lemma 1, T to infinity, float64) at pairs (eta_Y, eta_Z).
 
     Dims: run (with coords eta_y and eta_z), time (0, and geometric from 1e-2 of a step to `steps`),
-    sequence_class, query, token. `start` gives z(0), one logit for each token of the vocabulary.
+    sequence_class, query, token. `start` gives z(0), one logit for each token of the vocabulary
+    (or for each head, query and token), `model` another model than the paper's.
     """
     eta_y, eta_z = (xr.DataArray(column, dims="run") for column in np.array(rates).T)
     times = np.concatenate([[0.0], np.geomspace(1e-2, steps, RECORDS - 1)])
@@ -132,6 +135,7 @@ def joint_flow(
         init="zero" if start is None else np.asarray(start),
         save=Save(("attention", "logits", "loss"), at=times.tolist()),
         dtype="float64",
+        model=model,
         progress=False,
     )
     return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
@@ -142,13 +146,14 @@ def trained(
     classes: SequenceClasses,
     rates: tuple[tuple[float, float], ...],
     steps: float,
-    start: tuple[float, ...] | None = None,
+    start: tuple[Any, ...] | None = None,
+    model: Model | None = None,
 ) -> xr.Dataset:
     """`joint_flow` for up to `RUNS` pairs of rates, kept, and always run as `RUNS` of them."""
     if len(rates) > RUNS:
         raise ValueError(f"rates: at most {RUNS} pairs to a call, got {len(rates)}")
     padded = rates + rates[-1:] * (RUNS - len(rates))
-    return joint_flow(classes, padded, steps, start).isel(run=slice(len(rates)))
+    return joint_flow(classes, padded, steps, start, model).isel(run=slice(len(rates)))
 
 
 def ratios(*values: float, eta_y: float = 1.0) -> tuple[tuple[float, float], ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from attnlab.cli import audit, cite, reproduce
+from attnlab.cli import audit, cite, play, reproduce, study, sweep, text
 from attnlab.cli.simulate import HELP, simulate_verb
 
 BAD_INPUT, DIVERGED = 2, 3
@@ -23,8 +23,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("simulate", help=HELP)(simulate_verb)
+app.command("sweep", help=sweep.HELP)(sweep.sweep_verb)
 app.command("audit", help=audit.HELP)(audit.audit_verb)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce_verb)
+app.command("study", help=study.HELP)(study.study_verb)
+app.command("play", help=play.HELP)(play.play_verb)
+app.add_typer(text.app, name="text")
 app.command("cite", help=cite.HELP)(cite.cite_verb)
 
 

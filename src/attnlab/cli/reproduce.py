@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from attnlab.report import Part, Reproduction
+from attnlab.cli.parts import exit_if_unexpected, parts_document, show_parts, watching
 
-HELP = """Make the paper's synthetic and theory figures, the audit and one HTML report.
+HELP = """Make the paper's figures, the audit and one HTML report.
 
-Without arguments everything is made, in under 5 minutes on two cores. Name parts to make only
-some: fig2 fig3 fig4 fig5 fig6 fig8 fig9 fig11 fig12 audit report. What is there already is reused
-unless its recipe (recipes/fig6.yaml and so on) or the code has changed.
+Without arguments everything is made, in under 8 minutes on two cores. Name parts to make only
+some: fig2 to fig12, audit, report. What is there already is reused unless its recipe
+(recipes/fig6.yaml and so on) or the code has changed. Figs. 7 and 10, on text, come at laptop size;
+recipes/wikitext has them at paper size.
 
 \b
 Examples:
   attnlab reproduce
   attnlab reproduce fig6 fig9 --out results
   attnlab reproduce fig6 report --seeds 40
+  attnlab reproduce fig7 fig10 --recipes recipes/wikitext --out out-wikitext
 
 Exit code 0; 1 when a number is outside the range that its recipe expects, or a verdict of the
 audit is not the recorded one; 2 for bad input.
 """
-UNEXPECTED = 1
 
 
 def reproduce_verb(
@@ -45,128 +42,10 @@ def reproduce_verb(
 ) -> None:
     from attnlab.report import reproduce
 
-    with _watching(as_json) as watch:
+    with watching(as_json) as watch:
         done = reproduce(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)
     if as_json:
-        print(json.dumps(_document(done), indent=2, allow_nan=False))
+        print(json.dumps(parts_document(done), indent=2, allow_nan=False))
     else:
-        _show(done)
-    if any(part.unexpected() for part in done.parts):
-        raise typer.Exit(UNEXPECTED)
-
-
-def _document(done: Reproduction) -> dict[str, Any]:
-    return {
-        "out": str(done.out),
-        "report": None if done.report is None else str(done.report),
-        "seconds": round(done.seconds, 2),
-        "parts": [_part_document(done.out, part) for part in done.parts],
-    }
-
-
-def _part_document(out: Path, part: Part) -> dict[str, Any]:
-    return {
-        "name": part.name,
-        "title": part.title,
-        "claim": part.about,
-        "outcome": part.outcome,
-        "headline": part.headline,
-        "summary": part.summary,
-        "numbers": {name: _plain(value) for name, value in part.numbers.items()},
-        "expect": {name: list(value) for name, value in part.expect.items()},
-        "unexpected": {name: _plain(value) for name, value in part.unexpected().items()},
-        "settings": dict(part.settings),
-        "files": [str(out / part.name / name) for name in part.files],
-        "seconds": round(part.seconds, 2),
-        "made_at": part.made_at,
-        "reused": part.reused,
-        "versions": dict(part.versions),
-    }
-
-
-def _plain(value: float | None) -> float | None:
-    return value if value is not None and value == value else None  # JSON has no NaN
-
-
-def _show(done: Reproduction) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("part", "", "what was found"):
-        table.add_column(title, no_wrap=title == "part", overflow="fold")
-    for part in done.parts:
-        table.add_row(part.name, part.outcome, part.headline)
-    if done.parts:
-        console.print(table, markup=False, highlight=False)
-    for part in done.parts:
-        for name, value in part.unexpected().items():
-            low, high = part.expect[name]
-            console.print(
-                f"{part.name}: {name} = {value:.4g} is outside the expected {low:g} to {high:g}",
-                style="red",
-                highlight=False,
-            )
-    where = done.report or done.out
-    console.print(f"{where} ({done.seconds:.0f} s)", highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _watching(quiet: bool) -> Iterator[Any]:
-    """A bar on a terminal, a line for each part elsewhere, nothing with --json."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty():
-        with _Bar() as bar:
-            yield bar
-    else:
-        yield _Lines()
-
-
-class _Lines:
-    """One line on stderr as each part is finished."""
-
-    def begin(self, name: str, left: Sequence[str]) -> None:
-        self.left = len(left)
-
-    def progress(self, fraction: float) -> None:
-        pass
-
-    def end(self, name: str, seconds: float, part: Part | None) -> None:
-        how = "there already" if part is not None and part.reused else f"{seconds:.1f} s"
-        print(f"{name}: {how}, {self.left} left", file=sys.stderr, flush=True)
-
-
-class _Bar:
-    """What is being made, how far it is, what is left, and what is done above it."""
-
-    def __enter__(self) -> _Bar:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(), TextColumn("{task.fields[left]}", style="dim"),
-        )  # fmt: skip
-        self.progress_bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self.progress_bar.start()
-        self.task: Any = None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress_bar.stop()
-
-    def begin(self, name: str, left: Sequence[str]) -> None:
-        waiting = f"left: {' '.join(left)}" if left else "the last one"
-        # without a total the bar moves to and fro: compiling tells of no progress
-        self.task = self.progress_bar.add_task(name, total=None, left=waiting)
-
-    def progress(self, fraction: float) -> None:
-        self.progress_bar.update(self.task, completed=fraction, total=1.0)
-
-    def end(self, name: str, seconds: float, part: Part | None) -> None:
-        self.progress_bar.remove_task(self.task)
-        how = "there already" if part is not None and part.reused else f"{seconds:.1f} s"
-        outcome = part.outcome if part is not None else "written"
-        self.progress_bar.console.print(f"{name}: {outcome} ({how})", highlight=False)
+        show_parts(done)
+    exit_if_unexpected(done)

@@ -55,7 +55,13 @@ from attnlab.theory.extensions import (
     residual_correlation,
     residual_velocity,
 )
-from attnlab.theory.fates import Corollary2, common_token_margin, corollary_2, token_fates
+from attnlab.theory.fates import (
+    Corollary2,
+    common_token_margin,
+    corollary_2,
+    sign_fates,
+    token_fates,
+)
 from attnlab.theory.gain import (
     GrowthBounds,
     distinct_growth,
@@ -72,6 +78,8 @@ from attnlab.theory.speed import (
     gamma,
     gamma_peak,
     gamma_stages,
+    momentum_steps,
+    momentum_time,
     omega_0,
     omega_1,
     reduced_time,
@@ -146,6 +154,8 @@ __all__ = [
     "local_roles",
     "logit_gradient",
     "logit_prior",
+    "momentum_steps",
+    "momentum_time",
     "omega_0",
     "omega_1",
     "plain_coefficients",
@@ -157,6 +167,7 @@ __all__ = [
     "residual_correlation",
     "residual_velocity",
     "sample_gradient",
+    "sign_fates",
     "snapping",
     "spectrum_bounds",
     "steps_to_error",

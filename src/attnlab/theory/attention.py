@@ -87,12 +87,15 @@ def attention_path(
     form: str = "corrected",
     rtol: float = 1e-10,
     atol: float = 1e-12,
+    method: str = "LSODA",
 ) -> AttentionFlow:
     """Solve Eq. 10 in the reduced time tau from z(0) = z0 (0 by default).
 
     tau may be a number or an array in any order, finite and >= 0. E and beta are recomputed from
     f(z) at each evaluation, and B_n is integrated along. Only logits that some class of the query
-    can see are integrated; the others keep z0. The other arguments are `attention_velocity`'s.
+    can see are integrated; the others keep z0. method: of scipy's `solve_ivp`; with thousands of
+    logits take an explicit one, such as "RK45", because LSODA may ask for their whole Jacobian. The
+    other arguments are `attention_velocity`'s.
     """
     P = probabilities(P)
     K, L = P.shape
@@ -119,7 +122,7 @@ def attention_path(
     states = np.repeat(initial[:, None], len(at), axis=1)
     if at[-1] > 0:
         solution = solve_ivp(
-            velocity, (0.0, at[-1]), initial, method="LSODA", t_eval=at, rtol=rtol, atol=atol
+            velocity, (0.0, at[-1]), initial, method=method, t_eval=at, rtol=rtol, atol=atol
         )
         if not solution.success:
             raise RuntimeError(f"the attention flow could not be solved: {solution.message}")

@@ -62,6 +62,19 @@ def corollary_2(
     )
 
 
+def sign_fates(P: ArrayLike) -> IntArray:
+    """The first move of each token under sign descent: +1 gains, -1 loses, 0 not drawn; (K, L).
+
+    Not in the paper. Adam with an epsilon far below the gradient moves all entries of Y alike, so
+    that g_l is one number for all tokens of a class, and diag(f) (I - f f^T) g of Eq. 4 has the
+    sign of |p|^2 - P(l|n): a token gains if it is rarer than |p|^2, distinct or not. Each class
+    has a query of its own.
+    """
+    P = probabilities(P)
+    gain = (P**2).sum(-1, keepdims=True) - P
+    return np.asarray(np.where(P > 0, np.sign(gain), 0.0), dtype=np.int64)
+
+
 def common_token_margin(P: ArrayLike, z: ArrayLike | None = None) -> FloatArray:
     """For K = 2 classes of one query: how far each common token is from growing; shape (L,).
 

@@ -1,0 +1,136 @@
+"""Sections 8 and 9: what is said of Adam, and of spurious tokens in small training sets.
+
+The studies `optimizers` and `spurious` (docs/studies/) go further; here is what decides a verdict.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from attnlab import theory
+from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.comparison import Check, labelled
+from attnlab.audit.settings import SYN_SMALL, Setting
+from attnlab.audit.verdict import Verdict
+from attnlab.data import symmetric
+from attnlab.dynamics import Sampled, Save, simulate
+
+ADAM_RATES = (0.1, 0.5, 1.0)
+ADAM_STEPS = 100
+FAVOURITES = 4
+# Many common tokens, of which a few short sequences show only some.
+MANY_COMMON = Setting(
+    symmetric(num_classes=2, common=40, distinct=5, common_mass=0.5), 1.0, 5.0, 200.0
+)
+LENGTH, SEEDS = 8, 8
+FEW, MANY = 8, 128
+PRIOR = 1.0
+
+
+def _adam(setting: Setting) -> Outcome:
+    s = setting
+    own = theory.token_roles(s.P).distinct
+    losing = theory.sign_fates(s.P)[own] < 0
+    eta = xr.DataArray(list(ADAM_RATES), dims="rate")
+    result = simulate(
+        s.classes, Sampled(), eta_y=eta, eta_z=eta, steps=ADAM_STEPS, optimizer="adam",
+        save=Save(what="attention", at=(ADAM_STEPS,)), progress=False,
+    )  # fmt: skip
+    attention = result["attention"].isel(seed=0, step=-1, sequence_class=0).values
+    order = np.argsort(-np.where(own[0], attention[:, s.classes.in_play], -1.0), axis=1)
+    favourites = {tuple(sorted(row[:FAVOURITES])) for row in order.tolist()}
+    return Outcome(
+        (
+            Check("distinct tokens that sign descent moves down first", labelled(0.0),
+                  labelled(float(losing.sum())), ">"),
+            Check("rates with a set of favourites of their own", labelled(len(ADAM_RATES) - 1.0),
+                  labelled(float(len(favourites))), ">", training=True),
+        ),
+        number=float(losing.sum()),
+        training_number=float(len(favourites)),
+    )  # fmt: skip
+
+
+adam_subsets = Claim(
+    id="adam-subsets",
+    statement="With Adam, different learning rates focus on different subsets of distinct tokens",
+    source="Section 8, Fig. 5",
+    setting=SYN_SMALL,
+    predicts="sign descent: a token gains first if P(l|n) < |p|^2, so that the frequent ones lose",
+    measures="the four most attended distinct tokens of a class, T = 128, three rates as in Fig. 5",
+    tolerance=0.0,
+    because="counts",
+    code=("sign_fates",),
+    test="tests/theory/test_fates.py::test_sign_descent_moves_rare_tokens_up",
+    figure="fig5",
+    number="{:.0f} of 20 distinct tokens first lose by sign descent: frequency bias turned round",
+    training_number="three rates, {:.0f} subsets",
+    recorded=Recorded(Verdict.HOLDS, 4.0, Verdict.HOLDS, 3.0),
+    measure=_adam,
+)
+
+
+def _spurious(setting: Setting) -> Outcome:
+    s = setting
+    common = theory.token_roles(s.P).common
+    rng = np.random.default_rng(0)
+
+    def share_gaining(sequences: int) -> float:
+        """Of the common tokens, those that Eq. 10 on the frequencies of a training set lifts."""
+        shares = []
+        for _ in range(50):
+            counts = [rng.multinomial(sequences * (LENGTH - 1) // s.K, p) for p in s.P]
+            seen = np.array(counts, dtype=float)
+            drawn = seen.any(0)
+            P, rest = seen[:, drawn] / seen.sum(1, keepdims=True), np.zeros((1, drawn.sum()))
+            velocity = theory.attention_velocity(P, rest, psi=None, M=s.M)[0]
+            shares.append((velocity[common[drawn]] > 0).sum() / common.sum())
+        return float(np.mean(shares))
+
+    def common_mass(sequences: int | None, prior: float = 0.0) -> float:
+        start = np.zeros(s.M)
+        start[s.classes.in_play[common]] = -prior
+        engine = Sampled(LENGTH, min(sequences or MANY, MANY), sequences=sequences)
+        result = simulate(
+            s.classes, engine, eta_y=s.eta_y, eta_z=s.eta_z, steps=s.steps, seeds=SEEDS, init=start,
+            save=Save(what="statistics", at=(int(s.steps),)), progress=False,
+        )  # fmt: skip
+        return float(result["common_mass"].mean())
+
+    few, many = share_gaining(FEW), share_gaining(MANY)
+    unlimited, small, large = common_mass(None), common_mass(FEW), common_mass(MANY)
+    excess = {FEW: small - unlimited, MANY: large - unlimited}
+    with_prior = common_mass(FEW, PRIOR) - common_mass(None, PRIOR)
+    return Outcome(
+        (
+            Check("share of common tokens that gain, larger training set", labelled(few),
+                  labelled(many), "<"),
+            Check("excess attention to common tokens, larger training set", labelled(excess[FEW]),
+                  labelled(excess[MANY]), "<", training=True),
+            Check("the same on few sequences, with a prior", labelled(excess[FEW]),
+                  labelled(with_prior), "<", training=True),
+        ),
+        number=few / many,
+        training_number=excess[FEW] / excess[MANY],
+    )  # fmt: skip
+
+
+spurious_tokens = Claim(
+    id="spurious-tokens",
+    statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
+    source="Section 9",
+    setting=MANY_COMMON,
+    predicts="fewer common tokens gain, under Eq. 10 on the token frequencies of a larger set",
+    measures="attention to common tokens beyond that of ever new data: 8, 128 sequences, a prior",
+    tolerance=0.0,
+    because="an order",
+    code=("attention_velocity", "token_roles"),
+    test="tests/studies/test_studies.py::test_spurious_attention_falls_with_the_training_set",
+    number="8 sequences let {:.2g} times as many common tokens gain as 128",
+    training_number="in training the excess attention to them is {:.2g} times as large",
+    recorded=Recorded(Verdict.HOLDS, 5.37, Verdict.HOLDS, 8.212),
+    measure=_spurious,
+)
+
+CLAIMS = (adam_subsets, spurious_tokens)

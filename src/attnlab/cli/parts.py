@@ -1,0 +1,141 @@
+"""Parts on the command line: how figures, the audit and studies are watched and told of."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from attnlab.report import Part, Reproduction
+
+UNEXPECTED = 1
+
+
+def parts_document(done: Reproduction) -> dict[str, Any]:
+    """What --json prints."""
+    return {
+        "out": str(done.out),
+        "report": None if done.report is None else str(done.report),
+        "seconds": round(done.seconds, 2),
+        "parts": [_part_document(done.out, part) for part in done.parts],
+    }
+
+
+def _part_document(out: Path, part: Part) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "title": part.title,
+        "claim": part.about,
+        "outcome": part.outcome,
+        "headline": part.headline,
+        "summary": part.summary,
+        "numbers": {name: _plain(value) for name, value in part.numbers.items()},
+        "expect": {name: list(value) for name, value in part.expect.items()},
+        "unexpected": {name: _plain(value) for name, value in part.unexpected().items()},
+        "settings": dict(part.settings),
+        "files": [str(out / part.name / name) for name in part.files],
+        "seconds": round(part.seconds, 2),
+        "made_at": part.made_at,
+        "reused": part.reused,
+        "versions": dict(part.versions),
+    }
+
+
+def _plain(value: float | None) -> float | None:
+    return value if value is not None and value == value else None  # JSON has no NaN
+
+
+def exit_if_unexpected(done: Reproduction) -> None:
+    """Exit code 1 when a number is outside the range that its recipe expects."""
+    if any(part.unexpected() for part in done.parts):
+        raise typer.Exit(UNEXPECTED)
+
+
+def show_parts(done: Reproduction) -> None:
+    """A table of what was found, what was not expected, and where everything is."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("part", "", "what was found"):
+        table.add_column(title, no_wrap=title == "part", overflow="fold")
+    for part in done.parts:
+        table.add_row(part.name, part.outcome, part.headline)
+    if done.parts:
+        console.print(table, markup=False, highlight=False)
+    for part in done.parts:
+        for name, value in part.unexpected().items():
+            low, high = part.expect[name]
+            console.print(
+                f"{part.name}: {name} = {value:.4g} is outside the expected {low:g} to {high:g}",
+                style="red",
+                highlight=False,
+            )
+    where = done.report or done.out
+    console.print(f"{where} ({done.seconds:.0f} s)", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def watching(quiet: bool) -> Iterator[Any]:
+    """A bar on a terminal, a line for each part elsewhere, nothing with --json."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        with _Bar() as bar:
+            yield bar
+    else:
+        yield _Lines()
+
+
+class _Lines:
+    """One line on stderr as each part is finished."""
+
+    def begin(self, name: str, left: Sequence[str]) -> None:
+        self.left = len(left)
+
+    def progress(self, fraction: float) -> None:
+        pass
+
+    def end(self, name: str, seconds: float, part: Part | None) -> None:
+        how = "there already" if part is not None and part.reused else f"{seconds:.1f} s"
+        print(f"{name}: {how}, {self.left} left", file=sys.stderr, flush=True)
+
+
+class _Bar:
+    """What is being made, how far it is, what is left, and what is done above it."""
+
+    def __enter__(self) -> _Bar:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(), TextColumn("{task.fields[left]}", style="dim"),
+        )  # fmt: skip
+        self.progress_bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.progress_bar.start()
+        self.task: Any = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress_bar.stop()
+
+    def begin(self, name: str, left: Sequence[str]) -> None:
+        waiting = f"left: {' '.join(left)}" if left else "the last one"
+        # without a total the bar moves to and fro: compiling tells of no progress
+        self.task = self.progress_bar.add_task(name, total=None, left=waiting)
+
+    def progress(self, fraction: float) -> None:
+        self.progress_bar.update(self.task, completed=fraction, total=1.0)
+
+    def end(self, name: str, seconds: float, part: Part | None) -> None:
+        self.progress_bar.remove_task(self.task)
+        how = "there already" if part is not None and part.reused else f"{seconds:.1f} s"
+        outcome = part.outcome if part is not None else "written"
+        self.progress_bar.console.print(f"{name}: {outcome} ({how})", highlight=False)

@@ -1,0 +1,48 @@
+"""attnlab play: the playground in the browser."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from typing import Annotated
+
+import typer
+
+HELP = """Open the playground: see attention scan and snap in the browser.
+
+It needs the extra `play` (pip install 'attnlab[play]'; ./lab play installs it) and no network. It
+listens on this machine only, unless --address says otherwise. Stop it with Ctrl-C.
+
+\b
+Examples:
+  attnlab play
+  attnlab play --port 8080 --no-browser
+  attnlab play --address 0.0.0.0 --origin lab.example.org:5006 --no-browser
+"""
+
+
+def play_verb(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5006,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
+    ] = True,
+    address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(help="HOST:PORT under which other machines reach it; may be repeated."),
+    ] = None,
+) -> None:
+    from attnlab.playground import require_extra
+
+    try:
+        require_extra()
+    except ImportError as error:
+        raise ValueError(f"play: {error}") from error
+    from attnlab.playground.serve import serve, server
+
+    made = server(port=port, address=address, origins=origin or ())
+    page = f"http://{'127.0.0.1' if address == '0.0.0.0' else address}:{port}/"
+    print(f"attnlab: the playground is at {page} (stop it with Ctrl-C)", file=sys.stderr)
+    if browser:
+        made.io_loop.add_callback(webbrowser.open, page)
+    serve(made)

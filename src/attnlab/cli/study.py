@@ -1,0 +1,46 @@
+"""attnlab study: the studies of what the paper leaves open, with a bar that tells what is left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnlab.cli.parts import exit_if_unexpected, parts_document, show_parts, watching
+
+HELP = """Run the studies of what the paper leaves open: each makes a figure, data and numbers.
+
+Without arguments all seven are made, in under 5 minutes on two cores: positions optimizers length
+heads spurious residual overlap. What is there already is reused unless its recipe
+(recipes/study-length.yaml and so on) or the code has changed. docs/studies/ says what was found.
+
+\b
+Examples:
+  attnlab study
+  attnlab study length --out results
+  attnlab study spurious heads --seeds 40
+
+Exit code 0; 1 when a number is outside the range that its recipe expects; 2 for bad input.
+"""
+
+
+def study_verb(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="positions ... overlap.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("out"),
+    seeds: Annotated[int | None, typer.Option(help="Seeds; the recipe's unless given.")] = None,
+    recipes: Annotated[Path | None, typer.Option(help="A folder with recipes of your own.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    from attnlab.report.studies import make_studies
+
+    with watching(as_json) as watch:
+        done = make_studies(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)
+    if as_json:
+        print(json.dumps(parts_document(done), indent=2, allow_nan=False))
+    else:
+        show_parts(done)
+    exit_if_unexpected(done)

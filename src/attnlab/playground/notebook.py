@@ -1,0 +1,23 @@
+"""The playground in a notebook: the same page, computed in the notebook's own process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import panel as pn
+
+from attnlab.data import SequenceClasses, classes_from
+from attnlab.playground.own_data import written
+from attnlab.playground.page import Page
+from attnlab.playground.presets import DEFAULT
+from attnlab.playground.state import State
+
+
+def notebook(classes: SequenceClasses | str | None) -> Any:
+    """A Panel object on given classes, or on those of Fig. 2."""
+    pn.extension()
+    if classes is None:
+        return Page(DEFAULT.state).layout
+    known = classes_from(classes) if isinstance(classes, str) else classes
+    return Page(State(replace(DEFAULT.state.a, written=written(known)))).layout

@@ -1,0 +1,322 @@
+"""The page: one person's session. Controls on one side, what happens on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+import panel as pn
+
+from attnlab.dynamics import Diverged
+from attnlab.playground import code, own_data
+from attnlab.playground.panel_controls import ControlPanel
+from attnlab.playground.prediction import predict
+from attnlab.playground.presets import PRESETS, guide
+from attnlab.playground.run import Run, run
+from attnlab.playground.setting import MOST_WRITTEN
+from attnlab.playground.stage import SHOWN, Stage, grid, html
+from attnlab.playground.state import State, to_query
+from attnlab.playground.widgets import Check, Copy, Fold, Upload, Weights
+
+# A session waits for one run at a time, so that it takes one of these threads at most.
+POOL = ThreadPoolExecutor(4, thread_name_prefix="playground")
+TITLE = "Scan and snap: a playground"
+LEAD = (
+    "A one-layer transformer learns which token comes next. Watch where its attention goes: it "
+    "<em>scans</em> the tokens, turns from common to distinct ones, and then <em>snaps</em> and "
+    "freezes."
+)
+FREE = "Turn the controls, then play."
+FOLDED = ("Data", "Training", "Model")
+
+
+class Page:
+    """A page in a given state. `document` is the Bokeh document of a served page; without one (in
+    a notebook) runs are computed while one waits."""
+
+    def __init__(self, state: State, *, document: Any = None, problem: str = "") -> None:
+        self.state = state
+        self.document = document
+        self.stage = Stage()
+        self.controls = ControlPanel(self._turn, self._compare)
+        self._wanted: State | None = None
+        self._busy = False
+        self._showing = False
+        self._make_widgets()
+        self.layout = self._lay_out()
+        self._reflect()
+        if problem:
+            self.message.object = _problem(problem)
+        self._start(keep_message=bool(problem))
+
+    # -- what a person does ---------------------------------------------------------------------
+
+    def _turn(self, name: str, value: Any) -> None:
+        self._try(lambda: self.state.with_setting(self.state.a.turned(name, value)))
+
+    def _compare(self, name: str, value: Any) -> None:
+        if not name:
+            self._try(lambda: replace(self.state, b=None, compare=""))
+        else:
+            alone = replace(self.state, b=None, compare="")
+            self._try(lambda: alone.with_change(name, value))
+
+    def _look(self, **changed: Any) -> None:
+        if not self._showing:
+            self._try(lambda: replace(self.state, view=replace(self.state.view, **changed)))
+
+    def _begin(self, name: str) -> None:
+        if not self._showing and name:
+            self._try(lambda: PRESETS[name].state)
+
+    def _load(self, message: dict[str, Any]) -> None:
+        self._own(lambda: own_data.from_file(str(message["name"]), str(message["text"])))
+
+    def _edit(self, message: dict[str, Any]) -> None:
+        classes = self.state.a.sequence_classes
+        token = int(classes.in_play[int(message["row"])])
+        self._own(
+            lambda: own_data.written(
+                own_data.with_probability(
+                    classes, sequence_class=int(message["column"]), token=token,
+                    probability=float(message["weight"]),
+                )
+            )
+        )  # fmt: skip
+
+    def _own(self, make: Callable[[], str]) -> None:
+        self._try(lambda: self.state.with_setting(replace(self.state.a, written=make())))
+
+    # -- from a wish to a picture ---------------------------------------------------------------
+
+    def _try(self, make: Callable[[], State]) -> None:
+        """Go to another state, or say why that cannot be and stay."""
+        try:
+            self.state = make()
+        except ValueError as error:
+            self.message.object = _problem(str(error))
+            self._reflect()
+            return
+        self._reflect()
+        self._start()
+
+    def _start(self, keep_message: bool = False) -> None:
+        """Compute the state's runs; while one computation is under way only the last wish waits."""
+        if not keep_message:
+            self.message.object = '<p class="busy" role="status">computing…</p>'
+        self._wanted = self.state
+        if not self._busy:
+            self._next()
+
+    def _next(self) -> None:
+        state, self._wanted = self._wanted, None
+        if state is None:
+            return
+        self._busy = True
+        self._do(lambda: _runs(state), lambda runs: self._show(state, runs))
+
+    def _show(self, state: State, runs: dict[str, Run]) -> None:
+        self.stage.show(runs["a"], runs.get("b"), state.view)
+        self._show_texts(state)
+        if self.message.object.startswith('<p class="busy"'):
+            self.message.object = ""
+        if state.view.theory and self._wanted is None:
+            settings = {name: of.setting for name, of in runs.items()}
+            self._do(
+                lambda: {name: predict(setting) for name, setting in settings.items()},
+                lambda found: self._finish(lambda: self.stage.predict(found)),
+            )
+        else:
+            self._finish(lambda: None)
+
+    def _finish(self, last: Callable[[], None]) -> None:
+        last()
+        self._busy = False
+        self._next()
+
+    def _do(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Work in a thread, then back on the page; an error is shown here and nowhere else."""
+
+        def attempt() -> Callable[[], None]:
+            try:
+                done = work()
+            except (ValueError, Diverged) as error:
+                words = str(error)
+                return lambda: self._fail(words)
+            except Exception as error:  # a fault of ours: say so, and leave the page in use
+                words = f"{type(error).__name__}: {error}. This is a fault of attnlab; report it."
+                return lambda: self._fail(words)
+            return lambda: then(done)
+
+        if self.document is None:
+            attempt()()
+            return
+        document = self.document
+
+        def deliver(future: Any) -> None:
+            document.add_next_tick_callback(lambda: _together(document, future.result()))
+
+        POOL.submit(attempt).add_done_callback(deliver)
+
+    def _fail(self, words: str) -> None:
+        self.message.object = _problem(words)
+        self._busy = False
+        self._next()
+
+    # -- what is around the charts --------------------------------------------------------------
+
+    def _make_widgets(self) -> None:
+        self.preset = pn.widgets.Select(
+            label="Start from",
+            options={"your own settings": "", **{p.title: p.name for p in PRESETS.values()}},
+            sizing_mode="stretch_width",
+            margin=(0, 0, 6, 0),
+        )
+        self.preset.param.watch(lambda event: self._begin(event.new), "value")
+        self.theory = Check(label="show what the theory predicts")
+        self.theory.param.watch(lambda event: self._look(theory=event.new), "value")
+        self.first = pn.widgets.Select(label="classes shown, from", width=170)
+        self.first.param.watch(lambda event: self._look(first=event.new), "value")
+        self.head = pn.widgets.Select(label="head shown", width=120)
+        self.head.param.watch(lambda event: self._look(head=event.new), "value")
+        self.guide, self.message = html(), html()
+        self.tokens = Fold(title="Tokens of the first class shown")
+        self.code, self.downloads = Fold(title="Show code"), html()
+        self.link = Copy(label="Copy link")
+        self.upload = Upload(
+            label="Load a YAML or JSON file of classes", most=4 * MOST_WRITTEN,
+            on_message=self._load,
+        )  # fmt: skip
+        self.weights = Weights(on_message=self._edit)
+        self.weights_note = html()
+
+    def _lay_out(self) -> Any:
+        controls = self.controls
+        sidebar = grid(
+            "sidebar",
+            html("<h2>Experiment</h2>"),
+            self.preset,
+            *controls.group("Main"),
+            *(Fold(title=name, parts=controls.group(name)) for name in FOLDED),
+            Fold(title="Your own classes", parts=[self.upload, self.weights_note, self.weights]),
+            html("<h2>Compare</h2>"),
+            controls.which,
+            controls.value,
+        )
+        content = grid(
+            "content",
+            self.guide,
+            self.message,
+            grid("row", self.theory, self.first, self.head),
+            self.stage.layout,
+            self.tokens,
+            self.code,
+            grid("row", self.link, self.downloads),
+        )
+        return grid("page", html(f"<h1>{TITLE}</h1><p class='lead'>{LEAD}</p>"),
+                    grid("columns", sidebar, content))  # fmt: skip
+
+    def _reflect(self) -> None:
+        """Put all widgets where the state is."""
+        state = self.state
+        classes = state.a.sequence_classes
+        self._showing = True
+        try:
+            self.controls.show(state)
+            self.preset.value = state.view.guide if guide(state) else ""
+            self.theory.value = state.view.theory
+            shown = SHOWN["b"] if state.b is not None else SHOWN["a"]
+            starts = [*range(0, max(len(classes) - shown, 0), shown), max(len(classes) - shown, 0)]
+            options = {f"class {k}": k for k in starts}
+            self.first.param.update(options=options, visible=len(classes) > shown)
+            self.first.value = state.view.first if state.view.first in starts else 0
+            self.head.options = {f"head {h}": h for h in range(state.a.heads)}
+            self.head.param.update(
+                value=min(state.view.head, state.a.heads - 1), visible=state.a.heads > 1
+            )
+        finally:
+            self._showing = False
+        query = to_query(state)
+        self.link.text = f"?{query}"
+        location = pn.state.location if self.document is not None else None
+        self.link.visible = self.downloads.visible = self.document is not None
+        if location is not None:
+            location.search = f"?{query}"
+        preset = guide(state)
+        title, look = (preset.title, preset.look) if preset else ("Your own settings", FREE)
+        self.guide.object = f"<h2>{escape(title)}</h2><p>{escape(look)}</p>"
+        self._reflect_weights()
+
+    def _reflect_weights(self) -> None:
+        classes = self.state.a.sequence_classes
+        fits = own_data.editable(classes)
+        self.weights.visible = fits
+        self.weights_note.object = (
+            "<p>P(token | class). Change one; the others of its class make room.</p>"
+            if fits
+            else "<p>Too many probabilities to edit here; load a file.</p>"
+        )
+        if fits:
+            self.weights.param.update(
+                tokens=[classes.token_name(int(token)) for token in classes.in_play],
+                classes=[f"class {k}" for k in range(len(classes))],
+                weights=own_data.columns(classes),
+            )
+
+    def _show_texts(self, state: State) -> None:
+        self.tokens.html = _token_table(self.stage.first_facts())
+        setting = state.a
+        own = code.classes_file(setting)
+        note = f"<p>where {code.FILE} is</p>{_pre(own)}" if own else ""
+        self.code.html = (
+            f"<h3>Python</h3>{_pre(code.python(setting))}"
+            f"<h3>Command line</h3>{_pre(code.command_line(setting))}{note}"
+        )
+        query = to_query(state)
+        files = (("run.nc", "data (netCDF)"), ("run.csv", "data (CSV)"), ("run.png", "picture"))
+        links = (
+            f'<a href="download/{name}?{escape(query)}" download="{name}">{text}</a>'
+            for name, text in files
+        )
+        self.downloads.object = f"<p>Download run A: {' · '.join(links)}</p>"
+
+
+def _runs(state: State) -> dict[str, Run]:
+    runs = {"a": run(state.a)}
+    if state.b is not None:
+        runs["b"] = run(state.b)
+    return runs
+
+
+def _together(document: Any, change: Callable[[], None]) -> None:
+    """Send all that a change touches to the browser as one message."""
+    from panel.io import hold
+
+    with hold(document):
+        change()
+
+
+def _problem(words: str) -> str:
+    return f'<p class="problem" role="alert">{escape(words)}</p>'
+
+
+def _pre(text: str) -> str:
+    return f'<pre tabindex="0">{escape(text)}</pre>'
+
+
+def _token_table(facts: dict[str, Any]) -> str:
+    head = "".join(
+        f'<th scope="col">{name}</th>'
+        for name in ("token", "role", "P(l|n)", "the theory claims", "by the end")
+    )
+    columns = (facts[name] for name in ("token", "role", "probability", "claimed", "actual"))
+    rows = "".join(
+        f'<tr><th scope="row">{escape(token)}</th><td>{role}</td><td>{p:.4f}</td>'
+        f"<td>{claimed}</td><td>{actual}</td></tr>"
+        for token, role, p, claimed, actual in zip(*columns, strict=True)
+    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="scroll" tabindex="0">{table}</div>'

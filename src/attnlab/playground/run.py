@@ -1,0 +1,74 @@
+"""Run: a setting simulated, kept, and read class by class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.audit import settings
+from attnlab.data import SequenceClasses
+from attnlab.dynamics import simulate
+from attnlab.playground.setting import Setting
+
+KEPT = 24  # runs; a run is a few megabytes at most
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A setting and what came of it; `result` has no dim `seed`, and `head` only with several."""
+
+    setting: Setting
+    result: xr.Dataset
+
+    @property
+    def classes(self) -> SequenceClasses:
+        """What was learnt from."""
+        return self.setting.sequence_classes
+
+    @property
+    def clock(self) -> str:
+        """`step`, or `time` for the flow."""
+        return "time" if "time" in self.result.dims else "step"
+
+    @property
+    def moments(self) -> NDArray[np.float64]:
+        """The recorded steps or times."""
+        return np.asarray(self.result[self.clock].values, dtype=np.float64)
+
+    def head(self, head: int) -> xr.Dataset:
+        """The result of one head; a model with one head has no other."""
+        if "head" not in self.result.dims:
+            return self.result
+        return self.result.isel(head=min(head, self.result.sizes["head"] - 1))
+
+    def in_theory(self) -> settings.Setting:
+        """The setting as the theory speaks of it: classes, rates and time."""
+        return settings.Setting(
+            self.classes, self.setting.eta_y, self.setting.eta_z, float(self.setting.steps)
+        )
+
+
+@lru_cache(maxsize=KEPT)
+def run(setting: Setting) -> Run:
+    """Simulate a setting; the same one again costs nothing. Raises what `simulate` raises."""
+    result = simulate(
+        setting.sequence_classes, setting.engine, **setting.arguments(), progress=False
+    )
+    return Run(setting, result.isel(seed=0, drop=True))
+
+
+def table(run: Run) -> Any:
+    """A run as one table (a pandas DataFrame): a row for each moment, class and token it draws."""
+    result = run.result
+    rows = result["query"].to_index().get_indexer(result["query_token"].values)
+    logits = result["attention_logits"].isel(query=("sequence_class", rows)).drop_vars("query")
+    names = ("attention", "probability", "entropy", "distinct_entropy", "common_mass", "loss")
+    whole = result[list(names)].assign(attention_logits=logits)
+    frame = whole.to_dataframe().reset_index()
+    frame["token_name"] = [run.classes.token_name(int(token)) for token in frame["token"]]
+    return frame[frame["probability"] > 0]

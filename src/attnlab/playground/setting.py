@@ -1,0 +1,182 @@
+"""Setting: everything that a run of the playground depends on, within bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from attnlab.data import SequenceClasses, family
+from attnlab.data.files import parse_classes
+from attnlab.dynamics import Engine, Extended, Flow, Limit, Model, Pairwise, Sampled, Save
+
+# What one session may ask for: a run of a few seconds and a page that stays quick.
+MOST = {
+    "classes": 20,
+    "common": 40,
+    "distinct": 40,
+    "vocab_size": 2000,
+    "eta_y": 1000.0,
+    "eta_z": 1000.0,
+    "length": 8192,
+    "batch_size": 2048,
+    "heads": 8,
+    "seed": 2**31,
+}
+MOST_STEPS, MOST_TIME = 20_000, 1e9
+MOST_WRITTEN = 40_000  # characters of classes written by hand: they travel in links
+MOST_ENTRIES = 2000  # non-zero probabilities
+MOST_WORK = 4e9  # steps x sequences x tokens x outputs
+RECORDS = 60
+
+DATA = ("classes", "queries", "common", "distinct", "overlap", "ramp", "vocab_size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The data, the rates, the engine, the optimiser, the model and the seed of a run.
+
+    classes, queries, common, distinct, overlap, ramp, vocab_size: as `classes`, `queries`,
+        `common`, `distinct`, `common_mass`, `lowest` and `vocab_size` of `attnlab.data.family`.
+    written: sequence classes as JSON text; they take the place of the seven above.
+    length: T, query included; None is T to infinity. batch_size: None is the expected gradient.
+    flow: continuous time; `steps` is then a time.
+    """
+
+    classes: int = 2
+    queries: int = 2
+    common: int = 10
+    distinct: int = 10
+    overlap: float = 20 / 31
+    ramp: float = 0.1
+    vocab_size: int | None = None
+    written: str | None = None
+    eta_y: float = 1.0
+    eta_z: float = 1.0
+    steps: float = 100
+    length: int | None = 128
+    batch_size: int | None = 128
+    flow: bool = False
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    momentum: float = 0.9
+    init: Literal["zero", "uniform"] = "zero"
+    residual: bool = False
+    heads: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, most in MOST.items():
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= most:
+                raise ValueError(f"{name}: expected from 0 to {most:g}, got {value:g}")
+        most_steps = MOST_TIME if self.flow else MOST_STEPS
+        if not 1 <= self.steps <= most_steps:
+            raise ValueError(f"steps: expected from 1 to {most_steps:g}, got {self.steps:g}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum: expected from 0 to below 1, got {self.momentum:g}")
+        if self.heads < 1:
+            raise ValueError(f"heads: expected at least 1, got {self.heads}")
+        if self.length is not None and self.batch_size is None:
+            raise ValueError("batch_size: finite sequences come in batches; give their size")
+        if self.optimizer != "sgd" and self.momentum:
+            raise ValueError("momentum: belongs to sgd; with adam set it to 0")
+        if self.flow and (self.length, self.batch_size, self.optimizer, self.momentum) != (
+            None, None, "sgd", 0.0,
+        ):  # fmt: skip
+            raise ValueError(
+                "flow: continuous time goes with T to infinity, the expected gradient and sgd "
+                "without momentum"
+            )
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self.written is not None and len(self.written) > MOST_WRITTEN:
+            raise ValueError(
+                f"classes: {len(self.written):,} characters; the playground takes up to "
+                f"{MOST_WRITTEN:,}. Use attnlab simulate for larger ones"
+            )
+        data = self.sequence_classes
+        for name, size, most in (
+            ("classes", len(data), MOST["classes"]),
+            ("vocabulary", data.vocab_size, MOST["vocab_size"]),
+            ("probabilities", data.num_nonzeros, MOST_ENTRIES),
+        ):
+            if size > most:
+                raise ValueError(
+                    f"{name}: {size:,}; the playground takes up to {most:,}. Use attnlab simulate "
+                    "for larger ones"
+                )
+        if not self.flow:
+            outputs = data.vocab_size if self.init == "uniform" else len(data) + 1
+            engine = self.engine
+            rows = engine.batch_size if isinstance(engine, Sampled) else len(data)
+            work = self.steps * (rows or 1) * data.in_play.size * outputs * self.heads
+            if work > MOST_WORK:
+                raise ValueError(
+                    f"steps: this run is {work / MOST_WORK:.1f} times what a session may ask for; "
+                    "take fewer steps, smaller batches or fewer tokens"
+                )
+
+    @cached_property
+    def sequence_classes(self) -> SequenceClasses:
+        """What is learnt from."""
+        if self.written is not None:
+            return parse_classes(self.written, origin="classes.json")
+        return family(
+            self.classes,
+            self.queries,
+            common=self.common,
+            distinct=self.distinct,
+            common_mass=self.overlap,
+            lowest=self.ramp,
+            vocab_size=self.vocab_size,
+        )
+
+    @property
+    def engine(self) -> Engine:
+        """Finite sequences, T to infinity, or continuous time."""
+        if self.flow:
+            return Flow()
+        if self.length is None or self.batch_size is None:
+            return Limit(self.batch_size)
+        return Sampled(self.length, self.batch_size)
+
+    @property
+    def model(self) -> Model:
+        """The paper's model, or one with a residual connection or several heads."""
+        if self.residual or self.heads > 1:
+            return Extended(residual=self.residual, heads=self.heads)
+        return Pairwise()
+
+    def turned(self, name: str, value: Any) -> Setting:
+        """The setting with one control turned, and with it what else must give way."""
+        also: dict[str, Any] = {}
+        if name in DATA:
+            also["written"] = None
+        if name == "classes":
+            also["queries"] = min(self.queries, value)
+        if name == "optimizer":
+            also["momentum"] = 0.0 if value == "adam" or self.flow else 0.9
+        if name == "flow" and value:
+            also |= {"length": None, "batch_size": None, "optimizer": "sgd", "momentum": 0.0}
+        elif name in ("flow", "length", "batch_size", "momentum", "optimizer") and self.flow:
+            also |= {"flow": False, "steps": min(self.steps, MOST_STEPS)}
+        if name == "length" and value is not None and self.batch_size is None:
+            also["batch_size"] = 128
+        if name == "batch_size" and value is None:
+            also["length"] = None
+        return replace(self, **{**also, name: value})
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `simulate`, past the classes and the engine."""
+        return {
+            "eta_y": self.eta_y,
+            "eta_z": self.eta_z,
+            "steps": self.steps if self.flow else int(self.steps),
+            "optimizer": self.optimizer,
+            "momentum": self.momentum,
+            "init": self.init,
+            "seeds": [self.seed],
+            "save": Save(geometric=RECORDS),
+            "model": self.model,
+        }

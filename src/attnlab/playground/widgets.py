@@ -1,0 +1,100 @@
+"""Widgets: the page's own controls, of native elements, so that keyboard, touch and screen
+readers work as everywhere else. Their other half is in browser/."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import param
+from panel.custom import Children, JSComponent
+
+BROWSER = Path(__file__).parent / "browser"
+LOOK = (BROWSER / "widgets.css").read_text(encoding="utf-8")
+
+
+class _Widget(JSComponent):
+    """What all of them share: the look, and messages that come from the browser."""
+
+    _stylesheets: ClassVar[list[str]] = [LOOK]
+
+    def __init__(self, on_message: Callable[[dict[str, Any]], None] | None = None, **given: Any):
+        super().__init__(sizing_mode="stretch_width", **given)
+        self._on_message = on_message
+
+    def _handle_msg(self, data: Any) -> None:
+        if self._on_message is not None and isinstance(data, dict):
+            self._on_message(data)
+
+
+class Range(_Widget):
+    """A slider over `words`; `index` is the one chosen. `unused` takes it out of use."""
+
+    label = param.String()
+    words = param.List(["0"])
+    index = param.Integer(0)
+    unused = param.Boolean(False)
+
+    _esm = BROWSER / "range.js"
+
+
+class Player(_Widget):
+    """Plays frames that the browser has: `words` names them, `stories` and `other` (of B) say
+    what happens in them. `version` tells the browser that the frames are new."""
+
+    frame = param.Integer(0)
+    words = param.List(["0"])
+    stories = param.List([""])
+    other = param.List([])
+    version = param.Integer(0)
+
+    _esm = BROWSER / "player.js"
+
+
+class Copy(_Widget):
+    """A button that copies `text`; a text that begins with ? is a link to the page."""
+
+    label = param.String()
+    text = param.String()
+
+    _esm = BROWSER / "copy.js"
+
+
+class Check(_Widget):
+    """A check box with a name."""
+
+    label = param.String()
+    value = param.Boolean(False)
+
+    _esm = BROWSER / "check.js"
+
+
+class Fold(_Widget):
+    """Parts of the page, or text, that open on demand. (What is in a collapsed Card of Panel's is
+    laid out anew at each change, which takes long.)"""
+
+    title = param.String()
+    html = param.String()
+    parts = Children(default=[])
+
+    _esm = BROWSER / "fold.js"
+
+
+class Upload(_Widget):
+    """A file of at most `most` bytes; its name and text come as a message."""
+
+    label = param.String()
+    most = param.Integer()
+
+    _esm = BROWSER / "upload.js"
+
+
+class Weights(_Widget):
+    """A table of weights to edit, one column per class; an edit comes as a message."""
+
+    tokens = param.List([])
+    classes = param.List([])
+    weights = param.List([])
+
+    _esm = BROWSER / "weights.js"

@@ -1,0 +1,56 @@
+"""Estimates: a number with its standard error over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from attnlab.audit.fit import slope
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, its standard error, and over how many seeds."""
+
+    value: float
+    error: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} ± {self.error:.1g}"
+
+    def numbers(self, name: str) -> dict[str, float]:
+        """The number and its error, as a finding has them."""
+        return {name: self.value, f"{name}_error": self.error}
+
+
+def jackknife(
+    statistic: Callable[[xr.DataArray], float], values: xr.DataArray, *, dim: str = "seed"
+) -> Estimate:
+    """`statistic` of all seeds, and its standard error by leaving out one seed at a time.
+
+    For a mean this is the ordinary standard error; it serves slopes and crossings just as well.
+    """
+    n = values.sizes[dim]
+    without = np.array(
+        [statistic(values.isel({dim: np.arange(n) != left_out})) for left_out in range(n)]
+    )
+    error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
+    return Estimate(float(statistic(values)), float(error), n)
+
+
+def mean(values: xr.DataArray, *, dim: str = "seed") -> Estimate:
+    """The mean over seeds of a number that each seed has; NaN where one of them has none."""
+    return jackknife(lambda kept: float(kept.mean(skipna=False)), values, dim=dim)
+
+
+def power(x: ArrayLike, y: ArrayLike) -> float:
+    """The exponent a of y ~ x^a, by least squares in logarithms; NaN where y is not positive."""
+    y = np.asarray(y, dtype=np.float64)
+    if not np.all(y > 0):
+        return float("nan")
+    return slope(x, y)

@@ -1,0 +1,20 @@
+"""What every recipe of a study has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnlab.figures.recipe import FigureRecipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecipe(FigureRecipe):
+    """seeds: repetitions, over which every number has its uncertainty; what they draw (training
+    data, starts, or the classes themselves) is up to the study."""
+
+    seeds: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.seeds < 2:
+            raise ValueError(f"seeds: an uncertainty needs at least 2, got {self.seeds}")

@@ -1,0 +1,356 @@
+"""The page in a real browser: it shows the simulator's own numbers, and stays in order."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import chromium
+import numpy as np
+import pytest
+
+from attnlab import load, simulate
+from attnlab.playground import story
+from attnlab.playground.run import run
+from attnlab.playground.setting import MOST_WRITTEN, Setting
+from attnlab.playground.state import State, to_query
+
+PATH = chromium.find()
+pytestmark = pytest.mark.skipif(PATH is None, reason="no Chromium here: apt-get install chromium")
+pytest.importorskip("playwright", reason="no Playwright here: pip install playwright")
+pytest.importorskip("panel", reason="no Panel here: pip install 'attnlab[play]'")
+
+START = State(Setting(steps=50))  # one shape for all tests, hence one compilation
+WORDS = """\
+vocabulary: [the, of, votes, year, was, born, elected]
+classes:
+  - {query: was, next: born, probs: {the: 0.5, year: 0.5}}
+  - {query: was, next: elected, probs: {the: 0.25, of: 0.25, votes: 0.5}}
+"""
+PATIENCE = 90_000  # ms: a busy machine compiles slowly
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """The playground, served from a thread of this process."""
+    from attnlab.playground import serve
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        chosen = free.getsockname()[1]
+    up = threading.Event()
+    servers: list[Any] = []
+
+    def work() -> None:
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        servers.append(serve.server(port=chosen))
+        servers[0].start()
+        up.set()
+        servers[0].io_loop.start()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert up.wait(60)
+    yield chosen
+    servers[0].io_loop.add_callback(servers[0].io_loop.stop)
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium.launched(str(PATH)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def open_page(browser: Any, port: int) -> Callable[..., Any]:
+    """Open the page in a state; the requests it makes are kept in `page.requests`."""
+
+    def opened(query: str = "", width: int = 1280) -> Any:
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.set_default_timeout(PATIENCE)
+        page.requests, page.sent = [], []
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.on("websocket", lambda ws: ws.on("framesent", lambda data: page.sent.append(data)))
+        page.goto(f"http://127.0.0.1:{port}/?{query}")
+        ready(page)
+        return page
+
+    return opened
+
+
+@pytest.fixture(scope="module")
+def page(open_page: Callable[..., Any]) -> Any:
+    """One page that the tests below share, each leaving it in use."""
+    return open_page(to_query(START))
+
+
+def ready(page: Any) -> None:
+    page.wait_for_function(
+        "window.Bokeh?.documents[0]?.get_model_by_name('bars a 0')?.data.x.length"
+    )
+    page.get_by_role("button", name="play").wait_for()
+
+
+def bars(page: Any, name: str) -> np.ndarray:
+    code = "name => Array.from(Bokeh.documents[0].get_model_by_name(name).data.attention)"
+    return np.array(page.evaluate(code, f"bars {name}"))
+
+
+def expect_bars(page: Any, name: str, wanted: np.ndarray) -> None:
+    """Wait for bars of these heights."""
+    page.wait_for_function(
+        """([name, wanted]) => {
+          const shown = Bokeh.documents[0].get_model_by_name(name).data.attention
+          return shown.length === wanted.length
+            && wanted.every((height, i) => Math.abs(height - shown[i]) < 1e-6)
+        }""",
+        arg=[f"bars {name}", [float(height) for height in wanted]],
+    )
+
+
+def heights(setting: Setting, *, sequence_class: int, frame: int = -1) -> np.ndarray:
+    """The attention that `simulate` itself gives, on the support of a class."""
+    result = simulate(
+        setting.sequence_classes, setting.engine, **setting.arguments(), progress=False
+    )
+    of_class = result["attention"].isel(seed=0, sequence_class=sequence_class)
+    shown: np.ndarray = of_class.values[frame, setting.sequence_classes.support(sequence_class)]
+    return shown
+
+
+def turn(page: Any, slider: str, *keys: str) -> None:
+    page.get_by_role("slider", name=slider, exact=True).focus()
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def test_a_slider_moves_the_bars_to_the_simulators_numbers(page: Any) -> None:
+    expect_bars(page, "a 0", heights(START.a, sequence_class=0))
+    turn(page, "decoder rate η_Y", "ArrowRight")
+    moved = START.a.turned("eta_y", 2.0)
+    expect_bars(page, "a 0", heights(moved, sequence_class=0))
+    expect_bars(page, "a 1", heights(moved, sequence_class=1))
+    page.wait_for_url("**eta_y**")
+    turn(page, "decoder rate η_Y", "ArrowLeft")
+    expect_bars(page, "a 0", heights(START.a, sequence_class=0))
+
+
+def test_playing_and_scrubbing_stay_in_the_browser(page: Any) -> None:
+    told = story.tell(run(START.a).result, START.a.sequence_classes, first=0)
+    page.get_by_text("Theorem 4: scanning ends").wait_for()  # the theory has arrived
+    page.wait_for_timeout(500)
+    page.sent.clear()
+    turn(page, "time", "Home", "ArrowRight", "ArrowRight", "ArrowRight")
+    expect_bars(page, "a 1", heights(START.a, sequence_class=1, frame=3))
+    assert page.locator("p.story").first.inner_text() == told[3]
+    page.get_by_label("speed, frames a second").select_option("40")
+    page.get_by_role("button", name="play").click()
+    page.get_by_role("button", name="play").wait_for()  # it stops at the end
+    expect_bars(page, "a 1", heights(START.a, sequence_class=1))
+    page.get_by_role("button", name="one frame back").click()
+    expect_bars(page, "a 1", heights(START.a, sequence_class=1, frame=-2))
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("End")
+    page.keyboard.press(" ")  # plays from wherever the focus is of no use
+    expect_bars(page, "a 1", heights(START.a, sequence_class=1))
+    patches = [data for data in page.sent if "PATCH-DOC" in str(data)]
+    assert not patches, "the server was told about frames"
+
+
+def test_two_runs_side_by_side(page: Any) -> None:
+    page.get_by_label("In B, change").select_option("attention rate η_Z")
+    turn(page, "attention rate η_Z, in B", "End")
+    other = START.a.turned("eta_z", 50.0)
+    expect_bars(page, "b 0", heights(other, sequence_class=0))
+    expect_bars(page, "a 0", heights(START.a, sequence_class=0))
+    assert page.locator("p.story.other").inner_text().startswith("B: ")
+    page.get_by_label("In B, change").select_option("nothing: one run")
+    page.locator("p.story.other").wait_for(state="hidden")
+
+
+def test_a_link_opens_the_same_page_and_errors_stay_in_their_session(
+    page: Any, open_page: Callable[..., Any]
+) -> None:
+    turn(page, "seed", "ArrowRight", "ArrowRight")
+    seeded = START.a.turned("seed", 2)
+    expect_bars(page, "a 0", heights(seeded, sequence_class=0))
+    page.wait_for_url("**seed**")
+    second = open_page(page.url.partition("?")[2])
+    expect_bars(second, "a 0", heights(seeded, sequence_class=0))
+    assert second.url == page.url
+    # an error there ...
+    second.get_by_text("Your own classes").click()
+    bad = {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"!!python/object:os.system {}"}
+    second.set_input_files("input[type=file]", files=bad)
+    second.get_by_role("alert").filter(has_text="bad.yaml").wait_for()
+    large = {**bad, "name": "large.yaml", "buffer": b"x" * (5 * MOST_WRITTEN)}
+    second.set_input_files("input[type=file]", files=large)
+    second.get_by_role("alert").filter(has_text="takes up to").wait_for()
+    # ... does not reach here
+    assert page.get_by_role("alert").filter(has_text="yaml").count() == 0
+    turn(page, "seed", "Home")
+    expect_bars(page, "a 0", heights(START.a, sequence_class=0))
+    # and leaves that page in use
+    words = {**bad, "name": "words.yaml", "buffer": WORDS.encode()}
+    second.set_input_files("input[type=file]", files=words)
+    second.get_by_text("class 1: query was → next elected").wait_for()
+    second.get_by_label("weight of token of in class 1").fill("0.5")
+    second.keyboard.press("Enter")
+    second.wait_for_function(
+        "Bokeh.documents[0].get_model_by_name('bars a 1').data.probability.some((p) => p === 0.5)"
+    )
+    second.close()
+
+
+def test_a_state_out_of_bounds_is_refused_in_words(open_page: Callable[..., Any]) -> None:
+    page = open_page("s=%7B%22a%22%3A%7B%22steps%22%3A1e9%7D%7D")
+    page.get_by_role("alert").filter(has_text="steps: expected from 1 to 20000").wait_for()
+    page.close()
+
+
+def test_the_page_fits_a_telephone_and_makes_no_request_elsewhere(
+    open_page: Callable[..., Any], port: int
+) -> None:
+    page = open_page(to_query(START), width=375)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    play = page.get_by_role("button", name="play")
+    play.scroll_into_view_if_needed()
+    box = play.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 375
+    elsewhere = [
+        url for url in page.requests
+        if not url.startswith((f"http://127.0.0.1:{port}/", "blob:", "data:"))
+    ]  # fmt: skip
+    assert not elsewhere
+    page.close()
+
+
+CONTROLS = """
+() => {
+  const problems = [], ids = new Set(), levels = []
+  const name = (e) => (e.getAttribute("aria-label") || e.getAttribute("title")
+    || [...(e.labels ?? [])].map((label) => label.textContent).join(" ")
+    || (e.matches("button, summary, a") ? e.textContent : "")).trim()
+  const walk = (root) => {
+    for (const e of root.querySelectorAll("*")) {
+      if (e.matches("input, select, textarea, button, summary, a[href]") && !name(e))
+        problems.push(`no name: ${e.outerHTML.slice(0, 120)}`)
+      if (e.matches("img") && !e.hasAttribute("alt")) problems.push("no alt")
+      if (Number(e.getAttribute("tabindex") ?? 0) > 0) problems.push("tabindex")
+      if (e.matches("h1, h2, h3, h4")) levels.push(Number(e.tagName[1]))
+      if (e.id && root === document) {
+        if (ids.has(e.id)) problems.push(`twice: ${e.id}`)
+        ids.add(e.id)
+      }
+      if (e.shadowRoot) walk(e.shadowRoot)
+    }
+  }
+  walk(document)
+  if (!document.documentElement.lang) problems.push("no lang")
+  if (!document.title) problems.push("no title")
+  if (levels.filter((level) => level === 1).length !== 1) problems.push("not one h1")
+  levels.forEach((level, i) => {
+    if (i && level > levels[i - 1] + 1) problems.push(`h${level} after h${levels[i - 1]}`)
+  })
+  return problems
+}
+"""
+CONTRAST = """
+() => {
+  const rgba = (text) => text.match(/[\\d.]+/g).map(Number)
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0)
+  const ground = (e) => {
+    for (let at = e; at; at = at.parentElement ?? at.getRootNode().host) {
+      const colour = rgba(getComputedStyle(at).backgroundColor)
+      if ((colour[3] ?? 1) > 0) return colour
+    }
+    return [255, 255, 255]
+  }
+  const poor = []
+  const walk = (root) => {
+    for (const e of root.querySelectorAll("*")) {
+      const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())
+      if (own && e.checkVisibility() && !e.matches("style, script, :disabled, option")) {
+        const [a, b] = [light(rgba(getComputedStyle(e).color)), light(ground(e))]
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
+        if (ratio < 4.5) poor.push(`${ratio.toFixed(2)}: ${e.outerHTML.slice(0, 100)}`)
+      }
+      if (e.shadowRoot) walk(e.shadowRoot)
+    }
+  }
+  walk(document)
+  return poor
+}
+"""
+
+
+def test_controls_have_names_text_has_contrast_and_headings_their_order(page: Any) -> None:
+    assert page.evaluate(CONTROLS) == []
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_the_keyboard_reaches_the_controls_and_shows_where_it_is(page: Any) -> None:
+    focused = """() => {
+      let e = document.activeElement
+      while (e?.shadowRoot?.activeElement) e = e.shadowRoot.activeElement
+      return [e.getAttribute("aria-label") ?? e.labels?.[0]?.textContent ?? e.textContent,
+              getComputedStyle(e).outlineStyle]
+    }"""
+    page.mouse.click(1, 1)  # so that the next Tab starts at the top
+    seen = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        name, outline = page.evaluate(focused)
+        seen.append(name)
+        if name == "play":
+            assert outline != "none"
+            break
+    assert "play" in seen
+    assert any("decoder rate" in name for name in seen)
+
+
+def get(port: int, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
+    connection.request("GET", path, headers=headers or {})
+    answer = connection.getresponse()
+    status = answer.status
+    content = b"" if status == 101 else answer.read()
+    connection.close()
+    return status, content
+
+
+def test_downloads_are_the_run_on_the_screen(port: int, tmp_path: Path) -> None:
+    import pandas
+
+    query = to_query(START)
+    status, content = get(port, f"/download/run.nc?{query}")
+    (tmp_path / "run.nc").write_bytes(content)
+    assert status == 200
+    assert load(tmp_path / "run.nc")["attention"].equals(run(START.a).result["attention"])
+    _, content = get(port, f"/download/run.csv?{query}")
+    assert len(pandas.read_csv(io.BytesIO(content))) == run(START.a).moments.size * 40
+    _, content = get(port, f"/download/run.png?{query}")
+    assert content.startswith(b"\x89PNG")
+    status, content = get(port, "/download/run.nc?s=%7B%22a%22%3A%7B%22steps%22%3A1e9%7D%7D")
+    assert (status, content.startswith(b"link: steps")) == (400, True)
+    assert get(port, f"/download/other.nc?{query}")[0] == 404
+
+
+def test_only_its_own_pages_may_open_a_websocket(port: int) -> None:
+    headers = {
+        "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": "bokeh, token",
+    }  # fmt: skip
+    refused, _ = get(port, "/ws", {**headers, "Origin": "http://evil.example"})
+    assert refused == 403
+    own, _ = get(port, "/ws", {**headers, "Origin": f"http://127.0.0.1:{port}"})
+    assert own != 403

@@ -1,0 +1,152 @@
+"""What the studies find, at small size: each finding's direction, from real runs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from attnlab import theory
+from attnlab.data import random
+from attnlab.figures import recipe_folder
+from attnlab.studies import NAMES, Answer, recipe_for, study
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def make(name, **changes):
+    """The data and the finding of a study cut down; it must also be drawn."""
+    module, recipe = study(name), replace(recipe_for(name), **changes)
+    heard = []
+    data = module.data(recipe, progress=heard.append)
+    assert heard == sorted(heard)
+    assert heard[-1] == pytest.approx(1.0)
+    figure = module.draw(data)
+    figure.canvas.draw()
+    assert all(ax.get_xlabel() for ax in figure.axes)
+    finding = module.judge(data)
+    assert finding.outcome in set(Answer)
+    for text in (finding.headline, finding.summary, finding.alt):
+        assert text.endswith((".", ".)"))
+        assert "nan" not in text
+    for number in finding.numbers:
+        if not number.endswith("_error"):
+            assert np.isfinite(finding.numbers[number]), number
+    return data, finding.numbers
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_study_has_its_recipe_and_its_page(name):
+    recipe = recipe_for(name)
+    assert recipe.minutes <= 2
+    assert recipe.about.endswith(".")
+    text = (recipe_folder() / f"study-{name}.yaml").read_text()
+    assert text.startswith("# Study: ")
+    assert f"./lab study {name}" in text
+    assert f"docs/studies/{name}.md" in text
+    page = (DOCS / "studies" / f"{name}.md").read_text()
+    assert f"./lab study {name}" in page
+    assert f"../images/studies/{name}.png" in page
+    assert (DOCS / "images" / "studies" / f"{name}.png").is_file()
+    for number in recipe.expect:
+        assert f"`{number}`" in page
+    with pytest.raises(ValueError, match="seeds: an uncertainty needs at least 2"):
+        replace(recipe, seeds=1)
+
+
+def test_there_is_no_recipe_without_a_study():
+    found = {path.stem.removeprefix("study-") for path in recipe_folder().glob("study-*.yaml")}
+    assert found == set(NAMES)
+    with pytest.raises(ValueError, match="did you mean 'length'"):
+        study("lenght")
+
+
+def test_length_deviates_as_the_bias_of_the_norm_does():
+    classes = {"Syn-Small": "syn-small"}
+    small = dict(classes=classes, lengths=(32, 256), fitted=(32, 256), steps=100, seeds=5)
+    runs, numbers = make("length", **small)
+    assert -1.25 < numbers["slope"] < -0.7
+    assert 0.5 < numbers["smallest_ratio"] < 1.5
+    rarest = runs["distinct"].isel(classes=0, rank=0).mean("seed")
+    assert rarest.sel(length=32) < 0 < runs["distinct_limit"].isel(classes=0, rank=0)
+    bias = runs["bias"].isel(classes=0)
+    assert float(bias.sel(length=32) / bias.sel(length=256)) == pytest.approx(255 / 31)
+
+
+def test_optimizers_adam_favours_what_sgd_does_not():
+    recipe = recipe_for("optimizers")
+    choices = {name: recipe.choices[name] for name in ("SGD", "Adam")}
+    law = replace(recipe.law, num_last=(1,), epsilons=(1e-3, 10.0), draws=3)
+    runs, numbers = make(
+        "optimizers", choices=choices, losses=(0.3,), matched=0.3, steps=60, law=law, seeds=3
+    )
+    assert numbers["sharpening_sgd"] > 5 * numbers["sharpening_sgd_error"]
+    assert numbers["sharpening_adam"] < -5 * numbers["sharpening_adam_error"]
+    assert (np.diff(runs["by_epsilon"].mean("seed").values) > 0).all()
+    assert 0.01 < numbers["crossing_K2"] < 5
+    assert numbers["law"] > 0.95
+    short = xr.Dataset({"loss": (("seed", "step"), [[3.0, 0.5], [3.0, 0.2]])})
+    with pytest.raises(ValueError, match="steps: the loss does not come down to 0.3"):
+        study("optimizers").at_loss(short, 0.3)
+
+
+def test_overlap_the_criterion_tells_which_common_tokens_grow():
+    tokens, numbers = make("overlap", vocab=30, num_classes=(2, 3), overlaps=(0.5,), seeds=4)
+    assert numbers["share_growing"] > 0.05
+    assert numbers["right_training"] > 0.8
+    assert numbers["right_training_clear"] >= numbers["right_training"]
+    # for K = 2 the sign of Eq. 10's velocity is that of the criterion
+    classes = random(30, 2, overlap=0.5, concentration=1.0, seed=1)
+    margin = theory.common_token_margin(classes.probs[:, classes.in_play])
+    predicted = tokens["predicted"].sel(num_classes=2, seed=1, overlap=0.5).dropna("token")
+    np.testing.assert_array_equal(
+        np.sign(predicted), np.sign(margin[predicted["token"].values.astype(int)])
+    )
+
+
+def test_positions_a_bias_is_a_shorter_sequence():
+    runs, numbers = make("positions", slopes=(0.0, 0.15), length=64, batch_size=64, steps=100,
+                         every=10, snap_fraction=0.5, seeds=3)  # fmt: skip
+    contrast = runs["contrast"].mean("seed")
+    biased, short = contrast.sel(how="biased"), contrast.sel(how="short")
+    # without a slope both are the same thing, up to the draw of the sequences
+    assert float(biased[0]) == pytest.approx(float(short[0]), rel=0.2)
+    assert biased[1] > 1.1 * biased[0]
+    assert short[1] > 1.1 * short[0]
+    assert numbers["winner_steepest"] == 1
+    assert numbers["learned_spread"] < 0.02
+    assert study("positions").positions_that_count(0.0, 64) == 63
+
+
+def test_heads_keep_their_favourites():
+    runs, numbers = make("heads", heads=(1, 3), steps=100, seeds=3)
+    assert numbers["kept_alone"] == numbers["kept_concatenate"] == 1
+    assert numbers["kept_average"] > 0.6
+    assert numbers["covered_alone"] == numbers["covered_start"] > 1
+    assert numbers["growth_concatenate"] < 0.7
+    np.testing.assert_allclose(study("heads").by_chance(2, np.array([1, 2])), [1, 1.5])
+    assert (runs["covered"].sel(heads=1) == 1).all()
+
+
+def test_spurious_attention_falls_with_the_training_set():
+    runs, numbers = make("spurious", sequences=(4, 64), priors=(0.0, 2.0), steps=100, seeds=6)
+    assert numbers["slope"] < -3 * numbers["slope_error"]
+    assert numbers["spurious_smallest"] > numbers["spurious_largest"]
+    assert numbers["attention_with_prior"] < 0.7
+    # a prior lowers the start, and with it all attention to common tokens
+    assert (runs["common"].sel(prior=2) < runs["common"].sel(prior=0)).all()
+
+
+def test_residual_makes_roles_local():
+    _, numbers = make("residual", steps=150, seeds=3)
+    assert numbers["across_with"] > 0.9 > numbers["across_without"] + 0.2
+    assert numbers["within_with"] == numbers["everywhere_with"] == 0
+    assert numbers["own_with"] == numbers["own_without"] == 1
+    classes, kind = study("residual").kinds_of_tokens(recipe_for("residual"), 0)
+    roles = theory.token_roles(classes.probs[:, classes.in_play])
+    assert set(kind[roles.common]) == {"everywhere", "within", "across"}
+    local = theory.local_roles(classes.probs[:, classes.in_play], psi=classes.query_index)
+    assert set(kind[local.distinct.any(0)]) == {"across", "own"}
+    with pytest.raises(ValueError, match="tokens: expected a number for each of"):
+        replace(recipe_for("residual"), tokens={"own": 3})
