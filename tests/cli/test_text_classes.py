@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from small_text import announced_text
+from small_text import write_text
 
 from attnlab.cli import app
 from attnlab.data import read_classes
@@ -15,7 +15,7 @@ ASKED = ("--queries", "2", "--next", "2", "--context", "11", "--min-count", "5")
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys):
     """Run the command line in this process, in a folder with a text; gives (code, out, err)."""
-    (tmp_path / "text.txt").write_text(" ".join(announced_text(300)))
+    write_text(tmp_path)
     (tmp_path / "empty.txt").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / "cache"))

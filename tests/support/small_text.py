@@ -1,8 +1,10 @@
 """A text in which some signs announce what follows: two queries with two next words each."""
 
+from pathlib import Path
+
 import numpy as np
 
-from attnlab.text import Corpus
+from attnlab.text import Corpus, open_corpus
 
 # Signs without letters are never queries, so that only the bigrams below make classes.
 FILLERS = (".", ",", "(", ")")
@@ -32,3 +34,15 @@ def announced_text(sentences: int, *, length: int = 12, seed: int = 0) -> list[s
         words += draw.choice([*FILLERS, *own], length - 2, p=weights / weights.sum()).tolist()
         words += ends
     return words
+
+
+def write_text(folder: Path) -> Path:
+    """The file that tests share, so that programs compiled for its shapes are shared too."""
+    path = folder / "text.txt"
+    path.write_text(" ".join(announced_text(300)))
+    return path
+
+
+def read_corpus(folder: Path) -> Corpus:
+    """The corpus of that file."""
+    return open_corpus(write_text(folder), cache=folder)

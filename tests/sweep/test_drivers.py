@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -90,12 +91,10 @@ def test_two_drivers_share_the_work_and_one_takes_over_from_a_dead_one(tmp_path,
     (tmp_path / "groups" / f"{PLAN.groups[0].key}.nc").unlink()
     asleep = start(tmp_path, 600)  # claims the missing group and sits on it
     wait_until(lambda: status(tmp_path).running)
-    heir = start(tmp_path, 0)
-    time.sleep(1)
-    assert status(tmp_path).done == 3
-    os.kill(asleep.pid, signal.SIGKILL)
-    asleep.wait()
-    assert int(heir.communicate(timeout=120)[0]) == 1
+    threading.Timer(1.0, asleep.kill).start()
+    ran = run_in(tmp_path, PLAN)  # waits for it, then takes over
+    assert asleep.wait() == -signal.SIGKILL
+    assert (ran.kept, ran.computed) == (3, 1)
     assert status(tmp_path).complete
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
-from small_text import ANNOUNCED, announced_text, corpus_of
+from small_text import ANNOUNCED, read_corpus
 
 from attnlab import Limit, Save, simulate
 from attnlab.text import measure_agreement, scores
@@ -23,8 +23,8 @@ ASKED = {"queries": 2, "following": 2, "context": 11, "min_count": 5}
 
 
 @pytest.fixture(scope="module")
-def corpus():
-    return corpus_of(announced_text(300))
+def corpus(tmp_path_factory):
+    return read_corpus(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture(scope="module")

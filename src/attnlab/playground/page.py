@@ -13,7 +13,7 @@ import panel as pn
 from attnlab.dynamics import Diverged
 from attnlab.playground import code, own_data
 from attnlab.playground.panel_controls import ControlPanel
-from attnlab.playground.prediction import predict
+from attnlab.playground.prediction import Prediction, predict
 from attnlab.playground.presets import PRESETS, guide
 from attnlab.playground.run import Run, run
 from attnlab.playground.setting import MOST_WRITTEN
@@ -29,6 +29,7 @@ LEAD = (
     "<em>scans</em> the tokens, turns from common to distinct ones, and then <em>snaps</em> and "
     "freezes."
 )
+BUSY = '<p class="busy" role="status">computing…</p>'
 FREE = "Turn the controls, then play."
 FOLDED = ("Data", "Training", "Model")
 
@@ -43,6 +44,7 @@ class Page:
         self.stage = Stage()
         self.controls = ControlPanel(self._turn, self._compare)
         self._wanted: State | None = None
+        self._shown: State | None = None
         self._busy = False
         self._showing = False
         self._make_widgets()
@@ -88,7 +90,11 @@ class Page:
         )  # fmt: skip
 
     def _own(self, make: Callable[[], str]) -> None:
-        self._try(lambda: self.state.with_setting(replace(self.state.a, written=make())))
+        def changed() -> State:
+            free = replace(self.state, view=replace(self.state.view, guide=""))
+            return free.with_setting(replace(self.state.a, written=make()))
+
+        self._try(changed)
 
     # -- from a wish to a picture ---------------------------------------------------------------
 
@@ -106,7 +112,7 @@ class Page:
     def _start(self, keep_message: bool = False) -> None:
         """Compute the state's runs; while one computation is under way only the last wish waits."""
         if not keep_message:
-            self.message.object = '<p class="busy" role="status">computing…</p>'
+            self.message.object = BUSY
         self._wanted = self.state
         if not self._busy:
             self._next()
@@ -119,23 +125,23 @@ class Page:
         self._do(lambda: _runs(state), lambda runs: self._show(state, runs))
 
     def _show(self, state: State, runs: dict[str, Run]) -> None:
+        self._shown, self._busy = state, False
         self.stage.show(runs["a"], runs.get("b"), state.view)
         self._show_texts(state)
-        if self.message.object.startswith('<p class="busy"'):
+        if self.message.object == BUSY:
             self.message.object = ""
-        if state.view.theory and self._wanted is None:
+        if self._wanted is not None:
+            self._next()
+        elif state.view.theory:
             settings = {name: of.setting for name, of in runs.items()}
             self._do(
                 lambda: {name: predict(setting) for name, setting in settings.items()},
-                lambda found: self._finish(lambda: self.stage.predict(found)),
+                lambda found: self._overlay(state, found),
             )
-        else:
-            self._finish(lambda: None)
 
-    def _finish(self, last: Callable[[], None]) -> None:
-        last()
-        self._busy = False
-        self._next()
+    def _overlay(self, state: State, found: dict[str, Prediction]) -> None:
+        if self._shown is state:  # else it is too late
+            self.stage.predict(found)
 
     def _do(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Work in a thread, then back on the page; an error is shown here and nowhere else."""
@@ -200,11 +206,12 @@ class Page:
             html("<h2>Experiment</h2>"),
             self.preset,
             *controls.group("Main"),
-            *(Fold(title=name, parts=controls.group(name)) for name in FOLDED),
-            Fold(title="Your own classes", parts=[self.upload, self.weights_note, self.weights]),
             html("<h2>Compare</h2>"),
             controls.which,
             controls.value,
+            html("<h2>More</h2>"),
+            *(Fold(title=name, parts=controls.group(name)) for name in FOLDED),
+            Fold(title="Your own classes", parts=[self.upload, self.weights_note, self.weights]),
         )
         content = grid(
             "content",

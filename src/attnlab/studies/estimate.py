@@ -43,6 +43,12 @@ def jackknife(
     return Estimate(float(statistic(values)), float(error), n)
 
 
+def standard_error(values: xr.DataArray) -> xr.DataArray:
+    """Of the mean over seeds, for each entry: the bars of a figure."""
+    error: xr.DataArray = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+    return error
+
+
 def mean(values: xr.DataArray, *, dim: str = "seed") -> Estimate:
     """The mean over seeds of a number that each seed has; NaN where one of them has none."""
     return jackknife(lambda kept: float(kept.mean(skipna=False)), values, dim=dim)

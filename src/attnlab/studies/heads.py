@@ -23,7 +23,7 @@ from attnlab.dynamics import Extended, Limit, Save, simulate
 from attnlab.figures import style
 from attnlab.figures.finding import Finding
 from attnlab.studies.answer import Answer
-from attnlab.studies.estimate import Estimate, mean
+from attnlab.studies.estimate import Estimate, mean, standard_error
 from attnlab.studies.recipe import StudyRecipe
 from attnlab.studies.turns import in_turn
 from attnlab.sweep import Progress
@@ -139,7 +139,7 @@ def draw(runs: xr.Dataset) -> Figure:
         for i, (together, label) in enumerate(TOGETHER.items()):
             for ax, name in zip(axes, ("kept", "covered", "grown"), strict=True):
                 values = runs[name].sel(together=together)
-                half = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+                half = standard_error(values)
                 ax.errorbar(
                     heads * 1.06 ** (i - 1), values.mean("seed"), yerr=half, capsize=2, label=label,
                     color=(style.GREEN, style.DISTINCT, style.ACCENT)[i], marker=style.MARKERS[i],

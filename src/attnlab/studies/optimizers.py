@@ -28,7 +28,7 @@ from attnlab.dynamics import Limit, Optimizer, Sampled, Save, simulate
 from attnlab.figures import style
 from attnlab.figures.finding import Finding
 from attnlab.studies.answer import Answer
-from attnlab.studies.estimate import jackknife, mean
+from attnlab.studies.estimate import jackknife, mean, standard_error
 from attnlab.studies.recipe import StudyRecipe
 from attnlab.studies.turns import in_turn
 from attnlab.sweep import Progress
@@ -85,9 +85,9 @@ class Recipe(StudyRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """sharpening over (choice, loss, seed), and moved: z_l of class 0 over (choice, seed, rank).
 
-    by_epsilon: the sharpening of Adam over (classes, epsilon, seed), at the matched loss, epsilon in
-    units of g0. law: over `draw`, the share of tokens whose first move under Adam
-    has the sign that the law says.
+    by_epsilon: the sharpening of Adam over (classes, epsilon, seed), at the matched loss and with
+    epsilon in units of g0. law: over `draw`, the share of tokens whose first move under Adam has
+    the sign that the law says.
     """
     pieces = (_choices, _by_epsilon, _law)
     made = [piece(recipe, report) for piece, report in in_turn(pieces, progress)]
@@ -208,7 +208,7 @@ def draw(runs: xr.Dataset) -> Figure:
             look = {"color": colour, "linestyle": style.DASHES[i % len(style.DASHES)]}
             axes[0].plot(one["probability"], one["moved"].mean("seed"), label=choices[i], **look)
             s = one["sharpening"]
-            half = s.std("seed", ddof=1) / np.sqrt(s.sizes["seed"])
+            half = standard_error(s)
             axes[1].errorbar(s["loss"], s.mean("seed"), yerr=half, capsize=2, **look)
         axes[0].set_xlabel("$P(l|n)$ of a distinct token")
         axes[0].set_ylabel(f"logit $z_l$ at loss {runs.attrs['matched']:g}")
@@ -218,7 +218,7 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[1].set_ylabel("sharpening $s$")
         for i, colour in enumerate(style.ordered(runs.sizes["classes"])):
             s = runs["by_epsilon"].isel(classes=i)
-            half = s.std("seed", ddof=1) / np.sqrt(s.sizes["seed"])
+            half = standard_error(s)
             axes[2].errorbar(
                 s["epsilon"], s.mean("seed"), yerr=half, capsize=2,
                 color=colour, marker=style.MARKERS[i], label=f"K = {int(s['classes'])}",

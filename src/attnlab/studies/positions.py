@@ -21,7 +21,7 @@ from attnlab.figures import style
 from attnlab.figures.finding import Finding
 from attnlab.results import measures
 from attnlab.studies.answer import Answer
-from attnlab.studies.estimate import mean
+from attnlab.studies.estimate import mean, standard_error
 from attnlab.studies.recipe import StudyRecipe
 from attnlab.studies.turns import in_turn
 from attnlab.sweep import Progress
@@ -136,7 +136,7 @@ def draw(runs: xr.Dataset) -> Figure:
         for ax, name in zip(axes, MEASURES, strict=False):
             for i, how in enumerate(runs["how"].values):
                 values = runs[name].sel(how=how)
-                half = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+                half = standard_error(values)
                 ax.errorbar(
                     runs["positions"], values.mean("seed", skipna=False), yerr=half, capsize=2,
                     color=(style.ACCENT, style.DISTINCT)[i], marker=style.MARKERS[i],

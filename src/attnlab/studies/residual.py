@@ -24,7 +24,7 @@ from attnlab.dynamics import Extended, Limit, Save, simulate
 from attnlab.figures import style
 from attnlab.figures.finding import Finding
 from attnlab.studies.answer import Answer
-from attnlab.studies.estimate import Estimate, mean
+from attnlab.studies.estimate import Estimate, mean, standard_error
 from attnlab.studies.recipe import StudyRecipe
 from attnlab.studies.turns import in_turn
 from attnlab.sweep import Progress
@@ -130,7 +130,7 @@ def draw(runs: xr.Dataset) -> Figure:
             where = place + 0.36 * (i - 0.5)
             colour = (style.COMMON, style.DISTINCT)[i]
             for ax, name in zip(axes, ("logits", "gains"), strict=True):
-                half = of[name].std("seed", ddof=1) / np.sqrt(of.sizes["seed"])
+                half = standard_error(of[name])
                 ax.bar(
                     where, of[name].mean("seed"), yerr=half, width=0.34, color=colour, capsize=2,
                     label=f"{label}, training",

@@ -21,7 +21,7 @@ from attnlab.dynamics import Sampled, Save, simulate
 from attnlab.figures import style
 from attnlab.figures.finding import Finding
 from attnlab.studies.answer import Answer
-from attnlab.studies.estimate import Estimate, jackknife, mean, power
+from attnlab.studies.estimate import Estimate, jackknife, mean, power, standard_error
 from attnlab.studies.recipe import StudyRecipe
 from attnlab.studies.turns import in_turn
 from attnlab.sweep import Progress
@@ -123,7 +123,7 @@ def draw(runs: xr.Dataset) -> Figure:
         for ax, values in zip(axes, panels.values(), strict=True):
             for i, colour in enumerate(colours):
                 of_prior = values.isel(prior=i)
-                half = of_prior.std("seed", ddof=1) / np.sqrt(of_prior.sizes["seed"])
+                half = standard_error(of_prior)
                 ax.errorbar(
                     of_prior["sequences"], of_prior.mean("seed"), yerr=half, capsize=2,
                     color=colour, marker=style.MARKERS[i], linestyle=style.DASHES[i],

@@ -102,7 +102,7 @@ def make_plan(
     if not memory_budget > 0:
         raise ValueError(f"memory_budget: expected a positive number, got {memory_budget}")
     settings = recipe.settings()
-    if classes is not None and len({setting.classes for setting in settings}) > 1:
+    if classes is not None and any(setting.classes != recipe.classes for setting in settings):
         raise ValueError("grid: classes that were given as an object have no parameters to sweep")
     if len({setting.clock for setting in settings}) > 1:
         raise ValueError("grid.engine.name: the flow has times, other engines steps; sweep apart")

@@ -43,6 +43,11 @@ def fit_windows(
         layout.on_device(np.dtype(np.float32)), mass, windows.sequence_class,
         np.arange(seeds), steps, batch_size, (eta_y, eta_z),
     )  # fmt: skip
+    if not np.all(np.isfinite(Z)):
+        raise ValueError(
+            f"eta_y, eta_z: at {eta_y:g} and {eta_z:g} training on the windows leaves the finite "
+            "numbers; take smaller ones"
+        )
     own = np.zeros((seeds, len(classes), 0))
     start = np.zeros((classes.queries.size, classes.vocab_size))
     logits = where.logits(np.asarray(Z), own, start, classes.query_index)

@@ -50,8 +50,8 @@ def find_windows(
     """The windows of the training part that end in its most frequent bigrams of words.
 
     queries: how many query tokens m, the most frequent ones that will do. following: how many next
-        tokens n for each, its most frequent ones. A next token serves one query only, the most
-        frequent one that follows it up, so that n determines m (the paper's m = psi(n)).
+        tokens n for each, its most frequent ones. A next token serves one query only, the more
+        frequent one, so that n determines m (the paper's m = psi(n)).
     context: T, the query included; places with fewer than T - 1 tokens before them are not used.
     min_count: a bigram, or a contextual token, is used if it is seen at least so often: a bigram in
         the text, a token in all windows together (a token near several queries counts for each).

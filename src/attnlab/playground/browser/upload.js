@@ -7,7 +7,8 @@ export function render({ model }) {
   said.setAttribute("role", "alert");
   input.type = "file";
   input.accept = ".yaml,.yml,.json";
-  label.append(`${model.label} `, input);
+  label.className = "file";
+  label.append(model.label, input);
   input.addEventListener("change", async () => {
     const file = input.files[0];
     if (file === undefined) return;
