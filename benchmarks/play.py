@@ -72,6 +72,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="bench play", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--port", type=int, default=5086)
+    parser.add_argument("--settle", type=float, default=60.0, help="seconds for the warm-up")
     options = parser.parse_args(arguments)
     path = chromium.find()
     if path is None:
@@ -98,6 +99,7 @@ def main(arguments: list[str]) -> None:
             )
             page.get_by_role("slider", name="decoder rate").wait_for()
             print(f"page with its first run: {time.perf_counter() - begun:.1f} s", flush=True)
+            page.wait_for_timeout(1000 * options.settle)
             measure(page, "decoder rate", [6, 7])  # a browser warms up too
             found: dict[str, list[float]] = {}
             for turn in range(options.rounds):

@@ -21,12 +21,12 @@ def test_the_jackknife_covers_a_slope():
     rng = np.random.default_rng(1)
     x = np.array([1.0, 2.0, 4.0, 8.0])
     hits = 0
-    for _ in range(200):
+    for _ in range(80):
         noise = rng.normal(scale=0.1, size=(10, 4))
         y = xr.DataArray(x**-0.5 * np.exp(noise), dims=("seed", "x"))
         estimate = jackknife(lambda kept: power(x, kept.mean("seed").values), y)
         hits += abs(estimate.value + 0.5) < estimate.error
-    assert 110 < hits < 160
+    assert 40 < hits < 68
 
 
 def test_what_has_no_value_stays_without():

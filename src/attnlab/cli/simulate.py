@@ -122,7 +122,8 @@ def simulate_verb(
     try:
         result = simulate(
             known, chosen, eta_y=_rate("eta-y", eta_y), eta_z=_rate("eta-z", eta_z),
-            steps=number("steps", steps), init=init, seeds=seeds if seed is None else [seed], save=asked, dtype=dtype,
+            steps=number("steps", steps), init=init, seeds=seeds if seed is None else [seed],
+            save=asked, dtype=dtype,
             optimizer=Optimizer(optimizer, momentum, weight_decay=weight_decay),  # type: ignore[arg-type]
             model=None if model == Extended() else model, progress=False if as_json else "auto",
         )  # fmt: skip

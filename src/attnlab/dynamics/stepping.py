@@ -97,8 +97,9 @@ def _batch_shape(run: Run) -> tuple[int, int]:
 
 
 def _even_share(total: int, most: int) -> int:
-    """The batch size of at most `most` that wastes least, and of those the largest."""
-    return min(range(1, min(total, most) + 1), key=lambda size: (-(-total // size) * size, -size))
+    """The smallest batch size with which as few batches as possible hold `total`."""
+    batches = -(-total // most)
+    return -(-total // batches)
 
 
 class _Batch:

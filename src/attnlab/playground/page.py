@@ -29,7 +29,9 @@ LEAD = (
     "<em>scans</em> the tokens, turns from common to distinct ones, and then <em>snaps</em> and "
     "freezes."
 )
-BUSY = '<p class="busy" role="status">computing…</p>'
+BUSY = (
+    '<p class="busy" role="status">computing… (what is new is compiled first, for some seconds)</p>'
+)
 FREE = "Turn the controls, then play."
 FOLDED = ("Data", "Training", "Model")
 

@@ -46,7 +46,12 @@ def gallery(docs: Path) -> str:
         )
         at_paper_size = docs / "wikitext" / f"{name}.md"
         if at_paper_size.exists():
-            parts.append(at_paper_size.read_text(encoding="utf-8"))
+            parts.append(
+                f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)\n\n"
+                f"{at_paper_size.read_text(encoding='utf-8')}\n"
+                f"`{PAPER_SIZE.format(name=name)}` · recipe "
+                f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
+            )
     return "\n".join(parts)
 
 
@@ -80,9 +85,6 @@ def _at_paper_size(name: str, out: Path) -> str:
     lines = [
         "At paper size, on WikiText-2, trained on its test split and judged on its validation "
         f"split. {module.judge(data).summary}",
-        f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)",
-        f"`{PAPER_SIZE.format(name=name)}` · recipe "
-        f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)",
     ]
     if hasattr(module, "table"):
         rows = module.table(data)

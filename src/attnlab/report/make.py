@@ -100,7 +100,7 @@ def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
     """The parts that are named, in the order of `known`; all of them for no names."""
     for name in names:
         if name not in known:
-            raise ValueError(f"{name!r} is not a part; {did_you_mean(name, known)}")
+            raise ValueError(f"name: {name!r} is not a part; {did_you_mean(name, known)}")
     return [name for name in known if not names or name in names]
 
 

@@ -106,7 +106,7 @@ def _choose(
 ) -> NDArray[np.int64]:
     """The bigrams to use, as m V + n: query by query, each with its next tokens in turn."""
     V = corpus.vocab_size
-    is_word = np.array([any(map(str.isalpha, token)) for token in corpus.vocabulary])
+    is_word = np.array([any(map(str.isalpha, corpus.decode([token]))) for token in range(V)])
     if corpus.unknown is not None:
         is_word[corpus.unknown] = False
     pairs, counts = np.unique(bigrams, return_counts=True)
