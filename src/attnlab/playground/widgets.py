@@ -18,6 +18,7 @@ class _Widget(JSComponent):
     """What all of them share: the look, and messages that come from the browser."""
 
     _stylesheets: ClassVar[list[str]] = [LOOK]
+    _debounce: ClassVar[int] = 0  # Panel would wait 50 ms; a slider pauses in the browser already
 
     def __init__(self, on_message: Callable[[dict[str, Any]], None] | None = None, **given: Any):
         super().__init__(sizing_mode="stretch_width", **given)

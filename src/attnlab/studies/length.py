@@ -187,35 +187,39 @@ def judge(runs: xr.Dataset) -> Finding:
     """Does the deviation fall as the bias does, and does the bias give its size?"""
     fall = slope(runs)
     last = _fitted(runs)
-    ratio = (deviation(last["excess"]) / last["bias"]).mean("length")
-    low, high = float(ratio.min()), float(ratio.max())
+
+    def ratios(excess: xr.DataArray) -> xr.DataArray:
+        return (deviation(excess) / last["bias"]).mean("length")
+
+    low = jackknife(lambda excess: float(ratios(excess).min()), last["excess"])
+    high = jackknife(lambda excess: float(ratios(excess).max()), last["excess"])
     rare = runs["distinct"].isel(rank=0).mean("seed").isel(classes=0)
     loses = [int(t) for t in runs["length"].values[(rare < 0).values]]
     numbers = {
         **fall.numbers("slope"),
-        "smallest_ratio": low,
-        "largest_ratio": high,
+        **low.numbers("smallest_ratio"),
+        **high.numbers("largest_ratio"),
         "longest_where_the_rarest_loses": float(max(loses, default=0)),
     }
     explained = abs(fall.value + 1) < max(0.1, 2 * fall.error)
     headline = (
         f"From T = {runs.attrs['fitted_from']} on the distance from the limit falls as T - 1 to "
-        f"the power {fall}; it is {low:.2g} to {high:.2g} times the relative bias of |q|^2."
+        f"the power {fall}; it is {low} to {high} times the relative bias of |q|^2."
     )
     summary = (
         f"{headline} So the bias of |q|^2 {'has' if explained else 'does not have'} the right "
         f"rate, but not the size, which depends on the classes: z is within {NEAR:.0%} of its "
-        f"limit once T - 1 is {low / NEAR:.0f} to {high / NEAR:.0f} times 1/|p|^2 - 1, the "
-        f"effective number of tokens less one. Short sequences do not only add noise: what the "
-        f"rare distinct tokens should gain they lose, because a token that occurs now and then "
-        f"has E q_l^2 = p_l^2 + p_l (1 - p_l)/(T - 1). In the first classes the rarest one loses "
-        f"up to T = {max(loses, default=0)} ({fall.count} seeds)."
+        f"limit once T - 1 is {low.value / NEAR:.0f} to {high.value / NEAR:.0f} times "
+        f"1/|p|^2 - 1, the effective number of tokens less one. Short sequences do not only add "
+        f"noise: what the rare distinct tokens should gain they lose, because a token that occurs "
+        f"now and then has E q_l^2 = p_l^2 + p_l (1 - p_l)/(T - 1). In the first classes the "
+        f"rarest one loses up to T = {max(loses, default=0)} ({fall.count} seeds)."
     )
     alt = (
         f"Relative deviation of the logits from their limit against sequence length from "
         f"{int(runs['length'][0])} to {int(runs['length'][-1])}, for {runs.sizes['classes']} sets "
         f"of classes, falling in parallel with slope {fall.value:.2f}; the same over the bias, "
-        f"flat between {low:.2g} and {high:.2g}; and the logits of distinct tokens against their "
-        f"probability, negative for rare ones at short lengths."
+        f"flat between {low.value:.2g} and {high.value:.2g}; and the logits of distinct tokens "
+        f"against their probability, negative for rare ones at short lengths."
     )
     return Finding(Answer.AGREES if explained else Answer.PARTLY, headline, summary, alt, numbers)
