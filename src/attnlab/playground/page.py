@@ -17,9 +17,9 @@ from attnlab.playground.prediction import Prediction, predict
 from attnlab.playground.presets import PRESETS, guide
 from attnlab.playground.run import Run, run
 from attnlab.playground.setting import MOST_WRITTEN
-from attnlab.playground.stage import SHOWN, Stage, grid, html
+from attnlab.playground.stage import SHOWN, Stage, grid
 from attnlab.playground.state import State, to_query
-from attnlab.playground.widgets import Check, Copy, Fold, Upload, Weights
+from attnlab.playground.widgets import Check, Copy, Fold, Text, Upload, Weights
 
 # A session waits for one run at a time, so that it takes one of these threads at most.
 POOL = ThreadPoolExecutor(4, thread_name_prefix="playground")
@@ -53,7 +53,7 @@ class Page:
         self.layout = self._lay_out()
         self._reflect()
         if problem:
-            self.message.object = _problem(problem)
+            self.message.html = _problem(problem)
         self._start(keep_message=bool(problem))
 
     # -- what a person does ---------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Page:
         try:
             self.state = make()
         except ValueError as error:
-            self.message.object = _problem(str(error))
+            self.message.html = _problem(str(error))
             self._reflect()
             return
         self._reflect()
@@ -114,7 +114,7 @@ class Page:
     def _start(self, keep_message: bool = False) -> None:
         """Compute the state's runs; while one computation is under way only the last wish waits."""
         if not keep_message:
-            self.message.object = BUSY
+            self.message.html = BUSY
         self._wanted = self.state
         if not self._busy:
             self._next()
@@ -130,8 +130,8 @@ class Page:
         self._shown, self._busy = state, False
         self.stage.show(runs["a"], runs.get("b"), state.view)
         self._show_texts(state)
-        if self.message.object == BUSY:
-            self.message.object = ""
+        if self.message.html == BUSY:
+            self.message.html = ""
         if self._wanted is not None:
             self._next()
         elif state.view.theory:
@@ -170,7 +170,7 @@ class Page:
         POOL.submit(attempt).add_done_callback(deliver)
 
     def _fail(self, words: str) -> None:
-        self.message.object = _problem(words)
+        self.message.html = _problem(words)
         self._busy = False
         self._next()
 
@@ -190,28 +190,28 @@ class Page:
         self.first.param.watch(lambda event: self._look(first=event.new), "value")
         self.head = pn.widgets.Select(label="head shown", width=120)
         self.head.param.watch(lambda event: self._look(head=event.new), "value")
-        self.guide, self.message = html(), html()
+        self.guide, self.message = Text(), Text()
         self.tokens = Fold(title="Tokens of the first class shown")
-        self.code, self.downloads = Fold(title="Show code"), html()
+        self.code, self.downloads = Fold(title="Show code"), Text()
         self.link = Copy(label="Copy link")
         self.upload = Upload(
             label="Load a YAML or JSON file of classes", most=4 * MOST_WRITTEN,
             on_message=self._load,
         )  # fmt: skip
         self.weights = Weights(on_message=self._edit)
-        self.weights_note = html()
+        self.weights_note = Text()
 
     def _lay_out(self) -> Any:
         controls = self.controls
         sidebar = grid(
             "sidebar",
-            html("<h2>Experiment</h2>"),
+            Text(html="<h2>Experiment</h2>"),
             self.preset,
             *controls.group("Main"),
-            html("<h2>Compare</h2>"),
+            Text(html="<h2>Compare</h2>"),
             controls.which,
             controls.value,
-            html("<h2>More</h2>"),
+            Text(html="<h2>More</h2>"),
             *(Fold(title=name, parts=controls.group(name)) for name in FOLDED),
             Fold(title="Your own classes", parts=[self.upload, self.weights_note, self.weights]),
         )
@@ -225,7 +225,7 @@ class Page:
             self.code,
             grid("row", self.link, self.downloads),
         )
-        return grid("page", html(f"<h1>{TITLE}</h1><p class='lead'>{LEAD}</p>"),
+        return grid("page", Text(html=f"<h1>{TITLE}</h1><p class='lead'>{LEAD}</p>"),
                     grid("columns", sidebar, content))  # fmt: skip
 
     def _reflect(self) -> None:
@@ -256,14 +256,14 @@ class Page:
             location.search = f"?{query}"
         preset = guide(state)
         title, look = (preset.title, preset.look) if preset else ("Your own settings", FREE)
-        self.guide.object = f"<h2>{escape(title)}</h2><p>{escape(look)}</p>"
+        self.guide.html = f"<h2>{escape(title)}</h2><p>{escape(look)}</p>"
         self._reflect_weights()
 
     def _reflect_weights(self) -> None:
         classes = self.state.a.sequence_classes
         fits = own_data.editable(classes)
         self.weights.visible = fits
-        self.weights_note.object = (
+        self.weights_note.html = (
             "<p>P(token | class). Change one; the others of its class make room.</p>"
             if fits
             else "<p>Too many probabilities to edit here; load a file.</p>"
@@ -290,7 +290,7 @@ class Page:
             f'<a href="download/{name}?{escape(query)}" download="{name}">{text}</a>'
             for name, text in files
         )
-        self.downloads.object = f"<p>Download run A: {' · '.join(links)}</p>"
+        self.downloads.html = f"<p>Download run A: {' · '.join(links)}</p>"
 
 
 def _runs(state: State) -> dict[str, Run]:

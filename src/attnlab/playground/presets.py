@@ -144,13 +144,13 @@ _ALL = (
     _preset(
         "theorem4", "Theorem 4: scan, then snap",
         "Up to t₀ attention scans; after it, it snaps: growth turns logarithmic and looks frozen. "
-        "Training snaps a few times later than t₀.",
+        "Training snaps later than t₀, here at about twice that time.",
         **SECTION_6, **FLOW, eta_y=1.0, eta_z=1.0, steps=1e4,
     ),
     _preset(
         "residual", "Section 7: a residual connection",
-        "B adds the query to what the decoder sees. Common tokens lose their disadvantage more "
-        "slowly, or not at all.",
+        "B adds the query to what the decoder sees. It then needs attention less, and common "
+        "tokens keep most of theirs.",
         eta_y=2.0, eta_z=5.0, b=("residual", True),
     ),
     _preset(

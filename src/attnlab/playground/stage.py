@@ -16,9 +16,8 @@ from attnlab.playground.frames import ClassFrames, class_frames, traces
 from attnlab.playground.prediction import Prediction
 from attnlab.playground.run import Run
 from attnlab.playground.state import View
-from attnlab.playground.widgets import BROWSER, Player
+from attnlab.playground.widgets import BROWSER, Player, Text
 
-TEXT = (BROWSER / "text.css").read_text(encoding="utf-8")
 PAGE = (BROWSER / "page.css").read_text(encoding="utf-8")
 SHOWN = {"a": 4, "b": 2}  # classes at a time; with a B, as many of A as of B
 
@@ -32,12 +31,12 @@ class Stage:
             run: [ClassChart(f"{run} {i}") for i in range(most)] for run, most in SHOWN.items()
         }
         self.traces = Traces()
-        self.legend = html()
-        self.theory_note = html()
+        self.legend = Text()
+        self.theory_note = Text()
         self._runs: dict[str, Run] = {}
         self._frames: dict[str, list[ClassFrames]] = {}
         self._view = View()
-        self._titles = {run: [html() for _ in charts] for run, charts in self.charts.items()}
+        self._titles = {run: [Text() for _ in charts] for run, charts in self.charts.items()}
         self._panels = {
             run: [
                 pn.Column(title, chart.attention, chart.logits, sizing_mode="stretch_width")
@@ -68,9 +67,10 @@ class Stage:
                 if panel.visible:
                     chart.fill(frames[i], top=top, low=low, high=high)
                     which = f'<span class="{run}">{run.upper()}</span> ' if b is not None else ""
-                    self._titles[run][i].object = f"<h3>{which}{escape(frames[i].title)}</h3>"
-        self.legend.object = _legend(b is not None, view.theory)
-        self.theory_note.object = ""
+                    self._titles[run][i].html = f"<h3>{which}{escape(frames[i].title)}</h3>"
+        self.legend.html = _legend(b is not None, view.theory)
+        if not view.theory:
+            self.theory_note.html = ""
         self._fill_traces({})
         self.traces.mark(np.nan, np.nan)
         entropy = math.log(max(np.diff(a.classes.offsets)))
@@ -87,7 +87,7 @@ class Stage:
         self._fill_traces({run: prediction.path for run, prediction in predictions.items()})
         of_a = predictions["a"]
         self.traces.mark(of_a.t0_prime, of_a.t0)
-        self.theory_note.object = f'<p class="lead">{escape(_note(of_a, self._runs["a"]))}</p>'
+        self.theory_note.html = f'<p class="lead">{escape(_note(of_a, self._runs["a"]))}</p>'
         self.player.version += 1
 
     def _class_frames(self, run: str, path: Any) -> list[ClassFrames]:
@@ -127,11 +127,6 @@ class Stage:
             of = self._runs.get(run)
             columns = None if of is None else traces(of, head=self._view.head, path=paths.get(run))
             self.traces.fill(run, columns)
-
-
-def html(text: str = "") -> Any:
-    """A pane of the page's own HTML."""
-    return pn.pane.HTML(text, stylesheets=[TEXT], sizing_mode="stretch_width", margin=0)
 
 
 def grid(name: str, *parts: Any) -> Any:

@@ -11,7 +11,7 @@ import param
 from panel.custom import Children, JSComponent
 
 BROWSER = Path(__file__).parent / "browser"
-LOOK = (BROWSER / "widgets.css").read_text(encoding="utf-8")
+LOOK = "".join((BROWSER / name).read_text(encoding="utf-8") for name in ("text.css", "widgets.css"))
 
 
 class _Widget(JSComponent):
@@ -27,6 +27,14 @@ class _Widget(JSComponent):
     def _handle_msg(self, data: Any) -> None:
         if self._on_message is not None and isinstance(data, dict):
             self._on_message(data)
+
+
+class Text(_Widget):
+    """Text of the page. (A change of Panel's HTML pane lays every chart out anew.)"""
+
+    html = param.String()
+
+    _esm = BROWSER / "text.js"
 
 
 class Range(_Widget):
