@@ -74,12 +74,12 @@ def test_own_classes(tmp_path):
         (["--html", "nowhere/page.html"], "html: the folder nowhere does not exist"),
     ],
 )
-def test_bad_input_exits_with_2_and_one_message(tmp_path, arguments, message):
-    done = attnlab_command("audit", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+def test_bad_input_exits_with_2_and_one_message(tmp_path, call, arguments, message):
+    code, out, err = call("audit", *arguments, cwd=tmp_path)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
     assert not list(tmp_path.iterdir())
 
 

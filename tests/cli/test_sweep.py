@@ -1,12 +1,10 @@
 """attnlab sweep, as a person would use it."""
 
 import json
-import sys
 
 import pytest
 
 import attnlab
-from attnlab.cli import app
 
 # the program of tests/support/tiny_sweep.py, which the other tests of sweeps compile too
 RECIPE = """\
@@ -25,31 +23,22 @@ DIVERGING = RECIPE.replace("[0.5, 1]", "[1, 1e38]").replace(
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run the command line in this process, where JAX is awake; gives (exit code, out, err)."""
+def sweep(tmp_path, call):
+    """attnlab sweep, in a folder with a recipe; gives (exit code, out, err)."""
     (tmp_path / "mine.yaml").write_text(RECIPE)
-
-    def run(*arguments):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["attnlab", "sweep", *arguments])
-        monkeypatch.setattr(app, "_keep_compiled_programs", lambda: None)
-        with pytest.raises(SystemExit) as stopped:
-            app.main()
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
+    return lambda *arguments: call("sweep", *arguments, cwd=tmp_path)
 
 
-def test_plan_run_status_and_resume(call, tmp_path):
-    code, out, err = call("mine.yaml", "--dry-run")
+def test_plan_run_status_and_resume(sweep, tmp_path):
+    code, out, err = sweep("mine.yaml", "--dry-run")
     assert (code, err) == (0, "")
     assert "4 cells x 2 seeds = 8 runs in 1 groups, 1 compilations" in out
     assert not (tmp_path / "out").exists()
-    code, out, _ = call("mine.yaml", "--dry-run", "--json", "--memory-budget", "1K")
+    code, out, _ = sweep("mine.yaml", "--dry-run", "--json", "--memory-budget", "1K")
     assert code == 0
     assert json.loads(out)["groups"] == 8
 
-    code, out, err = call("mine.yaml", "--out", "out")
+    code, out, err = sweep("mine.yaml", "--out", "out")
     assert code == 0, err
     assert "8 of 8 runs in out (1 groups computed, 0 there already" in out
     assert "1/1 groups" in err
@@ -57,43 +46,43 @@ def test_plan_run_status_and_resume(call, tmp_path):
     assert (tmp_path / "out" / "table.csv").read_text().count("\n") == 5
     assert attnlab.open_sweep(tmp_path / "out").sizes["common_prob"] == 2
 
-    code, out, err = call("status", "out")
+    code, out, err = sweep("status", "out")
     assert (code, err) == (0, "")
     assert "out: complete; 1 of 1 groups done, 0 running, 0 waiting, 0 failed; 8 of 8 runs" in out
-    code, out, _ = call("status", "out", "--json")
+    code, out, _ = sweep("status", "out", "--json")
     assert json.loads(out)["complete"] is True
 
-    code, out, err = call("mine.yaml", "--out", "out", "--json")
+    code, out, err = sweep("mine.yaml", "--out", "out", "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert (document["kept"], document["computed"], document["failed_runs"]) == (1, 0, 0)
 
 
-def test_a_diverged_run_gives_exit_code_3_and_its_cause(call, tmp_path):
+def test_a_diverged_run_gives_exit_code_3_and_its_cause(sweep, tmp_path):
     (tmp_path / "wild.yaml").write_text(DIVERGING)
-    code, out, _ = call("wild.yaml", "--out", "out")
+    code, out, _ = sweep("wild.yaml", "--out", "out")
     assert code == 3
     assert "4 of 8 runs in out" in out
     assert "4 runs failed:" in out
     assert "became non-finite at step" in out
-    code, out, _ = call("wild.yaml", "--out", "out", "--json")  # found again, and still failed
+    code, out, _ = sweep("wild.yaml", "--out", "out", "--json")  # found again, and still failed
     assert code == 3
     assert json.loads(out)["kept"] == 1
-    code, out, _ = call("status", "out", "--json")
+    code, out, _ = sweep("status", "out", "--json")
     found = json.loads(out)
     assert (found["complete"], found["failed_runs"]) == (True, 4)
     rows = (tmp_path / "out" / "table.csv").read_text().splitlines()
     assert [row.split(",")[2:4] for row in rows[1:]] == [["2", "0"], ["0", "2"]] * 2
 
 
-def test_a_sweep_that_cannot_write_says_so(call, tmp_path):
-    code, _, err = call("mine.yaml", "--out", "out/deeper")
+def test_a_sweep_that_cannot_write_says_so(sweep, tmp_path):
+    code, _, err = sweep("mine.yaml", "--out", "out/deeper")
     assert code == 0
     (tmp_path / "out" / "deeper" / "ledger.jsonl").unlink()
     (tmp_path / "out" / "deeper" / "ledger.jsonl").mkdir()
     for path in (tmp_path / "out" / "deeper" / "groups").iterdir():
         path.unlink()
-    code, out, err = call("mine.yaml", "--out", "out/deeper")
+    code, out, err = sweep("mine.yaml", "--out", "out/deeper")
     assert (code, out) == (1, "")
     assert "attnlab: out/deeper: Is a directory: 0 of 1 groups are kept" in err
     assert "Traceback" not in err
@@ -113,8 +102,8 @@ def test_a_sweep_that_cannot_write_says_so(call, tmp_path):
         (["status", "nowhere"], "nowhere: not the directory of a sweep"),
     ],
 )
-def test_bad_input_is_one_message_and_nothing_written(arguments, message, call, tmp_path):
-    code, out, err = call(*arguments)
+def test_bad_input_is_one_message_and_nothing_written(arguments, message, sweep, tmp_path):
+    code, out, err = sweep(*arguments)
     assert code == 2
     assert message in err
     assert out == ""

@@ -1,44 +1,33 @@
 """attnlab text classes and attnlab text agreement, as a person would use them."""
 
 import json
-import sys
 
 import pytest
 from small_text import write_text
 
-from attnlab.cli import app
 from attnlab.data import read_classes
 
 ASKED = ("--queries", "2", "--next", "2", "--context", "11", "--min-count", "5")
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run the command line in this process, in a folder with a text; gives (code, out, err)."""
+def text(tmp_path, monkeypatch, call):
+    """attnlab text, in a folder with a text; gives (exit code, out, err)."""
     write_text(tmp_path)
     (tmp_path / "empty.txt").write_text("")
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(app, "_keep_compiled_programs", lambda: None)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["attnlab", "text", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            app.main()
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
+    return lambda *arguments: call("text", *arguments, cwd=tmp_path)
 
 
-def test_classes_are_written_and_told(call, tmp_path):
-    code, out, err = call("classes", "text.txt", "--out", "classes.yaml", *ASKED)
+def test_classes_are_written_and_told(text, tmp_path):
+    code, out, err = text("classes", "text.txt", "--out", "classes.yaml", *ASKED)
     assert code == 0, err
     assert "wrote classes.yaml" in out
     assert "ship" in out
     classes = read_classes(tmp_path / "classes.yaml")
     assert len(classes) == 4
     assert set(classes.names) >= {"the", "a", "cat", "dog", "ship", "train", "11"}
-    code, out, _ = call("classes", "text.txt", "--out", "classes.json", "--json", *ASKED)
+    code, out, _ = text("classes", "text.txt", "--out", "classes.json", "--json", *ASKED)
     document = json.loads(out)
     assert code == 0
     assert document["corpus"]["name"] == "text.txt"
@@ -47,9 +36,9 @@ def test_classes_are_written_and_told(call, tmp_path):
     assert read_classes(tmp_path / "classes.json") == classes
 
 
-def test_agreement_prints_one_document_and_draws(call, tmp_path):
+def test_agreement_prints_one_document_and_draws(text, tmp_path):
     arguments = ("agreement", "text.txt", *ASKED, "--steps", "30", "--seeds", "2", "--top", "3")
-    code, out, err = call(*arguments, "--json", "--plot", "agreement.png")
+    code, out, err = text(*arguments, "--json", "--plot", "agreement.png")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert len(document["agreement"]) == 3 * 2 * 4
@@ -57,7 +46,7 @@ def test_agreement_prints_one_document_and_draws(call, tmp_path):
     assert len(document["winners"]) == 4
     assert "an inverse document frequency" in document["in_words"]
     assert (tmp_path / "agreement.png").read_bytes().startswith(b"\x89PNG")
-    code, out, _ = call(*arguments)
+    code, out, _ = text(*arguments)
     assert code == 0
     assert "Eq. 10" in out
     assert "attended most" in out
@@ -75,8 +64,8 @@ def test_agreement_prints_one_document_and_draws(call, tmp_path):
         (["agreement", "text.txt", *ASKED, "--seeds", "0"], "seeds: expected at least 1"),
     ],
 )
-def test_bad_input_is_one_message_and_nothing_written(call, tmp_path, arguments, message):
-    code, out, err = call(*arguments)
+def test_bad_input_is_one_message_and_nothing_written(text, tmp_path, arguments, message):
+    code, out, err = text(*arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

@@ -17,6 +17,7 @@ from bokeh.models import (
     FixedTicker,
     HoverTool,
     LogTickFormatter,
+    PrintfTickFormatter,
     Range1d,
     Span,
     Title,
@@ -67,6 +68,8 @@ class ClassChart:
         )
         self.attention = _plot(190, "attention c", x_range=Range1d(-0.7, 1))
         self.attention.y_range = Range1d(0, 1)
+        # labels of one width: where they change it, Bokeh lays the whole page out again
+        self.attention.yaxis.formatter = PrintfTickFormatter(format="%.2f")
         self.attention.xaxis.visible = False
         self.attention.vbar(
             "x", top="attention", width=0.86, color="colour", line_color=None, source=self.bars
@@ -81,6 +84,7 @@ class ClassChart:
         )  # fmt: skip
         self.logits = _plot(130, "logit z", x_range=self.attention.x_range)
         self.logits.y_range = Range1d(-1, 1)
+        self.logits.yaxis.formatter = PrintfTickFormatter(format="%+.1f")
         self.logits.vbar(
             "x", top="logit", width=0.86, color="colour", line_color=None, source=self.bars
         )
@@ -148,6 +152,7 @@ class Traces:
                 plot.line("x", column, line_width=2.2, **line)
             if column != "loss":
                 plot.y_range = Range1d(0, 1)
+                plot.yaxis.formatter = PrintfTickFormatter(format="%.1f")
                 plot.line(
                     "x", f"{column}_theory", line_width=1.8, line_dash="dotted",
                     color=style.GREEN, source=self.sources["a"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 from attnlab.audit import settings
@@ -36,6 +38,10 @@ SECTION_6: dict[str, Any] = {
     "classes": 10, "queries": 1, "common": 1, "overlap": 0.1, "vocab_size": 1000,
 }  # fmt: skip
 SYN_MEDIUM: dict[str, Any] = {"classes": 6, "queries": 3, "init": "uniform"}
+
+
+# attnlab text classes builtin --queries 2 --next 2 --min-count 40 --out text.json
+TEXT = json.dumps(json.loads(resources.files(__package__).joinpath("text.json").read_bytes()))
 
 
 def _by_hand(setting: settings.Setting) -> str:
@@ -74,6 +80,14 @@ _ALL = (
         "Syn-Medium from a random start. A larger η_Y / η_Z (B) leaves attention denser: its "
         "entropy stays higher.",
         **SYN_MEDIUM, eta_y=2.0, eta_z=2.0, b=("eta_y", 20.0),
+    ),
+    _preset(
+        "fig7", "Figs. 7 and 10: the words of a text",
+        "What stands before “the same”, “the class”, “a string” and “a function” in Python's "
+        "documentation. Hardly a word is distinct; those that tell one ending from the others "
+        "gain, such as “class” before “the class”. (The figures themselves train transformers: "
+        "attnlab text train.)",
+        written=TEXT, length=35, eta_y=2.0, eta_z=2.0, steps=500,
     ),
     _preset(
         "fig8", "Fig. 8: steps against continuous time",
