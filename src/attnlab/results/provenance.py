@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -13,13 +14,17 @@ LIBRARIES = ("attnlab", "jax", "jaxlib", "numpy", "scipy", "optax", "diffrax", "
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the libraries that make results."""
-    found = {"python": platform.python_version()}
-    for library in LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:  # run from a source tree, or an absent extra
-            continue
-    return found
+    found = {library: _version(library) for library in LIBRARIES}
+    known = {library: version for library, version in found.items() if version is not None}
+    return {"python": platform.python_version(), **known}
+
+
+@cache  # looking them up takes a good part of a small run
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:  # run from a source tree, or an absent extra
+        return None
 
 
 def provenance(spec: dict[str, Any], **measured: Any) -> dict[str, Any]:
