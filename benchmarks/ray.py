@@ -52,10 +52,17 @@ def main(arguments: list[str]) -> None:
         os.environ[IDLE] = str(options.seconds)
         executor.attempt = cluster._task = wait_and_run  # type: ignore[assignment]
     else:
-        for count in (1, 2000):  # the first compiles
+
+        def seconds(count: int) -> float:
             begun = time.perf_counter()
             simulate(classes, eta_y=1.0, eta_z=1.0, steps=count, save=Save("loss", at=[count]))
-        steps = int(2000 * options.seconds / (time.perf_counter() - begun))
+            return time.perf_counter() - begun
+
+        seconds(1)  # compiles
+        count = 1000
+        while (taking := seconds(count)) < 1:  # until what a call costs besides hardly counts
+            count *= 4
+        steps = int(count * options.seconds / taking)
     recipe = SweepRecipe(
         classes=classes,
         grid={"common_prob": tuple(np.linspace(0.1, 0.5, options.groups).tolist())},
