@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from attnlab.cli.watching import watching
 
 if TYPE_CHECKING:
     from attnlab.report import Part, Reproduction
@@ -81,16 +83,9 @@ def show_parts(done: Reproduction) -> None:
     console.print(f"{where} ({done.seconds:.0f} s)", highlight=False, soft_wrap=True)
 
 
-@contextmanager
-def watching(quiet: bool) -> Iterator[Any]:
+def watching_parts(quiet: bool) -> AbstractContextManager[Any]:
     """A bar on a terminal, a line for each part elsewhere, nothing with --json."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty():
-        with _Bar() as bar:
-            yield bar
-    else:
-        yield _Lines()
+    return watching(quiet, bar=_Bar, lines=_Lines)
 
 
 class _Lines:

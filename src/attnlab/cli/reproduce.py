@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnlab.cli.parts import exit_if_unexpected, parts_document, show_parts, watching
+from attnlab.cli.parts import exit_if_unexpected, parts_document, show_parts, watching_parts
 
 HELP = """Make the paper's figures, the audit and one HTML report.
 
@@ -42,7 +42,7 @@ def reproduce_verb(
 ) -> None:
     from attnlab.report import reproduce
 
-    with watching(as_json) as watch:
+    with watching_parts(as_json) as watch:
         done = reproduce(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)
     if as_json:
         print(json.dumps(parts_document(done), indent=2, allow_nan=False))

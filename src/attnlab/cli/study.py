@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnlab.cli.parts import exit_if_unexpected, parts_document, show_parts, watching
+from attnlab.cli.parts import exit_if_unexpected, parts_document, show_parts, watching_parts
 
 HELP = """Run the studies of what the paper leaves open: each makes a figure, data and numbers.
 
@@ -37,7 +37,7 @@ def study_verb(
 ) -> None:
     from attnlab.report.studies import make_studies
 
-    with watching(as_json) as watch:
+    with watching_parts(as_json) as watch:
         done = make_studies(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)
     if as_json:
         print(json.dumps(parts_document(done), indent=2, allow_nan=False))

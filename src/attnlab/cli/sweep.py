@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from attnlab.cli.watching import watching
 
 if TYPE_CHECKING:
     from attnlab.sweep import Executor, Plan, Status
@@ -85,7 +85,7 @@ def sweep_verb(
     if out is None:
         raise ValueError("out: missing; name the directory of the sweep with --out")
     try:
-        with _watching(as_json) as watch:
+        with watching(as_json, bar=_Bar, lines=_Lines) as watch:
             ran = run_in(out, plan, executor=chosen, watch=watch)
     except Stopped as problem:
         print(f"attnlab: {problem}", file=sys.stderr)
@@ -213,18 +213,6 @@ def _time(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-@contextmanager
-def _watching(quiet: bool) -> Iterator[Any]:
-    """A bar on a terminal, a line now and then elsewhere, nothing with --json."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty():
-        with _Bar() as bar:
-            yield bar
-    else:
-        yield _Lines()
 
 
 class _Tally:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from attnlab.figures.finding import Finding, Outcome
-from attnlab.figures.recall import RecallRecipe, curves, draw_curves
+from attnlab.figures.finding import Finding
+from attnlab.figures.recall import RecallRecipe, curves, draw_curves, ends, outcome
 from attnlab.sweep import Progress
 
 if TYPE_CHECKING:
@@ -33,32 +33,18 @@ def draw(recalls: xr.Dataset) -> Figure:
 
 def judge(recalls: xr.Dataset) -> Finding:
     """Does a larger eta_Z fall more slowly?"""
-    fall = recalls["fall"]
-    slower = fall.diff("eta_z") > 0  # each eta_Z against the next larger one
-    rates = recalls["eta_z"].values
-    first, last = fall.isel(eta_z=0), fall.isel(eta_z=-1)
+    slower = recalls["fall"].diff("eta_z") > 0  # each eta_Z against the next larger one
+    rates, at = recalls["eta_z"].values, ends(recalls, varied="eta_z", name="eta_Z")
     numbers = {
         "slower_with_larger_eta_z": float(slower.mean()),
-        "fall_smallest_eta_z": float(first.mean()),
-        "fall_largest_eta_z": float(last.mean()),
+        "fall_smallest_eta_z": float(at.first.mean()),
+        "fall_largest_eta_z": float(at.last.mean()),
     }
-    ends = "; ".join(
-        f"{float(a):.2f} and {float(b):.2f} with {int(n)} {'query' if n == 1 else 'queries'}"
-        for n, a, b in zip(recalls["num_last"].values, first.values, last.values, strict=True)
-    )
     summary = (
         f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at "
-        f"eta_Z = {rates[0]:g} and {rates[-1]:g}: {ends}. So a larger eta_Z falls more slowly; "
+        f"eta_Z = {rates[0]:g} and {rates[-1]:g}: {at.words}. So a larger eta_Z falls more slowly; "
         f"neighbouring rates keep this order in {int(slower.sum())} of {slower.size} cases."
     )
-    alt = (
-        f"Recall of distinct tokens falls from 1 to 0 as the threshold grows past 1/M, in "
-        f"{recalls.sizes['num_last']} panels. The factor over which it falls from 0.75 to 0.25, at "
-        f"eta_Z {rates[0]:g} and {rates[-1]:g}: {ends}."
-    )
-    if slower.all():
-        outcome = Outcome.REPRODUCED
-    else:
-        outcome = Outcome.PARTLY if bool((last > first).all()) else Outcome.DIFFERS
     headline = f"Neighbouring rates have this order in {int(slower.sum())} of {slower.size} cases."
-    return Finding(outcome, headline, summary, alt, numbers)
+    found = outcome(slower, at_ends=at.last > at.first)
+    return Finding(found, headline, summary, at.alt, numbers)

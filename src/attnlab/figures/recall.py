@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.figures import style
+from attnlab.figures.finding import Outcome
 from attnlab.figures.recipe import FigureRecipe, SimulationRecipe
 from attnlab.figures.sizes import by_size, size_titles
 from attnlab.results import measures
@@ -123,6 +124,39 @@ def draw_curves(recalls: xr.Dataset, *, varied: str, symbol: str, fixed: str) ->
             title_fontsize=7.5,
         )  # fmt: skip
     return figure
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The fall of recall at the smallest and the largest value of what is varied."""
+
+    first: xr.DataArray  # over num_last
+    last: xr.DataArray
+    words: str
+    alt: str
+
+
+def ends(recalls: xr.Dataset, *, varied: str, name: str) -> Ends:
+    """Compare the ends of the curves that `curves` made; `name` is how to call what is varied."""
+    first, last = (recalls["fall"].isel({varied: i}) for i in (0, -1))
+    words = "; ".join(
+        f"{float(a):.2f} and {float(b):.2f} with {int(n)} {'query' if n == 1 else 'queries'}"
+        for n, a, b in zip(recalls["num_last"].values, first.values, last.values, strict=True)
+    )
+    least, most = recalls[varied].values[[0, -1]]
+    alt = (
+        "Recall of distinct tokens falls from 1 to 0 as the threshold grows past 1/M, in "
+        f"{recalls.sizes['num_last']} panels. The factor over which it falls from {UPPER} to "
+        f"{LOWER}, at {name} {least:g} and {most:g}: {words}."
+    )
+    return Ends(first, last, words, alt)
+
+
+def outcome(slower: xr.DataArray, *, at_ends: xr.DataArray) -> Outcome:
+    """The paper's order of falls: between all neighbours, at least at the ends, or not."""
+    if slower.all():
+        return Outcome.REPRODUCED
+    return Outcome.PARTLY if bool(at_ends.all()) else Outcome.DIFFERS
 
 
 def _fall(recall: NDArray[np.float64], thresholds: NDArray[np.float64]) -> float:
