@@ -23,6 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["EQX_ON_ERROR"] = "nan"  # as the command line sets it, so that flows are kept too
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def group(item: pytest.Item) -> str:
         folder = item.path.parent.name

@@ -31,26 +31,26 @@ def test_table_file_and_picture(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.nc", "run.png"]
 
 
-def test_json_is_one_document_and_nothing_else(tmp_path):
-    done = attnlab_command(
+def test_json_is_one_document_and_nothing_else(tmp_path, call):
+    code, out, err = call(
         "simulate", "syn-small", *QUICK, "--eta-z", "0.5,1", "--seeds", "2", "--json", cwd=tmp_path
     )
-    document = json.loads(done.stdout)
-    assert done.stderr == ""
+    document = json.loads(out)
+    assert (code, err) == (0, "")
     assert len(document["summary"]) == 4  # two rates, two classes
     assert {row["eta_z"] for row in document["summary"]} == {0.5, 1.0}
     assert np.shape(document["loss"]["values"]) == (2, 2, 13)
 
 
-def test_variants_are_options_and_heads_have_a_column(tmp_path):
-    done = attnlab_command(
+def test_variants_are_options_and_heads_have_a_column(tmp_path, call):
+    code, out, err = call(
         "simulate", "syn-small", *QUICK, "--residual", "--normalization", "layer", "--heads", "2",
         "--combine", "concatenate", "--position", "learned", "--attend-self", "--weight-decay",
         "0.01", "--prior", "0.7,0.3", "--sequences", "30", "--init", "uniform", "--json",
         cwd=tmp_path,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    assert code == 0, err
+    document = json.loads(out)
     assert [(row["head"], row["sequence_class"]) for row in document["summary"]] == [
         (0, 0), (0, 1), (1, 0), (1, 1),
     ]  # fmt: skip

@@ -92,7 +92,7 @@ def test_optimizers_adam_favours_what_sgd_does_not():
 
 
 def test_overlap_the_criterion_tells_which_common_tokens_grow():
-    tokens, numbers = make("overlap", vocab=30, num_classes=(2,), overlaps=(0.5,), seeds=4)
+    tokens, numbers = make("overlap", vocab=30, num_classes=(2, 3), overlaps=(0.5,), seeds=4)
     assert numbers["share_growing"] > 0.05
     assert numbers["right_training"] > 0.8
     assert numbers["right_training_clear"] >= numbers["right_training"]
