@@ -166,3 +166,11 @@ def test_the_command_line_on_show_gives_the_numbers_on_the_screen(
 def same_numbers(result: xr.Dataset, shown: Run) -> None:
     xr.testing.assert_equal(result["attention"], shown.result["attention"])
     xr.testing.assert_equal(result["loss"], shown.result["loss"])
+
+
+def test_a_text_without_distinct_words_is_not_said_to_have_some() -> None:
+    shown = run(PRESETS["fig7"].state.a)
+    told = story.tell(shown.head(0), shown.classes, first=1)
+    assert any("Common tokens compete" in words for words in told)
+    assert not any("Distinct" in words for words in told)
+    assert "Common token class is winning in class 1" in told[-1]
