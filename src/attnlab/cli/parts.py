@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 UNEXPECTED = 1
 
 
-def parts_document(done: Reproduction) -> dict[str, Any]:
+def _parts_document(done: Reproduction) -> dict[str, Any]:
     """What --json prints."""
     return {
         "out": str(done.out),
@@ -52,13 +53,17 @@ def _plain(value: float | None) -> float | None:
     return value if value is not None and value == value else None  # JSON has no NaN
 
 
-def exit_if_unexpected(done: Reproduction) -> None:
-    """Exit code 1 when a number is outside the range that its recipe expects."""
+def tell_parts(done: Reproduction, *, as_json: bool) -> None:
+    """Say what was made; exit code 1 when a number is outside the range that is expected."""
+    if as_json:
+        print(json.dumps(_parts_document(done), indent=2, allow_nan=False))
+    else:
+        _show_parts(done)
     if any(part.unexpected() for part in done.parts):
         raise typer.Exit(UNEXPECTED)
 
 
-def show_parts(done: Reproduction) -> None:
+def _show_parts(done: Reproduction) -> None:
     """A table of what was found, what was not expected, and where everything is."""
     from rich.console import Console
     from rich.table import Table

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnlab.cli.parts import exit_if_unexpected, parts_document, show_parts, watching_parts
+from attnlab.cli.parts import tell_parts, watching_parts
 
 HELP = """Make the paper's figures, the audit and one HTML report.
 
@@ -44,8 +43,4 @@ def reproduce_verb(
 
     with watching_parts(as_json) as watch:
         done = reproduce(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)
-    if as_json:
-        print(json.dumps(parts_document(done), indent=2, allow_nan=False))
-    else:
-        show_parts(done)
-    exit_if_unexpected(done)
+    tell_parts(done, as_json=as_json)

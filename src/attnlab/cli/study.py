@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnlab.cli.parts import exit_if_unexpected, parts_document, show_parts, watching_parts
+from attnlab.cli.parts import tell_parts, watching_parts
 
 HELP = """Run the studies of what the paper leaves open: each makes a figure, data and numbers.
 
@@ -39,8 +38,4 @@ def study_verb(
 
     with watching_parts(as_json) as watch:
         done = make_studies(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)
-    if as_json:
-        print(json.dumps(parts_document(done), indent=2, allow_nan=False))
-    else:
-        show_parts(done)
-    exit_if_unexpected(done)
+    tell_parts(done, as_json=as_json)

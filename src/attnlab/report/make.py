@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from attnlab.report.figure_part import find_figure, make_figure, with_seeds
 from attnlab.report.page import page
 from attnlab.report.part import Part
 from attnlab.results import atomic_path
+from attnlab.sweep import Progress
 
 PARTS = (*NAMES, "audit", "report")
 REPORT = "report.html"
@@ -75,25 +76,43 @@ def reproduce(
         if name in chosen or "report" in chosen:
             recipe = recipe_for(name, recipes)
             asked[name] = recipe if seeds is None else with_seeds(recipe, seeds)
-    make_folder(out)
-    watch = Silent() if watch is None else watch
     begun = time.perf_counter()
-    made: dict[str, Part] = {}
-    report = None
-    for i, name in enumerate(chosen):
-        watch.begin(name, chosen[i + 1 :])
-        started = time.perf_counter()
-        folder = out / name
+
+    def make(name: str, made: dict[str, Part], progress: Progress) -> Part | None:
         if name == "report":
-            report = _write_report(out, asked, made, seconds=time.perf_counter() - begun)
-        elif name == "audit":
-            made[name] = make_audit(folder=folder, progress=watch.progress)
-        else:
-            made[name] = make_figure(
-                name, asked[name], folder=folder, keep=out / RUNS, progress=watch.progress
-            )
-        watch.end(name, time.perf_counter() - started, made.get(name))
-    return Reproduction(out, tuple(made.values()), report, time.perf_counter() - begun)
+            _write_report(out, asked, made, seconds=time.perf_counter() - begun)
+            return None
+        if name == "audit":
+            return make_audit(folder=out / name, progress=progress)
+        return make_figure(name, asked[name], folder=out / name, keep=out / RUNS, progress=progress)
+
+    parts = make_parts(chosen, make, out=out, watch=watch)
+    report = out / REPORT if "report" in chosen else None
+    return Reproduction(out, parts, report, time.perf_counter() - begun)
+
+
+def make_parts(
+    names: Sequence[str],
+    make: Callable[[str, dict[str, Part], Progress], Part | None],
+    *,
+    out: Path,
+    watch: Watcher | None,
+) -> tuple[Part, ...]:
+    """Make one part after another in the folder `out`, while `watch` is told.
+
+    make: a part by its name, given those that were made before it; None where it is no part.
+    """
+    _make_folder(out)
+    watch = Silent() if watch is None else watch
+    made: dict[str, Part] = {}
+    for i, name in enumerate(names):
+        watch.begin(name, names[i + 1 :])
+        started = time.perf_counter()
+        part = make(name, made, watch.progress)
+        if part is not None:
+            made[name] = part
+        watch.end(name, time.perf_counter() - started, part)
+    return tuple(made.values())
 
 
 def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -104,14 +123,14 @@ def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
     return [name for name in known if not names or name in names]
 
 
-def make_folder(out: Path) -> None:
+def _make_folder(out: Path) -> None:
     """Make the folder of the parts, unless it is there."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"out: {out} is not a folder")
     out.mkdir(parents=True, exist_ok=True)
 
 
-def _write_report(out: Path, asked: dict[str, Any], made: dict[str, Part], seconds: float) -> Path:
+def _write_report(out: Path, asked: dict[str, Any], made: dict[str, Part], seconds: float) -> None:
     """The report about what was made now, and what is there from before."""
     figures = {
         name: made.get(name) or find_figure(name, recipe, folder=out / name)
@@ -130,7 +149,5 @@ def _write_report(out: Path, asked: dict[str, Any], made: dict[str, Part], secon
         claims=read_audit(out / "audit") if audit else None,
         seconds=seconds,
     )  # fmt: skip
-    path = out / REPORT
-    with atomic_path(path) as temporary:
+    with atomic_path(out / REPORT) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    return path

@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.report.figure_part import make_figure
-from attnlab.report.make import RUNS, Reproduction, Silent, Watcher, chosen_parts, make_folder
+from attnlab.report.make import RUNS, Reproduction, Watcher, chosen_parts, make_parts
+from attnlab.report.part import Part
 from attnlab.studies import NAMES, recipe_for
+from attnlab.sweep import Progress
 
 
 def make_studies(
@@ -29,15 +31,10 @@ def make_studies(
     asked = {name: recipe_for(name, recipes) for name in chosen}
     if seeds is not None:
         asked = {name: replace(recipe, seeds=seeds) for name, recipe in asked.items()}
-    make_folder(out)
-    watch = Silent() if watch is None else watch
-    begun, parts = time.perf_counter(), []
-    for i, name in enumerate(chosen):
-        watch.begin(name, chosen[i + 1 :])
-        started = time.perf_counter()
-        part = make_figure(
-            name, asked[name], folder=out / name, keep=out / RUNS, progress=watch.progress
-        )
-        watch.end(name, time.perf_counter() - started, part)
-        parts.append(part)
-    return Reproduction(out, tuple(parts), None, time.perf_counter() - begun)
+    begun = time.perf_counter()
+
+    def make(name: str, made: dict[str, Part], progress: Progress) -> Part:
+        return make_figure(name, asked[name], folder=out / name, keep=out / RUNS, progress=progress)
+
+    parts = make_parts(chosen, make, out=out, watch=watch)
+    return Reproduction(out, parts, None, time.perf_counter() - begun)
