@@ -86,25 +86,12 @@ def family(
         raise ValueError(f"common_mass: expected a number from 0 to below 1, got {common_mass}")
     if not 0 < lowest <= 1:
         raise ValueError(f"lowest: expected a number above 0 and up to 1, got {lowest}")
-    k = np.arange(classes)
-    own = common + k[:, None] * distinct + np.arange(distinct)
-    row = np.concatenate(
-        [
-            _share(common_mass, np.ones(common)),
-            _share(1 - common_mass, np.linspace(lowest, 1.0, distinct)),
-        ]
-    )
-    first_query = common + classes * distinct
-    used = first_query + queries + classes
-    return SequenceClasses.from_entries(
-        np.repeat(k, row.size),
-        np.concatenate(
-            [np.broadcast_to(np.arange(common), (classes, common)), own], axis=1
-        ).ravel(),
-        np.tile(row, classes),
-        query=first_query + k * queries // classes,
-        next_token=first_query + queries + k,
-        vocab_size=used if vocab_size is None else _whole("vocab_size", vocab_size, used),
+    return _blocks(
+        query_of=np.arange(classes) * queries // classes,
+        common=_share(common_mass, np.ones(common)),
+        local=np.empty(0),
+        distinct=_share(1 - common_mass, np.linspace(lowest, 1.0, distinct)),
+        vocab_size=vocab_size,
         origin=_origin(
             "family",
             classes=classes,
@@ -138,8 +125,7 @@ def single_common(
     distinct = _whole("distinct", distinct, 1)
     common_prob = _inside("common_prob", common_prob, 0, 1)
     return _blocks(
-        num_queries=1,
-        per_query=num_classes,
+        query_of=np.zeros(num_classes, dtype=int),
         common=np.array([common_prob]),
         local=np.empty(0),
         distinct=_share(1 - common_prob, _ramp(distinct)),
@@ -177,8 +163,7 @@ def symmetric(
     distinct = _whole("distinct", distinct, 1)
     common_mass = _inside("common_mass", common_mass, 0, 1)
     return _blocks(
-        num_queries=1,
-        per_query=num_classes,
+        query_of=np.zeros(num_classes, dtype=int),
         common=_share(common_mass, _ramp(common)),
         local=np.empty(0),
         distinct=_share(1 - common_mass, _ramp(distinct)),
@@ -211,8 +196,7 @@ def local_common(
     distinct = _whole("distinct", distinct, 1)
     row = _share(1.0, np.concatenate([np.ones(local), _ramp(distinct)]))
     return _blocks(
-        num_queries=num_last,
-        per_query=next_per_last,
+        query_of=np.repeat(np.arange(num_last), next_per_last),
         common=np.empty(0),
         local=row[:local],
         distinct=row[local:],
@@ -365,8 +349,7 @@ def _synthetic(
     flat = np.ones(COMMON + local_common)
     row = _share(1.0, np.concatenate([flat, _ramp(DISTINCT)]))
     return _blocks(
-        num_queries=num_last,
-        per_query=next_per_last,
+        query_of=np.repeat(np.arange(num_last), next_per_last),
         common=row[:COMMON],
         local=row[COMMON : flat.size],
         distinct=row[flat.size :],
@@ -377,23 +360,25 @@ def _synthetic(
 
 def _blocks(
     *,
-    num_queries: int,
-    per_query: int,
+    query_of: NDArray[np.int64],
     common: NDArray[np.float64],
     local: NDArray[np.float64],
     distinct: NDArray[np.float64],
     vocab_size: int | None,
     origin: str,
 ) -> SequenceClasses:
-    """Classes that all have the same row: probabilities of common, local and distinct tokens."""
-    num_classes = num_queries * per_query
-    k = np.arange(num_classes)[:, None]
+    """Classes that all have the same row: probabilities of common, local and distinct tokens.
+
+    query_of: the number of each class's query, from 0 on.
+    """
+    num_classes, num_queries = query_of.size, int(query_of.max()) + 1
+    k = np.arange(num_classes)
     first_distinct = common.size + num_queries * local.size
     tokens = np.concatenate(
         [
             np.broadcast_to(np.arange(common.size), (num_classes, common.size)),
-            common.size + k // per_query * local.size + np.arange(local.size),
-            first_distinct + k * distinct.size + np.arange(distinct.size),
+            common.size + query_of[:, None] * local.size + np.arange(local.size),
+            first_distinct + k[:, None] * distinct.size + np.arange(distinct.size),
         ],
         axis=1,
     )
@@ -404,11 +389,11 @@ def _blocks(
     if vocab_size is not None:
         vocab_size = _whole("vocab_size", vocab_size, used)
     return SequenceClasses.from_entries(
-        np.repeat(np.arange(num_classes), row.size),
+        np.repeat(k, row.size),
         tokens.ravel(),
         np.tile(row, num_classes),
-        query=first_query + k[:, 0] // per_query,
-        next_token=first_next + k[:, 0],
+        query=first_query + query_of,
+        next_token=first_next + k,
         vocab_size=used if vocab_size is None else vocab_size,
         origin=origin,
     )
