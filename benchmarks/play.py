@@ -25,29 +25,28 @@ import chromium  # noqa: E402
 
 MEASURE = """
 ([name, index]) => new Promise((done, failed) => {
-  setTimeout(() => failed(new Error(`${name} at ${index}: no new bars in 30 s`)), 30_000)
-  const bars = Bokeh.documents[0].get_model_by_name("bars a 0")
-  const before = Array.from(bars.data.attention).join()
-  const inside = (root) => {
+  const inside = (root, fits) => {
     for (const each of root.querySelectorAll("*")) {
-      if (each.matches("label") && each.textContent.startsWith(name)) {
-        return each.querySelector("input")
-      }
-      const found = each.shadowRoot && inside(each.shadowRoot)
+      if (fits(each)) return each
+      const found = each.shadowRoot && inside(each.shadowRoot, fits)
       if (found) return found
     }
   }
-  const slider = inside(document)
+  const label = inside(document, (e) => e.matches("label") && e.textContent.startsWith(name))
+  const slider = label.querySelector("input")
+  const bars = inside(document, (e) => e.matches("[data-chart='a 0'] path.distinct"))
+  const chart = bars.closest("svg")
+  const drawn = () => chart.querySelector("path.distinct").getAttribute("d")
+  const before = drawn()
   const begun = performance.now()
-  const changed = () => {
-    if (Array.from(bars.data.attention).join() === before) return
-    bars.change.disconnect(changed)
-    requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - begun)))
+  const look = () => {
+    if (drawn() !== before) requestAnimationFrame(() => done(performance.now() - begun))
+    else if (performance.now() - begun > 30_000) failed(new Error(`${name} at ${index}: no bars`))
+    else requestAnimationFrame(look)
   }
-  bars.change.connect(changed)
-  bars.properties.data.change.connect(changed)
   slider.value = index
   slider.dispatchEvent(new Event("input"))
+  requestAnimationFrame(look)
 })
 """
 
@@ -93,10 +92,8 @@ def main(arguments: list[str]) -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             begun = time.perf_counter()
             page.goto(url + "?s=%7B%22a%22%3A%7B%7D%7D")  # Syn-Small, 100 steps
-            page.wait_for_function(
-                "Bokeh.documents[0]?.get_model_by_name('bars a 0')?.data.x.length > 0",
-                timeout=120_000,
-            )
+            first = page.locator("[data-chart='a 0'] path.distinct")
+            first.wait_for(state="attached", timeout=120_000)
             page.get_by_role("slider", name="decoder rate").wait_for()
             print(f"page with its first run: {time.perf_counter() - begun:.1f} s", flush=True)
             page.wait_for_timeout(1000 * options.settle)

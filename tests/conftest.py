@@ -4,8 +4,11 @@ or shapes go to the same worker."""
 import os
 import shutil
 import tempfile
+from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 CACHE = pytest.StashKey[str]()
 # Folders whose tests share runs that are kept in memory; elsewhere a file is what goes together.
@@ -23,19 +26,26 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["EQX_ON_ERROR"] = "nan"  # as the command line sets it, so that flows are kept too
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def group(item: pytest.Item) -> str:
-        folder = item.path.parent.name
-        return folder if folder in TOGETHER else f"{folder}/{item.path.stem}"
-
     def turn(item: pytest.Item) -> int:
         names = [name for name in FIRST if name in (item.path.parent.name, item.path.stem)]
         return FIRST.index(names[0]) if names else len(FIRST)
 
     items.sort(key=turn)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
+
+
+class InGroups(LoadScopeScheduling):
+    """Gives a worker all tests of a file, or of a folder of TOGETHER. (The groups that
+    pytest-xdist itself knows of are lost with the node ids of pytest 9.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = PurePosixPath(nodeid.partition("::")[0])
+        return path.parent.name if path.parent.name in TOGETHER else str(path)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
+    config.option.loadscopereorder = False  # the order is that of FIRST, not of many tests first
+    return InGroups(config, log)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

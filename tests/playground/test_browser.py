@@ -7,6 +7,7 @@ import http.client
 import io
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,27 +93,43 @@ def page(open_page: Callable[..., Any]) -> Any:
 
 
 def ready(page: Any) -> None:
-    page.wait_for_function(
-        "window.Bokeh?.documents[0]?.get_model_by_name('bars a 0')?.data.x.length"
-    )
+    chart(page, "a 0").locator("path.distinct").wait_for(state="attached")
     page.get_by_role("button", name="play").wait_for()
 
 
-def bars(page: Any, name: str) -> np.ndarray:
-    code = "name => Array.from(Bokeh.documents[0].get_model_by_name(name).data.attention)"
-    return np.array(page.evaluate(code, f"bars {name}"))
+def chart(page: Any, name: str) -> Any:
+    return page.locator(f"[data-chart='{name}']")
+
+
+DRAWN = """
+(figure) => {
+  const place = (line) => Number(line.getAttribute("d").match(/^M[\\d.-]+ ([\\d.-]+)/)[1])
+  const label = (text) => Number(text.textContent)
+  const texts = [...figure.querySelectorAll("text.right[x]")] // those of the axes
+  const grid = [...figure.querySelectorAll("path.grid")].map(place)
+  const zero = grid[0]
+  const unit = (grid[1] - zero) / (label(texts[1]) - label(texts[0]))
+  const bars = ["common", "distinct"].flatMap((kind) =>
+    [...figure.querySelector(`path.${kind}`).getAttribute("d").matchAll(
+      /M[\\d.-]+ ([\\d.-]+)V([\\d.-]+)/g)])
+  return bars.filter((bar) => Math.abs(Number(bar[1]) - zero) < 1)
+    .map((bar) => (Number(bar[2]) - zero) / unit)
+}
+"""
+FINE = 2e-3  # of the axis: a fraction of a pixel
 
 
 def expect_bars(page: Any, name: str, wanted: np.ndarray) -> None:
-    """Wait for bars of these heights."""
-    page.wait_for_function(
-        """([name, wanted]) => {
-          const shown = Bokeh.documents[0].get_model_by_name(name).data.attention
-          return shown.length === wanted.length
-            && wanted.every((height, i) => Math.abs(height - shown[i]) < 1e-6)
-        }""",
-        arg=[f"bars {name}", [float(height) for height in wanted]],
-    )
+    """Wait for bars that are drawn to these heights, as read off the axis beside them."""
+    drawn = np.array([])
+    deadline = time.monotonic() + PATIENCE / 1000
+    while time.monotonic() < deadline:
+        if chart(page, name).count():
+            drawn = np.array(chart(page, name).evaluate(DRAWN))
+        if drawn.shape == wanted.shape and np.abs(drawn - wanted).max() < FINE * wanted.max():
+            return
+        page.wait_for_timeout(50)
+    np.testing.assert_allclose(drawn, wanted, atol=FINE * wanted.max())
 
 
 def heights(setting: Setting, *, sequence_class: int, frame: int = -1) -> np.ndarray:
@@ -203,9 +220,10 @@ def test_a_link_opens_the_same_page_and_errors_stay_in_their_session(
     second.get_by_text("class 1: query was → next elected").wait_for()
     second.get_by_label("weight of token of in class 1").fill("0.5")
     second.keyboard.press("Enter")
-    second.wait_for_function(
-        "Bokeh.documents[0].get_model_by_name('bars a 1').data.probability.some((p) => p === 0.5)"
-    )
+    # which shows under the pointer: of is the second of three tokens
+    chart(second, "a 1").locator("svg").hover(position={"x": 250, "y": 80})
+    tip = chart(second, "a 1").locator(".tip").filter(has_text="P(l|n) 0.5000")
+    tip.filter(has_text="token of (distinct)").filter(has_text="by the end it").wait_for()
     second.close()
 
 

@@ -14,7 +14,7 @@ from attnlab import load, simulate, theory
 from attnlab.cli import main
 from attnlab.data import syn_small
 from attnlab.playground import code, story
-from attnlab.playground.frames import class_frames, traces
+from attnlab.playground.frames import class_frames, predicted, traces
 from attnlab.playground.own_data import written
 from attnlab.playground.prediction import predict
 from attnlab.playground.presets import PRESETS
@@ -35,36 +35,36 @@ def test_a_run_is_what_simulate_gives() -> None:
 
 
 def test_frames_hold_the_numbers_of_the_run_and_of_the_theory() -> None:
-    done, predicted = run(FIG2), predict(FIG2)
-    frames = class_frames(done, sequence_class=1, head=0, path=predicted.path)
+    done, path = run(FIG2), predict(FIG2).path
+    assert path is not None
+    frames = class_frames(done, sequence_class=1, head=0)
     support = done.classes.support(1)
     assert frames.facts["token"] == [str(token) for token in support]
-    assert frames.facts["role"] == ["common"] * 10 + ["distinct"] * 10
+    assert frames.facts["common"] == [True] * 10 + [False] * 10
     of_class = done.result["attention"].isel(sequence_class=1, token=support)
     np.testing.assert_array_equal(frames.attention, of_class.values)
-    np.testing.assert_allclose(frames.predicted[0], done.classes.probabilities(1))
-    assert frames.predicted[-1, -1] > 4 * frames.predicted[0, -1]
-    assert frames.facts["claimed"] == ["no claim"] * 10 + ["gains"] * 10
-    assert frames.facts["actual"][-1].startswith("gains (z by +")
-    columns = traces(done, head=0, path=predicted.path)
+    claimed = predicted(done, path, sequence_class=1)
+    np.testing.assert_allclose(claimed[0], done.classes.probabilities(1))
+    assert claimed[-1, -1] > 4 * claimed[0, -1]
+    assert frames.facts["claimed"] == ["nothing"] * 10 + ["it gains"] * 10
+    assert frames.facts["actual"][-1].startswith("it gained (z by +")
     entropy = measures.entropy(done.result).mean("sequence_class")
-    np.testing.assert_allclose(columns["entropy"], entropy)
-    assert columns["entropy_theory"][0] == pytest.approx(columns["entropy"][0], rel=1e-6)
-    assert np.all(np.diff(columns["x"]) > 0)
+    np.testing.assert_allclose(traces(done.result)["entropy"], entropy)
+    assert traces(path)["entropy"][0] == pytest.approx(entropy.values[0], rel=1e-6)
 
 
 def test_the_prediction_is_eq_10_at_the_steps_that_momentum_makes() -> None:
-    predicted = predict(FIG2)
+    prediction = predict(FIG2)
     classes = FIG2.sequence_classes
     plain = theory.momentum_time(run(FIG2).moments[-1], momentum=0.9)
     flow = theory.attention_flow(
         classes.probs[:, classes.in_play], plain, psi=classes.query_index, M=34, eta_y=2.0,
         eta_z=5.0,
     )  # fmt: skip
-    assert predicted.path is not None
-    np.testing.assert_allclose(predicted.path["attention_logits"][-1], flow.logits, atol=1e-7)
+    assert prediction.path is not None
+    np.testing.assert_allclose(prediction.path["attention_logits"][-1], flow.logits, atol=1e-7)
     t0 = theory.transition_times(K=2, M=34, eta_y=2.0).t0
-    assert theory.momentum_time(predicted.t0, momentum=0.9) == pytest.approx(float(t0))
+    assert theory.momentum_time(prediction.t0, momentum=0.9) == pytest.approx(float(t0))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_story_follows_from_measures() -> None:
 def test_several_heads_are_told_apart() -> None:
     done = run(EXTENDED)
     assert done.result.sizes["head"] == 2
-    one, two = (class_frames(done, sequence_class=0, head=h, path=None).attention for h in (0, 1))
+    one, two = (class_frames(done, sequence_class=0, head=h).attention for h in (0, 1))
     assert one.shape == two.shape and not np.allclose(one[-1], two[-1])
     assert len(story.tell(done.head(1), done.classes, first=0)) == done.moments.size
 

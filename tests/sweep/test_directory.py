@@ -217,9 +217,9 @@ def test_ten_thousand_cells_open_at_once(tmp_path):
     (tmp_path / "groups").mkdir()
     for key, _ in groups:
         (tmp_path / "groups" / f"{key}.nc").touch()
-    begun = time.process_time()
+    begun = time.thread_time()  # other tests' threads may be at work in this process
     result = open_sweep(tmp_path)
-    assert time.process_time() - begun < 2
+    assert time.thread_time() - begun < 2
     assert result.attention.nbytes == 10_000 * 101 * 2 * 1000 * 4  # 8 GB
     tracemalloc.start()
     result = open_sweep(tmp_path)

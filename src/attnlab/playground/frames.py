@@ -9,12 +9,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.figures import style
 from attnlab.playground.prediction import fates
 from attnlab.playground.run import Run
 from attnlab.results import measures, roles
 
-FATES = {1: "gains", -1: "loses", 0: "no claim"}
+CLAIMED = {1: "it gains", -1: "it loses", 0: "nothing"}
+ACTUAL = {1: "it gained", -1: "it lost", 0: "it stayed"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,59 +25,51 @@ class ClassFrames:
     facts: dict[str, Any]  # columns, one entry per token
     attention: NDArray[np.float64]  # (frame, token)
     logits: NDArray[np.float64]  # (frame, token)
-    predicted: NDArray[np.float64]  # (frame, token), of attention; nan without a prediction
 
 
-def class_frames(
-    run: Run, *, sequence_class: int, head: int, path: xr.Dataset | None
-) -> ClassFrames:
+def class_frames(run: Run, *, sequence_class: int, head: int) -> ClassFrames:
     """The frames of one class, its common tokens first."""
     result, classes = run.head(head), run.classes
     common = roles.is_common(result).values
-    support = classes.support(sequence_class)
-    tokens = support[np.argsort(~common[support], kind="stable")]
+    tokens = _tokens(run, sequence_class)
     query = int(classes.query[sequence_class])
     of_class = result.isel(sequence_class=sequence_class, token=tokens)
     attention = of_class["attention"].transpose(run.clock, "token").values.astype(np.float64)
     z = of_class["attention_logits"].sel(query=query).transpose(run.clock, "token")
     logits = z.values.astype(np.float64)
-    predicted = np.full(attention.shape, np.nan)
     columns = np.searchsorted(classes.in_play, tokens)
-    if path is not None:
-        chosen = path["attention"].isel(sequence_class=sequence_class, token=columns)
-        predicted = chosen.transpose("time", "token").values
     claimed = fates(run.setting)[classes.query_index[sequence_class], columns]
     gain = logits[-1] - logits[0]
     facts = {
-        "x": np.arange(tokens.size),
         "token": [classes.token_name(int(token)) for token in tokens],
-        "role": ["common" if common[token] else "distinct" for token in tokens],
-        "colour": [style.COMMON if common[token] else style.DISTINCT for token in tokens],
-        "probability": of_class["probability"].values,
-        "claimed": [FATES[int(fate)] for fate in claimed],
-        "actual": [f"{FATES[int(np.sign(g))] if g else 'stays'} (z by {g:+.3g})" for g in gain],
+        "common": common[tokens].tolist(),
+        "probability": of_class["probability"].values.tolist(),
+        "claimed": [CLAIMED[int(fate)] for fate in claimed],
+        "actual": [f"{ACTUAL[int(np.sign(g))]} (z by {g:+.3g})" for g in gain],
     }
     following = classes.token_name(int(classes.next_token[sequence_class]))
     title = f"class {sequence_class}: query {classes.token_name(query)} → next {following}"
-    return ClassFrames(title, facts, attention, logits, predicted)
+    return ClassFrames(title, facts, attention, logits)
 
 
-def traces(run: Run, *, head: int, path: xr.Dataset | None) -> dict[str, NDArray[np.float64]]:
-    """Columns over the moments of a run, means over classes; nan without a prediction.
+def predicted(run: Run, path: xr.Dataset, *, sequence_class: int) -> NDArray[np.float64]:
+    """Attention of one class on a path of the theory's, (frame, token) as in its frames."""
+    columns = np.searchsorted(run.classes.in_play, _tokens(run, sequence_class))
+    chosen = path["attention"].isel(sequence_class=sequence_class, token=columns)
+    values: NDArray[np.float64] = chosen.transpose("time", "token").values
+    return values
 
-    x is the moment on a logarithmic axis, where the start stands at half the first one after it.
-    """
-    result, moments = run.head(head), run.moments
-    columns = {
-        "moment": moments,
-        "x": np.where(moments > 0, moments, moments[1] / 2),
-        "loss": result["loss"].values.astype(np.float64),
+
+def traces(result: xr.Dataset) -> dict[str, NDArray[np.float64]]:
+    """Entropy and common mass over time, means over classes; of a run or of a path."""
+    return {
+        name: measure(result).mean("sequence_class").values.astype(np.float64)
+        for name, measure in (("entropy", measures.entropy), ("common", measures.common_mass))
     }
-    for name, measure in (("entropy", measures.entropy), ("common", measures.common_mass)):
-        columns[name] = measure(result).mean("sequence_class").values
-        columns[f"{name}_theory"] = (
-            np.full(moments.size, np.nan)
-            if path is None
-            else measure(path).mean("sequence_class").values
-        )
-    return columns
+
+
+def _tokens(run: Run, sequence_class: int) -> NDArray[np.int64]:
+    common = roles.is_common(run.result).values
+    support = run.classes.support(sequence_class)
+    ordered: NDArray[np.int64] = support[np.argsort(~common[support], kind="stable")]
+    return ordered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,6 +10,7 @@ from html import escape
 from typing import Any
 
 import panel as pn
+from bokeh.document import without_document_lock
 
 from attnlab.dynamics import Diverged
 from attnlab.playground import code, own_data
@@ -17,9 +19,9 @@ from attnlab.playground.prediction import Prediction, predict
 from attnlab.playground.presets import PRESETS, guide
 from attnlab.playground.run import Run, run
 from attnlab.playground.setting import MOST_WRITTEN
-from attnlab.playground.stage import SHOWN, Stage, grid
+from attnlab.playground.stage import SHOWN, Stage
 from attnlab.playground.state import State, to_query
-from attnlab.playground.widgets import Check, Copy, Fold, Text, Upload, Weights
+from attnlab.playground.widgets import BROWSER, Check, Copy, Fold, Text, Upload, Weights
 
 # A session waits for one run at a time, so that it takes one of these threads at most.
 POOL = ThreadPoolExecutor(4, thread_name_prefix="playground")
@@ -34,6 +36,8 @@ BUSY = (
 )
 FREE = "Turn the controls, then play."
 FOLDED = ("Data", "Training", "Model")
+ROLES = {True: "common", False: "distinct"}
+STYLE = (BROWSER / "page.css").read_text(encoding="utf-8")
 
 
 class Page:
@@ -164,10 +168,13 @@ class Page:
             return
         document = self.document
 
-        def deliver(future: Any) -> None:
-            document.add_next_tick_callback(lambda: _together(document, future.result()))
+        @without_document_lock
+        async def elsewhere() -> None:
+            after = await asyncio.get_running_loop().run_in_executor(POOL, attempt)
+            document.add_next_tick_callback(lambda: _together(document, after))
 
-        POOL.submit(attempt).add_done_callback(deliver)
+        # Not from the thread itself: what a thread adds while the session is made can get lost.
+        document.add_next_tick_callback(elsewhere)
 
     def _fail(self, words: str) -> None:
         self.message.html = _problem(words)
@@ -203,7 +210,7 @@ class Page:
 
     def _lay_out(self) -> Any:
         controls = self.controls
-        sidebar = grid(
+        sidebar = _grid(
             "sidebar",
             Text(html="<h2>Experiment</h2>"),
             self.preset,
@@ -215,18 +222,18 @@ class Page:
             *(Fold(title=name, parts=controls.group(name)) for name in FOLDED),
             Fold(title="Your own classes", parts=[self.upload, self.weights_note, self.weights]),
         )
-        content = grid(
+        content = _grid(
             "content",
             self.guide,
             self.message,
-            grid("row", self.theory, self.first, self.head),
-            self.stage.layout,
+            _grid("row", self.theory, self.first, self.head),
+            self.stage,
             self.tokens,
             self.code,
-            grid("row", self.link, self.downloads),
+            _grid("row", self.link, self.downloads),
         )
-        return grid("page", Text(html=f"<h1>{TITLE}</h1><p class='lead'>{LEAD}</p>"),
-                    grid("columns", sidebar, content))  # fmt: skip
+        return _grid("page", Text(html=f"<h1>{TITLE}</h1><p class='lead'>{LEAD}</p>"),
+                    _grid("columns", sidebar, content))  # fmt: skip
 
     def _reflect(self) -> None:
         """Put all widgets where the state is."""
@@ -276,7 +283,7 @@ class Page:
             )
 
     def _show_texts(self, state: State) -> None:
-        self.tokens.html = _token_table(self.stage.first_facts())
+        self.tokens.html = _token_table(self.stage.first_facts)
         setting = state.a
         own = code.classes_file(setting)
         note = f"<p>where {code.FILE} is</p>{_pre(own)}" if own else ""
@@ -308,6 +315,13 @@ def _together(document: Any, change: Callable[[], None]) -> None:
         change()
 
 
+def _grid(name: str, *parts: Any) -> Any:
+    """Parts laid out by the class `name` of page.css."""
+    return pn.Column(
+        *parts, css_classes=[name], stylesheets=[STYLE], sizing_mode="stretch_width", margin=0
+    )
+
+
 def _problem(words: str) -> str:
     return f'<p class="problem" role="alert">{escape(words)}</p>'
 
@@ -321,11 +335,11 @@ def _token_table(facts: dict[str, Any]) -> str:
         f'<th scope="col">{name}</th>'
         for name in ("token", "role", "P(l|n)", "the theory claims", "by the end")
     )
-    columns = (facts[name] for name in ("token", "role", "probability", "claimed", "actual"))
+    columns = (facts[name] for name in ("token", "common", "probability", "claimed", "actual"))
     rows = "".join(
-        f'<tr><th scope="row">{escape(token)}</th><td>{role}</td><td>{p:.4f}</td>'
+        f'<tr><th scope="row">{escape(token)}</th><td>{ROLES[common]}</td><td>{p:.4f}</td>'
         f"<td>{claimed}</td><td>{actual}</td></tr>"
-        for token, role, p, claimed, actual in zip(*columns, strict=True)
+        for token, common, p, claimed, actual in zip(*columns, strict=True)
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<div class="scroll" tabindex="0">{table}</div>'

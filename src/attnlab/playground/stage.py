@@ -1,139 +1,118 @@
-"""Stage: what one sees. The story, the player, the bars of each class and the traces."""
+"""Stage: what one sees. The story, the player, the bars of each class and the traces.
+
+All frames of a run go to the browser at once, which draws them (browser/stage.js) and plays and
+scrubs without asking the server.
+"""
 
 from __future__ import annotations
 
 import math
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import panel as pn
+import param
+from numpy.typing import NDArray
 
 from attnlab.figures import style
 from attnlab.playground import story
-from attnlab.playground.charts import COLOURS, DASHES, ClassChart, Traces
-from attnlab.playground.frames import ClassFrames, class_frames, traces
+from attnlab.playground.frames import ClassFrames, class_frames, predicted, traces
 from attnlab.playground.prediction import Prediction
 from attnlab.playground.run import Run
 from attnlab.playground.state import View
-from attnlab.playground.widgets import BROWSER, Player, Text
+from attnlab.playground.widgets import BROWSER, LOOK, Widget
 
-PAGE = (BROWSER / "page.css").read_text(encoding="utf-8")
 SHOWN = {"a": 4, "b": 2}  # classes at a time; with a B, as many of A as of B
+COLOURS = {
+    "a": "#1f2933", "b": "#b34a00",  # dark enough to be read as text on white
+    "common": style.COMMON, "distinct": style.DISTINCT, "theory": style.GREEN,
+}  # fmt: skip
+DASHES = {"a": "solid", "b": "dashed"}
+PALETTE = "".join(f"--{name}: {colour}; " for name, colour in COLOURS.items())
 
 
-class Stage:
-    """The charts, made once; `show` fills them with runs, `predict` lays the theory over them."""
+def _browser(*names: str) -> str:
+    return "\n".join((BROWSER / name).read_text(encoding="utf-8") for name in names)
 
-    def __init__(self) -> None:
-        self.player = Player(name="player")
-        self.charts = {
-            run: [ClassChart(f"{run} {i}") for i in range(most)] for run, most in SHOWN.items()
-        }
-        self.traces = Traces()
-        self.legend = Text()
-        self.theory_note = Text()
-        self._runs: dict[str, Run] = {}
-        self._frames: dict[str, list[ClassFrames]] = {}
-        self._view = View()
-        self._titles = {run: [Text() for _ in charts] for run, charts in self.charts.items()}
-        self._panels = {
-            run: [
-                pn.Column(title, chart.attention, chart.logits, sizing_mode="stretch_width")
-                for title, chart in zip(self._titles[run], charts, strict=True)
-            ]
-            for run, charts in self.charts.items()
-        }
-        a, b = self._panels["a"], self._panels["b"]
-        self.layout = pn.Column(
-            self.player,
-            self.legend,
-            grid("panels", a[0], b[0], a[1], b[1], *a[2:]),
-            grid("traces", *self.traces.plots),
-            self.theory_note,
-            sizing_mode="stretch_width",
-        )
+
+class Stage(Widget):
+    """`show` sends runs to the browser, `predict` what the theory says of them."""
+
+    scene = param.Dict({})  # runs, how far their axes go, and the legend
+    theory = param.Dict({})  # of the scene: a path for each run, Theorem 4's times, and a note
+
+    _esm = _browser("drawing.js", "bars.js", "trace.js", "stage.js")
+    _stylesheets: ClassVar[list[str]] = [
+        LOOK, _browser("stage.css"), f":host {{ {PALETTE}}}",
+    ]  # fmt: skip
 
     def show(self, a: Run, b: Run | None, view: View) -> None:
-        """Fill the charts; the prediction comes later, when it is ready."""
+        """Show runs; the prediction comes later, when it is ready."""
         self._runs = {"a": a} if b is None else {"a": a, "b": b}
         self._view = view
-        self._frames = {run: self._class_frames(run, None) for run in self._runs}
-        top, low, high = _limits([each for frames in self._frames.values() for each in frames])
-        for run, charts in self.charts.items():
-            frames = self._frames.get(run, [])
-            for i, (chart, panel) in enumerate(zip(charts, self._panels[run], strict=True)):
-                panel.visible = i < len(frames)
-                if panel.visible:
-                    chart.fill(frames[i], top=top, low=low, high=high)
-                    which = f'<span class="{run}">{run.upper()}</span> ' if b is not None else ""
-                    self._titles[run][i].html = f"<h3>{which}{escape(frames[i].title)}</h3>"
-        self.legend.html = _legend(b is not None, view.theory)
-        if not view.theory:
-            self.theory_note.html = ""
-        self._fill_traces({})
-        self.traces.mark(np.nan, np.nan)
-        entropy = math.log(max(np.diff(a.classes.offsets)))
-        self.traces.frame(clock=a.clock, last=float(a.moments[-1]), most_entropy=_above(entropy))
-        self._tell()
+        frames = {
+            name: [class_frames(run, sequence_class=k, head=view.head) for k in self._classes(name)]
+            for name, run in self._runs.items()
+        }
+        top, low, high = _limits([each for of_run in frames.values() for each in of_run])
+        entropy = _above(math.log(max(np.diff(a.classes.offsets))))
+        self.first_facts = frames["a"][0].facts
+        self.theory = {}
+        self.scene = {
+            "runs": {name: self._sent(run, frames[name]) for name, run in self._runs.items()},
+            "limits": {"top": top, "low": low, "high": high, "entropy": entropy},
+            "legend": _legend(b is not None, view.theory),
+        }
 
     def predict(self, predictions: dict[str, Prediction]) -> None:
         """Lay what the theory says over the runs that are shown."""
-        for run, prediction in predictions.items():
-            if prediction.path is not None:
-                frames = self._class_frames(run, prediction.path)
-                for chart, filled in zip(self.charts[run], frames, strict=False):
-                    chart.fill_sources(filled)
-        self._fill_traces({run: prediction.path for run, prediction in predictions.items()})
         of_a = predictions["a"]
-        self.traces.mark(of_a.t0_prime, of_a.t0)
-        self.theory_note.html = f'<p class="lead">{escape(_note(of_a, self._runs["a"]))}</p>'
-        self.player.version += 1
-
-    def _class_frames(self, run: str, path: Any) -> list[ClassFrames]:
-        """The frames of the classes of a run that are shown."""
-        of, shown = self._runs[run], SHOWN["b" if "b" in self._runs else "a"]
-        first = min(self._view.first, max(len(of.classes) - shown, 0))
-        return [
-            class_frames(of, sequence_class=k, head=self._view.head, path=path)
-            for k in range(first, min(first + shown, len(of.classes)))
-        ]
-
-    def _tell(self) -> None:
-        told = {
-            name: story.tell(
-                run.head(self._view.head),
-                run.classes,
-                first=min(self._view.first, len(run.classes) - 1),
-            )
-            for name, run in self._runs.items()
+        note = f'<p class="lead">{escape(_note(of_a, self._runs["a"]))}</p>'
+        paths = {name: each.path for name, each in predictions.items() if each.path is not None}
+        self.theory = {"note": note} | {
+            name: {
+                "predicted": [
+                    _flat(predicted(self._runs[name], path, sequence_class=k))
+                    for k in self._classes(name)
+                ],
+                "marks": [of_a.t0_prime, of_a.t0],
+                **traces(path),
+            }
+            for name, path in paths.items()
         }
-        a, b = self._runs["a"], self._runs.get("b")
-        if b is not None:  # the moment of B that is nearest to each of A
-            nearest = np.abs(b.moments[None, :] - a.moments[:, None]).argmin(1)
-            told["b"] = [told["b"][i] for i in nearest]
-        words = [f"{a.clock} {moment:.4g}" for moment in a.moments]
-        if self.player.version == 0:
-            self.player.frame = len(words) - 1
-        self.player.param.update(words=words, stories=told["a"], other=told.get("b", []))
-        self.player.version += 1  # last: the browser then moves everything to its frame
 
-    def first_facts(self) -> dict[str, Any]:
-        """The facts about the tokens of the first class shown."""
-        return self._frames["a"][0].facts
+    def _classes(self, name: str) -> range:
+        """The classes of a run that are shown."""
+        count, shown = len(self._runs[name].classes), SHOWN["b" if "b" in self._runs else "a"]
+        first = min(self._view.first, max(count - shown, 0))
+        return range(first, min(first + shown, count))
 
-    def _fill_traces(self, paths: dict[str, Any]) -> None:
-        for run in self.charts:
-            of = self._runs.get(run)
-            columns = None if of is None else traces(of, head=self._view.head, path=paths.get(run))
-            self.traces.fill(run, columns)
+    def _sent(self, run: Run, frames: list[ClassFrames]) -> dict[str, Any]:
+        """A run as the browser draws it."""
+        result, moments = run.head(self._view.head), run.moments
+        first = min(self._view.first, len(run.classes) - 1)
+        return {
+            "clock": run.clock,
+            # on a logarithmic axis the start stands at half the first moment after it
+            "x": np.where(moments > 0, moments, moments[1] / 2),
+            "words": [f"{run.clock} {moment:.4g}" for moment in moments],
+            "stories": story.tell(result, run.classes, first=first),
+            "loss": result["loss"].values.astype(np.float64),
+            **traces(result),
+            "classes": [
+                {
+                    "title": each.title,
+                    **each.facts,
+                    "attention": _flat(each.attention),
+                    "logit": _flat(each.logits),
+                }
+                for each in frames
+            ],
+        }
 
 
-def grid(name: str, *parts: Any) -> Any:
-    """Parts laid out by the class `name` of page.css."""
-    return pn.Column(
-        *parts, css_classes=[name], stylesheets=[PAGE], sizing_mode="stretch_width", margin=0
-    )
+def _flat(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    return values.ravel().astype(np.float32)
 
 
 def _limits(frames: list[ClassFrames]) -> tuple[float, float, float]:
@@ -156,18 +135,19 @@ def _above(value: float) -> float:
 
 def _legend(both: bool, theory: bool) -> str:
     keys = [
-        (f"background:{style.COMMON}", "", "common token (in several classes)"),
-        (f"background:{style.DISTINCT}", "", "distinct token (in one class)"),
-        (f"border-color:{COLOURS['a']}", "line", "P(l|n), where attention starts"),
+        ("background:var(--common)", "", "common token (in several classes)"),
+        ("background:var(--distinct)", "", "distinct token (in one class)"),
+        ("border-color:var(--a)", "line", "P(l|n), where attention starts"),
     ]
     if both:
         for run in ("a", "b"):
-            look = f"border-color:{COLOURS[run]};border-top-style:{DASHES[run]}"
+            look = f"border-color:var(--{run});border-top-style:{DASHES[run]}"
             keys.append((look, "line", f"run {run.upper()}"))
     if theory:
-        look = f"border-color:{style.GREEN};border-top-style:dotted"
+        look = "border-color:var(--theory);border-top-style:dotted"
         of = " of run A" if both else ""
-        keys.append((look, "line", f"the theory{of} (Eq. 10), t₀′ and t₀; ◇ on the bars"))
+        meaning = f"the theory{of} (Eq. 10), t₀′ and t₀; ◇ on the bars, △ above them"
+        keys.append((look, "line", meaning))
     items = "".join(f'<span><i class="{c}" style="{look}"></i>{t}</span>' for look, c, t in keys)
     return f'<div class="key">{items}</div>'
 

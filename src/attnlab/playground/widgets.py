@@ -14,7 +14,7 @@ BROWSER = Path(__file__).parent / "browser"
 LOOK = "".join((BROWSER / name).read_text(encoding="utf-8") for name in ("text.css", "widgets.css"))
 
 
-class _Widget(JSComponent):
+class Widget(JSComponent):
     """What all of them share: the look, and messages that come from the browser."""
 
     _stylesheets: ClassVar[list[str]] = [LOOK]
@@ -29,7 +29,7 @@ class _Widget(JSComponent):
             self._on_message(data)
 
 
-class Text(_Widget):
+class Text(Widget):
     """Text of the page. (A change of Panel's HTML pane lays every chart out anew.)"""
 
     html = param.String()
@@ -37,7 +37,7 @@ class Text(_Widget):
     _esm = BROWSER / "text.js"
 
 
-class Range(_Widget):
+class Range(Widget):
     """A slider over `words`; `index` is the one chosen. `unused` takes it out of use."""
 
     label = param.String()
@@ -48,20 +48,7 @@ class Range(_Widget):
     _esm = BROWSER / "range.js"
 
 
-class Player(_Widget):
-    """Plays frames that the browser has: `words` names them, `stories` and `other` (of B) say
-    what happens in them. `version` tells the browser that the frames are new."""
-
-    frame = param.Integer(0)
-    words = param.List(["0"])
-    stories = param.List([""])
-    other = param.List([])
-    version = param.Integer(0)
-
-    _esm = BROWSER / "player.js"
-
-
-class Copy(_Widget):
+class Copy(Widget):
     """A button that copies `text`; a text that begins with ? is a link to the page."""
 
     label = param.String()
@@ -70,7 +57,7 @@ class Copy(_Widget):
     _esm = BROWSER / "copy.js"
 
 
-class Check(_Widget):
+class Check(Widget):
     """A check box with a name."""
 
     label = param.String()
@@ -79,7 +66,7 @@ class Check(_Widget):
     _esm = BROWSER / "check.js"
 
 
-class Fold(_Widget):
+class Fold(Widget):
     """Parts of the page, or text, that open on demand. (What is in a collapsed Card of Panel's is
     laid out anew at each change, which takes long.)"""
 
@@ -90,7 +77,7 @@ class Fold(_Widget):
     _esm = BROWSER / "fold.js"
 
 
-class Upload(_Widget):
+class Upload(Widget):
     """A file of at most `most` bytes; its name and text come as a message."""
 
     label = param.String()
@@ -99,7 +86,7 @@ class Upload(_Widget):
     _esm = BROWSER / "upload.js"
 
 
-class Weights(_Widget):
+class Weights(Widget):
     """A table of weights to edit, one column per class; an edit comes as a message."""
 
     tokens = param.List([])
