@@ -1,0 +1,28 @@
+"""Named sequence classes: one function per setting of the paper, and a few of our own.
+
+Every function numbers the tokens in the same order: contextual tokens first, then query tokens,
+then next tokens (one per class), then tokens that nothing uses, where a vocabulary larger than
+that is asked for. Classes are numbered query after query. `origin` holds the preset text that
+makes the same classes again (see :mod:`attnlab.data.presets`).
+"""
+
+from attnlab.data.constructions.blocks import (
+    family,
+    local_common,
+    single_common,
+    symmetric,
+    syn_medium,
+    syn_small,
+)
+from attnlab.data.constructions.vocabularies import random, zipf
+
+__all__ = [
+    "family",
+    "local_common",
+    "random",
+    "single_common",
+    "symmetric",
+    "syn_medium",
+    "syn_small",
+    "zipf",
+]
