@@ -227,6 +227,24 @@ def test_a_link_opens_the_same_page_and_errors_stay_in_their_session(
     second.close()
 
 
+def test_the_link_is_copied_and_a_heavy_run_holds_up_nobody_else(
+    page: Any, open_page: Callable[..., Any]
+) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_text("copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    heavy = open_page(to_query(START))
+    turn(heavy, "steps", "End")
+    heavy.get_by_text("computing…").wait_for()
+    turn(page, "seed", "ArrowRight")
+    expect_bars(page, "a 0", heights(START.a.turned("seed", 1), sequence_class=0))
+    assert heavy.get_by_text("computing…").is_visible()
+    heavy.close()
+    turn(page, "seed", "Home")
+    expect_bars(page, "a 0", heights(START.a, sequence_class=0))
+
+
 def test_a_link_out_of_bounds_is_refused_on_a_page_that_fits_a_telephone_and_works_offline(
     open_page: Callable[..., Any], port: int
 ) -> None:

@@ -16,7 +16,7 @@ from attnlab.playground.state import State
 
 def notebook(classes: SequenceClasses | str | None) -> Any:
     """A Panel object on given classes, or on those of Fig. 2."""
-    pn.extension()
+    pn.extension(inline=True)  # the assets of the packages, so that it works offline
     if classes is None:
         return Page(DEFAULT.state).layout
     known = classes_from(classes) if isinstance(classes, str) else classes
