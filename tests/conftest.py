@@ -1,6 +1,7 @@
 """What keeps the suite short: workers share compiled programs, and tests that use the same runs
 or shapes go to the same worker."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -18,11 +19,16 @@ FIRST = ("audit", "test_simulate", "test_extended", "test_browser", "test_studie
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Tracing leaves much behind that lives on, and looking through it again and again takes time.
+    gc.set_threshold(200_000, 50, 100)
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist inherits the environment
         return
     config.stash[CACHE] = tempfile.mkdtemp(prefix="attnlab-tests-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = config.stash[CACHE]
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    # Most programs here run for less time than optimising them would take. With 0 in the
+    # environment the tests run the programs that users run.
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     os.environ["EQX_ON_ERROR"] = "nan"  # as the command line sets it, so that flows are kept too
 
 

@@ -1,7 +1,7 @@
 """Every verdict could come out otherwise: with a wrong theory, claims notice.
 
 Each mutation breaks one function of attnlab.theory; the claims named must change their verdict.
-None of these claims needs a training run.
+Only the claims about the residual connection train; the rest are algebra.
 """
 
 import numpy as np

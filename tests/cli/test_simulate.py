@@ -1,4 +1,4 @@
-"""attnlab simulate, as a person would use it: real processes, real files."""
+"""attnlab simulate, as a person would use it: one real process, real files."""
 
 import json
 import subprocess
@@ -12,15 +12,10 @@ import attnlab
 QUICK = ["--length", "16", "--batch-size", "8", "--steps", "12"]
 
 
-def attnlab_command(*arguments, cwd):
-    command = [sys.executable, "-c", "from attnlab.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
-
-
 def test_table_file_and_picture(tmp_path):
-    done = attnlab_command(
-        "simulate", "syn-small", *QUICK, "--out", "run.nc", "--plot", "run.png", cwd=tmp_path
-    )
+    command = [sys.executable, "-c", "from attnlab.cli import main; main()"]
+    command += ["simulate", "syn-small", *QUICK, "--out", "run.nc", "--plot", "run.png"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     for word in ("winner", "entropy", "common mass", "snap step", "wrote run.nc", "wrote run.png"):
         assert word in done.stdout
@@ -64,14 +59,14 @@ def test_variants_are_options_and_heads_have_a_column(tmp_path, call):
     assert spec["classes"]["origin"] == "syn-small with prior 0.7, 0.3"
 
 
-def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path):
-    done = attnlab_command(
+def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path, call):
+    code, _, err = call(
         "simulate", "syn-small", "--engine", "limit", "--eta-y", "1e38", "--out", "run.nc",
         cwd=tmp_path,
     )  # fmt: skip
-    assert done.returncode == 3
-    assert "became non-finite at step" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert code == 3
+    assert "became non-finite at step" in err
+    assert "Traceback" not in err
     assert int(attnlab.load(tmp_path / "run.nc").diverged_step.item()) > 1
 
 
@@ -117,6 +112,6 @@ def test_bad_input_exits_with_2_and_one_message(arguments, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_has_examples(tmp_path):
-    done = attnlab_command("simulate", "--help", cwd=tmp_path)
-    assert "attnlab simulate syn-small --eta-y 10 --plot fig4.png" in done.stdout
+def test_help_has_examples(tmp_path, call):
+    _, out, _ = call("simulate", "--help", cwd=tmp_path)
+    assert "attnlab simulate syn-small --eta-y 10 --plot fig4.png" in out

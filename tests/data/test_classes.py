@@ -337,7 +337,7 @@ def test_a_million_tokens_are_cheap() -> None:
     tokens = np.arange(size)
     owner = tokens % num_classes
     values = np.full(size, num_classes / size)
-    begin = time.perf_counter()
+    begin = time.thread_time()
     tracemalloc.start()
     classes = SequenceClasses.from_entries(
         owner,
@@ -354,4 +354,4 @@ def test_a_million_tokens_are_cheap() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 150e6  # a dense P alone would be 160 MB
-    assert time.perf_counter() - begin < 5
+    assert time.thread_time() - begin < 5

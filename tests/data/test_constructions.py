@@ -282,9 +282,9 @@ def test_zipf_with_bands_to_spare_is_exact() -> None:
 
 @pytest.mark.parametrize("bands", [None, 10_000])
 def test_zipf_of_a_million_tokens_is_cheap(bands: int | None) -> None:
-    begin = time.perf_counter()
+    begin = time.thread_time()
     classes = zipf(1_000_000, 20, bands=bands)
-    assert time.perf_counter() - begin < 2
+    assert time.thread_time() - begin < 2
     assert classes.num_nonzeros == 1_000_000 - 21 + 19 * 10
     own = classes.tokens >= 10
     pairs = np.stack([classes.class_of_entry[own].astype(float), classes.values[own]])

