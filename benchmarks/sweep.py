@@ -4,6 +4,9 @@ Counted is the time of everything (planning, grouping, running, writing, the tab
 for what was spent inside `simulate`, compilation included; then of resuming it, when there is
 nothing to do, and of opening it. Cells are 100 settings of one shape times 100 combinations of
 rates. Processor time is given too, because it is what another load on the machine disturbs least.
+
+Then: sets of classes of one shape, each with one rate and one seed, in one call of `simulate` and
+in one call each.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 SETTINGS, RATES = 100, 10  # of each rate
+SETS = 200
 
 
 def main(arguments: list[str]) -> None:
@@ -69,6 +73,30 @@ def main(arguments: list[str]) -> None:
         print(
             f"opened: {wall:.2f} s, {peak / 2**20:.1f} MiB for {result.final_loss.size} cells "
             "(at most 2 s wanted)"
+        )
+    _together_and_apart()
+
+
+def _together_and_apart() -> None:
+    """Classes of the size of Syn-Small, on every engine."""
+    import numpy as np
+
+    from attnlab import Flow, Limit, Sampled, Save, simulate
+    from attnlab.data import single_common
+
+    sets = [single_common(2, 10, p, vocab_size=34) for p in np.linspace(0.1, 0.5, SETS).tolist()]
+    for engine, steps in ((Limit(), 1000), (Sampled(128, 128), 100), (Flow(), 1000)):
+        save = Save(what=("statistics", "loss"), at=[steps])
+        words = []
+        for calls in ([sets], sets):
+            for _ in range(2):  # the first time compiles
+                timed = _Timed(simulate)
+                for classes in calls:
+                    timed(classes, engine, eta_y=1.0, eta_z=1.0, steps=steps, save=save)
+            words.append(f"{timed.wall:.2f} s ({timed.cpu:.2f} s of processor time)")
+        print(
+            f"{SETS} sets of classes, {steps} steps of {type(engine).__name__}: "
+            f"together {words[0]}, one by one {words[1]}"
         )
 
 

@@ -349,7 +349,7 @@ def test_from_zero_heads_stay_identical_and_a_given_start_tells_them_apart():
 
 
 def test_batches_of_any_size_give_the_same(everything, monkeypatch):
-    monkeypatch.setitem(attnlab.dynamics.stepping.WORKING_BYTES, "cpu", 20_000)
+    monkeypatch.setitem(attnlab.dynamics.stack.WORKING_BYTES, "cpu", 20_000)
     pieces = simulate(CLASSES, TRAINING_SET, **ARGUMENTS)
     for name in ("attention", "loss", "position_bias"):
         np.testing.assert_allclose(everything[name], pieces[name], rtol=1e-10, atol=1e-12)

@@ -8,7 +8,17 @@ import pytest
 import xarray as xr
 
 import attnlab
-from attnlab import Embedded, Flow, Limit, Optimizer, Sampled, Save, SequenceClasses, simulate
+from attnlab import (
+    Embedded,
+    Extended,
+    Flow,
+    Limit,
+    Optimizer,
+    Sampled,
+    Save,
+    SequenceClasses,
+    simulate,
+)
 from attnlab.data import random, single_common, syn_medium, syn_small, zipf
 
 DOUBLE = {"dtype": "float64"}
@@ -82,10 +92,60 @@ def test_batched_is_looped():
 def test_batches_of_any_size_give_the_same(monkeypatch):
     arguments = {"eta_y": [0.5, 1.0, 2.0], "eta_z": 1.0, "steps": 5, "seeds": 5, "init": "uniform"}
     whole = simulate(syn_small(), Sampled(16, 8), **arguments)
-    monkeypatch.setitem(attnlab.dynamics.stepping.WORKING_BYTES, "cpu", 200_000)
+    monkeypatch.setitem(attnlab.dynamics.stack.WORKING_BYTES, "cpu", 200_000)
     pieces = simulate(syn_small(), Sampled(16, 8), **arguments)
     for name in ("attention", "loss"):
         np.testing.assert_allclose(whole[name], pieces[name], rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "engine, changes",
+    [
+        (Limit(), {}),
+        (Sampled(16, 8), {"init": "uniform"}),
+        (Flow(), {}),
+        (Limit(4), {"model": Embedded(20)}),
+        (Sampled(16, 8), {"model": Extended(position="learned", heads=2), "init": "uniform"}),
+    ],
+)
+def test_sets_of_classes_together_are_each_alone(engine, changes):
+    # more than 16 runs: two batches side by side, the second filled up
+    sets = [single_common(2, 3, p, vocab_size=20) for p in (0.1, 0.2, 0.3, 0.4, 0.5)]
+    arguments = {"eta_y": [0.5, 1.0], "eta_z": 1.0, "steps": 10, "seeds": 2, **changes}
+    together = simulate(sets, engine, **arguments)
+    for i in (0, 3, 4):
+        alone = simulate(sets[i], engine, **arguments)
+        same = together.isel(setting=i)
+        assert set(same.variables) == set(alone.variables)
+        for name in alone.variables:
+            assert same[name].dims == alone[name].dims
+            np.testing.assert_allclose(same[name], alone[name], rtol=1e-5, atol=1e-6)
+
+
+def test_sets_of_classes_of_one_size_are_laid_out_each_in_its_way():
+    def classes(a, b):
+        probs = [[0.4, a, b, 0, 0, 0], [0.4, 0, 0, a, b, 0]]
+        return SequenceClasses(probs=probs, query=[5, 5], next_token=[0, 1])
+
+    sets = [classes(0.1, 0.5), classes(0.3, 0.3), classes(0.2, 0.4)]  # the second can be lumped
+    together = simulate(sets, eta_y=1.0, eta_z=1.0, steps=10)
+    for i, each in enumerate(sets):
+        alone = simulate(each, eta_y=1.0, eta_z=1.0, steps=10)
+        np.testing.assert_allclose(
+            together.attention.isel(setting=i), alone.attention, rtol=1e-5, atol=1e-6
+        )
+
+
+def test_one_of_several_sets_diverges():
+    sets = [single_common(2, 2, p, vocab_size=20) for p in (0.1, 0.2)]
+    arguments = {"eta_y": [1.0, 1e38], "eta_z": 1.0, "steps": 40, "momentum": 0.9}
+    with pytest.raises(attnlab.Diverged, match=r"common_prob=0.*, eta_y = 1e\+38") as raised:
+        simulate(sets, **arguments)
+    diverged = raised.value.dataset["diverged_step"]
+    assert diverged.dims == ("setting", "eta_y", "seed")
+    assert (diverged.sel(eta_y=1e38) > 0).all() and (diverged.sel(eta_y=1.0) == -1).all()
+    with pytest.raises(ValueError, match="classes: sets that run together have the same numbers"):
+        simulate([sets[0], syn_small()], eta_y=1, eta_z=1, steps=1)
 
 
 def test_small_steps_approach_the_flow_at_first_order():

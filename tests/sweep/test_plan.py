@@ -42,6 +42,16 @@ def test_settings_of_one_shape_share_a_group_and_others_do_not():
     assert (covered(plan) == 1).all()
 
 
+def test_what_sequences_are_drawn_from_counts_for_each_setting():
+    recipe = tiny(engine=EngineRecipe("sampled", length=64, batch_size=4))
+    (shape,) = make_plan(recipe).shapes
+    of_setting = 4 * shape.cost.memory + shape.cost.tables
+    assert shape.cost.tables > 0 and shape.memory == 4 * of_setting
+    plan = make_plan(recipe, memory_budget=2 * of_setting)
+    assert [len(group.classes) for group in plan.groups] == [2, 2]
+    assert (covered(plan) == 1).all()
+
+
 def test_fig6_is_four_compilations_of_160_runs():
     document = plan_document(make_plan(read_recipe(recipe_folder() / "fig6.yaml", SweepRecipe)))
     assert (document["cells"], document["runs"], document["compilations"]) == (64, 640, 4)

@@ -77,13 +77,31 @@ def test_the_function_and_the_recipe_agree(result):
 
 def test_grouping_and_order_do_not_matter(result):
     backwards = replace(RECIPE, grid={name: values[::-1] for name, values in RECIPE.grid.items()})
-    same = run(in_groups(backwards, 10**6)).sortby(["common_prob", "eta_z"])
+    same = run(in_groups(backwards)).sortby(["common_prob", "eta_z"])
     xr.testing.assert_identical(same[list(result)], result)
-    # Cut into single runs, the arrays of a program have other sizes, and XLA may add in another
-    # order: in float32 the last digit differs.
+    # All together or cut into single runs, the arrays of a program have other sizes, and XLA may
+    # add in another order: in float32 the last digit differs.
+    together = run(in_groups(RECIPE, 10**6))
     apart = run(in_groups(replace(RECIPE, grid={**RECIPE.grid, "common_prob": (0.3,)}), 1))
-    for name in ("attention", "loss", "final_entropy"):
-        np.testing.assert_allclose(apart[name], result[name].sel(common_prob=[0.3]), rtol=1e-6)
+    for other in (together, apart):
+        for name in ("attention", "loss", "final_entropy", "final_common_mass", "snap_step"):
+            expected = result[name].sel(common_prob=other["common_prob"])
+            np.testing.assert_allclose(other[name], expected, rtol=1e-6)
+
+
+def test_settings_in_which_tokens_have_other_roles_are_summed_up_apart(tmp_path):
+    files = []
+    for common in (0, 1, 0):
+        probs = np.full((2, 6), 0.0)
+        probs[:, common] = 0.4 + 0.1 * len(files)
+        probs[0, [2, 3]] = probs[1, [4, 5]] = (1 - probs[0, common]) / 2
+        classes = attnlab.SequenceClasses(probs=probs, query=[0, 0], next_token=[0, 1])
+        files.append(str(tmp_path / f"{len(files)}.yaml"))
+        attnlab.data.write_classes(classes, files[-1])
+    recipe = tiny(classes=files[0], grid={"classes": tuple(files)}, eta_z=1.0)
+    together = run(in_groups(recipe, 10**6))
+    for name in ("final_common_mass", "final_distinct_entropy", "snap_step"):
+        np.testing.assert_allclose(together[name], run(in_groups(recipe))[name], rtol=1e-6)
 
 
 def test_settings_of_different_sizes_are_padded_and_parts_are_not():
@@ -166,7 +184,7 @@ def test_a_group_that_raises_does_not_stop_the_others(monkeypatch):
     real = group.simulate
 
     def sometimes(classes, *args, **given):
-        if "common_prob=0.3" in classes.origin:
+        if "common_prob=0.3" in classes[0].origin:
             raise MemoryError("no room")
         return real(classes, *args, **given)
 

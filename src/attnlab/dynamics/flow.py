@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import jax
@@ -13,31 +14,40 @@ from attnlab.dynamics.engines import Flow
 from attnlab.dynamics.gradient import Parameters, class_rows
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.models import Model
-from attnlab.dynamics.program import observe
+from attnlab.dynamics.program import each_setting, observe
 from attnlab.dynamics.progress import Report
 from attnlab.dynamics.run import Recorded, Run, flatten
+from attnlab.dynamics.stack import stacks
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
 
 
 def run_flow(run: Run, report: Report) -> Recorded:
-    """Integrate all seeds and rates, and record at the times that were asked for."""
+    """Integrate all settings, seeds and rates, and record at the times that were asked for."""
     assert isinstance(run.engine, Flow)
     rtol, atol = TOLERANCES[str(run.dtype)]
-    fixed, trained = run.begin(run.grid.seeds.astype(np.uint32), run.grid.points)
-    rates = tuple(rate.astype(run.dtype) for rate in run.grid.rates())
-    values = _integrate(
-        run.model, run.what, run.layout, fixed, trained, rates, run.moments.astype(run.dtype),
-        run.engine.rtol or rtol, run.engine.atol or atol, run.optimizer.weight_decay,
-    )  # fmt: skip
-    stopped = np.asarray(values.pop("stopped"))
-    finite = np.isfinite(values.pop("largest"))
-    out = Recorded(run.moments, flatten(values))
-    for seed, point in np.argwhere(stopped | ~finite.all(axis=-1)):
-        first = int(np.argmin(finite[seed, point]))
-        out.failures[int(seed), int(point)] = (float(run.moments[first]), "the flow")
-    report(float(run.moments[-1]) * run.grid.runs)
+    rtol, atol = run.engine.rtol or rtol, run.engine.atol or atol
+    times = run.moments.astype(run.dtype)
+    rates = [rate.astype(run.dtype) for rate in run.grid.rates()]
+    out = Recorded(run.moments)
+    for stack in chain.from_iterable(stacks(run)):
+        for runs in stack.batches():
+            _, seeds, points = runs
+            fixed, trained = stack.begin(run.grid.seeds[seeds].astype(np.uint32), points.size)
+            values = _integrate(
+                run.model, run.what, stack.layout, fixed, trained,
+                tuple(rate[points] for rate in rates), times, rtol, atol,
+                run.optimizer.weight_decay,
+            )  # fmt: skip
+            stopped = np.asarray(values.pop("stopped"))
+            finite = np.isfinite(values.pop("largest"))
+            some = Recorded(run.moments, flatten(values))
+            for setting, seed, point in np.argwhere(stopped | ~finite.all(axis=-1)).tolist():
+                first = int(np.argmin(finite[setting, seed, point]))
+                some.failures[setting, seed, point] = (float(run.moments[first]), "the flow")
+            out.put(run, runs, some)
+            report(float(run.moments[-1]) * stopped.size)
     return out
 
 
@@ -56,12 +66,13 @@ def _integrate(
 ) -> dict[str, Any]:
     import diffrax
 
-    rows = class_rows(layout, layout.prior)
     factors = model.rate_factors()
 
     def one_run(
-        fixed: Any, trained: Parameters, eta_y: jax.Array, eta_z: jax.Array
+        layout: Layout, fixed: Any, trained: Parameters, eta_y: jax.Array, eta_z: jax.Array
     ) -> dict[str, Any]:
+        rows = class_rows(layout, layout.prior)
+
         def velocity(t: jax.Array, trained: Parameters, args: None) -> Parameters:
             _, slope = model.loss_and_gradient(layout, rows, trained, fixed)
             if weight_decay:
@@ -97,5 +108,10 @@ def _integrate(
         )
         return {**solution.ys, "stopped": solution.result != diffrax.RESULTS.successful}
 
-    over_rates = jax.vmap(one_run, in_axes=(None, 0, 0, 0))
-    return jax.vmap(over_rates, in_axes=(0, 0, None, None))(fixed, trained, *rates)
+    over_rates = jax.vmap(one_run, in_axes=(None, None, 0, 0, 0))
+    over_seeds = jax.vmap(over_rates, in_axes=(None, 0, 0, None, None))
+
+    def one_setting(layout: Layout, fixed: Any, trained: Parameters) -> dict[str, Any]:
+        return over_seeds(layout, fixed, trained, *rates)
+
+    return each_setting(one_setting)(layout, fixed, trained)

@@ -40,9 +40,10 @@ class Grid:
         return {**self.eta_y.coords, "seed": self.seeds}
 
     def label(self, values: NDArray[Any]) -> NDArray[Any]:
-        """(seed, point, ...) -> (swept dims..., seed, ...)."""
-        points_first = np.moveaxis(values, 0, 1)
-        return points_first.reshape(*self.eta_y.shape, self.seeds.size, *values.shape[2:])
+        """(setting, seed, point, ...) -> (setting, swept dims..., seed, ...)."""
+        points_first = np.moveaxis(values, 1, 2)
+        settings, _, _, *inner = values.shape
+        return points_first.reshape(settings, *self.eta_y.shape, self.seeds.size, *inner)
 
     def describe(self, seed: int, point: int) -> str:
         """The run's rates and seed in words."""

@@ -1,12 +1,13 @@
 """The compiled programs of a run: start, advance, record.
 
-Runs differ in their seed and in their rates. Seeds are the outer vectorised axis and rates the
-inner one, so that runs of one seed see the same sequences: they are drawn once, and two rates
-are compared on the same data.
+Runs differ in their setting (the classes that they learn), their seed and their rates: the
+vectorised axes, from the outer to the inner. Runs of one setting and seed see the same sequences:
+they are drawn once, and two rates are compared on the same data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -45,16 +46,22 @@ def seed_keys(seeds: Any, stream: int) -> jax.Array:
 def begin(
     model: Model, random: bool, points: int, layout: Layout, start: Start, keys: jax.Array
 ) -> tuple[Any, Parameters]:
-    """What stays fixed, (seed, ...), and what is trained, (seed, rate, ...), at step 0."""
-    fixed, trained = jax.vmap(lambda key: model.begin(layout, start, random, key))(keys)
-    return fixed, jax.tree.map(lambda x: jnp.repeat(x[:, None], points, axis=1), trained)
+    """What stays fixed, (setting, seed, ...), and what is trained, (setting, seed, rate, ...), at
+    step 0."""
+
+    def one_setting(layout: Layout, start: Start) -> tuple[Any, Parameters]:
+        return jax.vmap(lambda key: model.begin(layout, start, random, key))(keys)
+
+    fixed, trained = each_setting(one_setting)(layout, start)
+    return fixed, jax.tree.map(lambda x: jnp.repeat(x[:, :, None], points, axis=2), trained)
 
 
 @partial(jax.jit, static_argnames="optimizer", compiler_options=QUICK_COMPILE)
 def remember(optimizer: Optimizer, trained: Parameters) -> State:
-    """The states before the first step, (seed, rate, ...): nothing in the optimisers' memory."""
+    """The states before the first step, (setting, seed, rate, ...): nothing in the optimisers'
+    memory."""
     transform = optimizer.transform(0.0)  # rates do not enter it
-    init = jax.vmap(jax.vmap(transform.init))
+    init = jax.vmap(jax.vmap(jax.vmap(transform.init)))
     return State(trained, (init(trained.Y), init(trained.Z)))
 
 
@@ -73,36 +80,46 @@ def advance(
 ) -> tuple[State, jax.Array]:
     """Take `count` steps from step `first` on.
 
-    States are (seed, rate, ...); rates are one array over the rate axis each. Returns also
-    whether what is trained is finite: (2, seed, rate), for Y and for Z.
+    States are (setting, seed, rate, ...), layout and source (setting, ...); rates are one array
+    over the rate axis each. Returns also whether what is trained is finite: (2, setting, seed,
+    rate), for Y and for Z.
     """
     factors = model.rate_factors()
 
-    def one_seed(key: jax.Array, fixed: Any, states: State) -> State:
-        kept = source.collect(layout, key)
+    def one_setting(layout: Layout, source: RowSource, fixed: Any, states: State) -> State:
+        def one_seed(key: jax.Array, fixed: Any, states: State) -> State:
+            kept = source.collect(layout, key)
 
-        def step(i: jax.Array, states: State) -> State:
-            rows = source.draw(layout, jax.random.fold_in(key, i), kept)
+            def step(i: jax.Array, states: State) -> State:
+                rows = source.draw(layout, jax.random.fold_in(key, i), kept)
 
-            def one_run(state: State, eta_y: jax.Array, eta_z: jax.Array) -> State:
-                _, gradient = model.loss_and_gradient(layout, rows, state.trained, fixed)
-                groups = zip(
-                    state.trained, gradient, state.optimizer, (eta_y, eta_z), factors, strict=True
-                )
-                moved = []
-                for trained, slope, memory, eta, factor in groups:
-                    transform = optimizer.transform(eta * factor)
-                    update, memory = transform.update(slope, memory, trained)
-                    moved.append((jax.tree.map(jnp.add, trained, update), memory))
-                (Y, memory_y), (Z, memory_z) = moved
-                return State(Parameters(Y, Z), (memory_y, memory_z))
+                def one_run(state: State, eta_y: jax.Array, eta_z: jax.Array) -> State:
+                    _, gradient = model.loss_and_gradient(layout, rows, state.trained, fixed)
+                    etas = (eta_y * factors[0], eta_z * factors[1])
+                    return _move(optimizer, state, gradient, etas)
 
-            return jax.vmap(one_run)(states, *rates)
+                return jax.vmap(one_run)(states, *rates)
 
-        return jax.lax.fori_loop(first, first + count, step, states)
+            return jax.lax.fori_loop(first, first + count, step, states)
 
-    states = jax.vmap(one_seed)(keys, fixed, states)
+        return jax.vmap(one_seed)(keys, fixed, states)
+
+    states = each_setting(one_setting)(layout, source, fixed, states)
     return states, jnp.stack([_all_finite(group) for group in states.trained])
+
+
+def _move(
+    optimizer: Optimizer, state: State, gradient: Parameters, etas: tuple[jax.Array, jax.Array]
+) -> State:
+    """One run after one step of its optimisers."""
+    moved = []
+    for trained, slope, memory, eta in zip(
+        state.trained, gradient, state.optimizer, etas, strict=True
+    ):
+        update, memory = optimizer.transform(eta).update(slope, memory, trained)
+        moved.append((jax.tree.map(jnp.add, trained, update), memory))
+    (Y, memory_y), (Z, memory_z) = moved
+    return State(Parameters(Y, Z), (memory_y, memory_z))
 
 
 @partial(jax.jit, static_argnames=("model", "what"), compiler_options=QUICK_COMPILE)
@@ -118,21 +135,37 @@ def record(
 ) -> dict[str, Any]:
     """What was asked for, of every run, at `step`: loss is that of the batch about to be taken."""
 
-    def one_seed(key: jax.Array, fixed: Any, states: State) -> dict[str, Any]:
-        rows = None
-        if "loss" in what:
-            kept = source.collect(layout, key)
-            rows = source.draw(layout, jax.random.fold_in(key, step), kept)
+    def one_setting(layout: Layout, source: RowSource, fixed: Any, states: State) -> dict[str, Any]:
+        def one_seed(key: jax.Array, fixed: Any, states: State) -> dict[str, Any]:
+            rows = None
+            if "loss" in what:
+                kept = source.collect(layout, key)
+                rows = source.draw(layout, jax.random.fold_in(key, step), kept)
 
-        def one_run(state: State) -> dict[str, Any]:
-            out = observe(model, layout, state.trained, fixed, what)
-            if rows is not None:
-                out["loss"] = model.loss(layout, rows, state.trained, fixed)
-            return out
+            def one_run(state: State) -> dict[str, Any]:
+                out = observe(model, layout, state.trained, fixed, what)
+                if rows is not None:
+                    out["loss"] = model.loss(layout, rows, state.trained, fixed)
+                return out
 
-        return jax.vmap(one_run)(states)
+            return jax.vmap(one_run)(states)
 
-    return jax.vmap(one_seed)(keys, fixed, states)
+        return jax.vmap(one_seed)(keys, fixed, states)
+
+    return each_setting(one_setting)(layout, source, fixed, states)
+
+
+def each_setting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function vectorised over the first axis, that of settings, of all its arguments."""
+
+    def mapped(*arguments: Any) -> Any:
+        if jax.tree.leaves(arguments)[0].shape[0] > 1:
+            return jax.vmap(function)(*arguments)
+        # one alone is left as it is: a batch of one is another program to XLA
+        alone = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+        return jax.tree.map(lambda leaf: leaf[None], alone)
+
+    return mapped
 
 
 def observe(
@@ -178,9 +211,9 @@ def statistics(layout: Layout, c: Block) -> dict[str, jax.Array]:
 
 
 def _all_finite(group: Any) -> jax.Array:
-    """(seed, rate): whether every number of the group is finite."""
+    """(setting, seed, rate): whether every number of the group is finite."""
     leaves = [
-        jnp.all(jnp.isfinite(leaf), axis=tuple(range(2, leaf.ndim)))
+        jnp.all(jnp.isfinite(leaf), axis=tuple(range(3, leaf.ndim)))
         for leaf in jax.tree.leaves(group)
     ]
     return jnp.all(jnp.stack(leaves), axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,23 +10,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.classes import SequenceClasses
-from attnlab.dynamics import program
 from attnlab.dynamics.engines import Engine, Sampled
 from attnlab.dynamics.extended import Extended
-from attnlab.dynamics.gradient import Block, Parameters
+from attnlab.dynamics.gradient import Block
 from attnlab.dynamics.grid import Grid
 from attnlab.dynamics.layout import Layout, TokenMap
 from attnlab.dynamics.models import Model
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.positions import Position
-from attnlab.dynamics.start import Init, Start, is_symmetric
+from attnlab.dynamics.start import Init, Start
+
+Indices = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A set of sequence classes, laid out."""
+
+    classes: SequenceClasses
+    layout: Layout
+    where: TokenMap
+    start_logits: NDArray[np.float64]  # (query, token), or (head, query, token)
+
+    def attention(self, shared: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
+        """A block of attention as an array over all tokens."""
+        return self.where.attention(shared, own, self.classes.vocab_size)
+
+    def logits(self, shared: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
+        """A block of logits as an array over all tokens."""
+        return self.where.logits(shared, own, self.start_logits, self.classes.query_index)
 
 
 @dataclass(frozen=True)
 class Run:
     """Everything that a call of simulate() fixes, checked and laid out."""
 
-    classes: SequenceClasses
+    settings: tuple[Setting, ...]
     engine: Engine
     model: Model
     optimizer: Optimizer
@@ -34,9 +54,6 @@ class Run:
     what: tuple[str, ...]
     moments: NDArray[Any]  # steps or times to record at
     dtype: np.dtype[Any]
-    layout: Layout
-    where: TokenMap
-    start_logits: NDArray[np.float64]  # (query, token), or (head, query, token)
 
     @property
     def position(self) -> Position | None:
@@ -45,42 +62,55 @@ class Run:
         assert not isinstance(position, str)  # a text has become a Position when it was made
         return position
 
-    def begin(self, seeds: NDArray[np.uint32], points: int) -> tuple[Any, Parameters]:
-        """What stays fixed, (seed, ...), and what is trained, (seed, rate, ...), at step 0."""
-        logits = self.where.blocks(
-            self.start_logits, self.classes.query_index, self.layout.own_log_prob.shape
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Settings, seeds and rate points: their product is the number of runs."""
+        return len(self.settings), self.grid.seeds.size, self.grid.points
+
+    def start(self, setting: Setting) -> Start:
+        """What the runs of a setting start from."""
+        classes, where = setting.classes, setting.where
+        logits = where.blocks(
+            setting.start_logits, classes.query_index, setting.layout.own_log_prob.shape
         )
         # programs are compiled for shapes: a length that a model does not see stays out of them
         distances = 0
         if isinstance(self.model, Extended) and isinstance(self.engine, Sampled):
             distances = self.engine.length - 1
-        start = Start(
+        return Start(
             logits=Block(*logits),
-            tokens=self.where.tokens[np.argsort(self.where.position)],
-            queries=self.classes.queries,
-            query_place=self.where.places(self.classes.queries),
+            tokens=where.tokens[np.argsort(where.position)],
+            queries=classes.queries,
+            query_place=where.places(classes.queries),
             bias=np.zeros(distances) if self.position is None else self.position.biases(distances),
-        )
-        keys = program.seed_keys(seeds, program.START_STREAM)
-        return program.begin(
-            self.model, not is_symmetric(self.init), points, self.layout, start, keys
         )
 
 
 @dataclass
 class Recorded:
-    """What was recorded: arrays are (seed, rate, moment, ...), by name."""
+    """What was recorded: arrays are (setting, seed, rate, moment, ...), by name."""
 
     moments: NDArray[Any]
     values: dict[str, NDArray[Any]] = field(default_factory=dict)
-    # (seed, rate) -> (first non-finite step or time, the array that failed)
-    failures: dict[tuple[int, int], tuple[float, str]] = field(default_factory=dict)
+    # (setting, seed, rate) -> (first non-finite step or time, the array that failed)
+    failures: dict[tuple[int, int, int], tuple[float, str]] = field(default_factory=dict)
+
+    def put(self, run: Run, runs: Indices, some: Recorded) -> None:
+        """Add what was recorded of the runs with these settings, seeds and rates; blocks become
+        arrays over all tokens."""
+        for name, leaf in _by_token(run, runs[0], some.values).items():
+            if name not in self.values:
+                self.values[name] = np.full((*run.shape, *leaf.shape[3:]), np.nan, leaf.dtype)
+            self.values[name][np.ix_(*runs)] = leaf
+        for place, failure in some.failures.items():
+            setting, seed, point = (int(of[i]) for of, i in zip(runs, place, strict=True))
+            self.failures[setting, seed, point] = failure
 
     def keep_before(self, moment: float) -> None:
         """Drop the records from `moment` on."""
         count = int(np.searchsorted(self.moments, moment))
         self.moments = self.moments[:count]
-        self.values = {name: leaf[:, :, :count] for name, leaf in self.values.items()}
+        self.values = {name: leaf[:, :, :, :count] for name, leaf in self.values.items()}
 
 
 def flatten(record: dict[str, Any]) -> dict[str, NDArray[Any]]:
@@ -94,3 +124,21 @@ def flatten(record: dict[str, Any]) -> dict[str, NDArray[Any]]:
         else:
             flat[name] = np.asarray(value)
     return flat
+
+
+def _by_token(
+    run: Run, settings: NDArray[np.int64], values: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Flat records (setting, ...) with their blocks as arrays over all tokens."""
+    out = {name: leaf for name, leaf in values.items() if "." not in name}
+    chosen = [run.settings[number] for number in settings]
+
+    def join(name: str, how: Callable[..., NDArray[Any]]) -> NDArray[Any]:
+        shared, own = values[f"{name}.shared"], values[f"{name}.own"]
+        return np.stack([how(*each) for each in zip(chosen, shared, own, strict=True)])
+
+    if "attention.shared" in values:
+        out["attention"] = join("attention", Setting.attention)
+    if "logits.shared" in values:
+        out["attention_logits"] = join("logits", Setting.logits)
+    return out

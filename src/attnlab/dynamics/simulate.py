@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,7 +25,7 @@ from attnlab.dynamics.models import Embedded, Model, Pairwise
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.positions import FixedPosition
 from attnlab.dynamics.progress import Choice, reporting
-from attnlab.dynamics.run import Recorded, Run
+from attnlab.dynamics.run import Recorded, Run, Setting
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.start import Init, initial_logits, is_symmetric
 from attnlab.dynamics.stepping import run_steps
@@ -32,7 +33,7 @@ from attnlab.results.provenance import provenance
 
 
 def simulate(
-    classes: SequenceClasses | str,
+    classes: SequenceClasses | str | Sequence[SequenceClasses],
     engine: Engine | None = None,
     *,
     eta_y: Any,
@@ -50,7 +51,8 @@ def simulate(
 ) -> xr.Dataset:
     """Train the 1-layer transformer of "Scan and Snap" on sequence classes and record it.
 
-    classes: what is learnt from, or the name of a preset ("syn-medium:num_last=3").
+    classes: what is learnt from, or the name of a preset ("syn-medium:num_last=3"). Several sets
+        of the same sizes and queries, as a list, run together and have a dim `setting`.
     engine: `Sampled(length, batch_size)`, `Limit(batch_size=None)` (default) or `Flow()`.
     eta_y, eta_z: rates of the decoder Y and of the attention Z; numbers, lists (each becomes a
         dim) or DataArrays (their dims are kept), all run together.
@@ -72,7 +74,7 @@ def simulate(
     docs/results.md describes it. Raises `Diverged`, which carries what was recorded, when
     numbers leave the finite range.
     """
-    classes = resolve(classes) if isinstance(classes, str) else classes
+    sets = _sets(classes)
     engine = Limit() if engine is None else engine
     model = Pairwise() if model is None else model
     save = Save() if save is None else save
@@ -85,21 +87,41 @@ def simulate(
     begun = time.perf_counter()
     # float64 for this call only: the caller's global setting stays as it is
     with jax.enable_x64(dtype == "float64"):
-        run = _prepare(classes, engine, model, optimizer, init, grid, save, steps, dtype, lump)
-        with reporting(progress, grid.runs * float(run.moments[-1]), classes.origin) as report:
+        run = _prepare(sets, engine, model, optimizer, init, grid, save, steps, dtype, lump)
+        work = math.prod(run.shape) * float(run.moments[-1])
+        with reporting(progress, work, sets[0].origin) as report:
             recorded = (run_flow if isinstance(engine, Flow) else run_steps)(run, report)
         device = jax.devices()[0]
     attrs = provenance(
         _spec(run, steps, save, lump),
         device=f"{device.platform}: {device.device_kind}",
         dtype=dtype,
-        vocab_size=classes.vocab_size,
+        vocab_size=sets[0].vocab_size,
         seconds=time.perf_counter() - begun,
     )
     dataset = label(run, recorded).assign_attrs(attrs)
+    if isinstance(classes, str | SequenceClasses):
+        dataset = dataset.squeeze("setting")
     if recorded.failures:
-        raise Diverged(_explain(grid, recorded), dataset)
+        raise Diverged(_explain(run, recorded), dataset)
     return dataset
+
+
+def _sets(classes: SequenceClasses | str | Sequence[SequenceClasses]) -> list[SequenceClasses]:
+    """The sets of classes, one or several, which must fit into one dataset."""
+    if isinstance(classes, str):
+        return [resolve(classes)]
+    if isinstance(classes, SequenceClasses):
+        return [classes]
+    kinds = {
+        (of.vocab_size, len(of), tuple(of.queries.tolist()), of.names is None) for of in classes
+    }
+    if len(kinds) != 1:
+        raise ValueError(
+            "classes: sets that run together have the same numbers of tokens and of classes, the "
+            "same queries, and names for all or for none"
+        )
+    return list(classes)
 
 
 def _check(
@@ -143,7 +165,7 @@ def _check_finite_length(model: Extended, engine: Engine) -> None:
 
 
 def _prepare(
-    classes: SequenceClasses,
+    sets: Sequence[SequenceClasses],
     engine: Engine,
     model: Model,
     optimizer: Optimizer,
@@ -155,6 +177,22 @@ def _prepare(
     lump: bool,
 ) -> Run:
     heads = model.heads if isinstance(model, Extended) else 1
+    what, first = tuple(save.what), sets[0]
+    rows = ("attention" in what) * len(first) + ("logits" in what) * first.queries.size
+    numbers = len(sets) * grid.runs * heads * rows * first.vocab_size
+    record_bytes = numbers * np.dtype(dtype).itemsize
+    moments: NDArray[Any] = (
+        save.times(float(steps), record_bytes)
+        if isinstance(engine, Flow)
+        else save.steps(int(steps), record_bytes)
+    )
+    settings = tuple(_lay_out(classes, engine, model, init, heads, lump) for classes in sets)
+    return Run(settings, engine, model, optimizer, init, grid, what, moments, np.dtype(dtype))
+
+
+def _lay_out(
+    classes: SequenceClasses, engine: Engine, model: Model, init: Init, heads: int, lump: bool
+) -> Setting:
     start_logits = initial_logits(classes, init, heads=heads)
     symmetric = not isinstance(model, Embedded) and is_symmetric(init)
     if isinstance(model, Extended):
@@ -173,71 +211,60 @@ def _prepare(
             lump=lump and symmetric,
             start_logits=None if isinstance(init, str) else start_logits,
         )
-    layout = layout.on_device(np.dtype(dtype))
-    what = tuple(save.what)
-    rows = ("attention" in what) * len(classes) + ("logits" in what) * classes.queries.size
-    record_bytes = grid.runs * heads * rows * classes.vocab_size * np.dtype(dtype).itemsize
-    moments: NDArray[Any] = (
-        save.times(float(steps), record_bytes)
-        if isinstance(engine, Flow)
-        else save.steps(int(steps), record_bytes)
-    )
-    return Run(
-        classes, engine, model, optimizer, init, grid, what, moments, np.dtype(dtype), layout,
-        where, start_logits,
-    )  # fmt: skip
+    return Setting(classes, layout, where, start_logits)
 
 
 def label(run: Run, recorded: Recorded) -> xr.Dataset:
-    """The recorded arrays as a Dataset of the common schema."""
-    classes, grid = run.classes, run.grid
+    """The recorded arrays as a Dataset of the common schema, with a dim `setting`."""
+    sets, grid = [setting.classes for setting in run.settings], run.grid
     clock = "time" if isinstance(run.engine, Flow) else "step"
-    dims = (*grid.dims(), clock)
-    variables: dict[str, Any] = {}
+    outer = ("setting", *grid.dims())
+    # an axis of heads is there where there are several
+    heads = run.model.heads if isinstance(run.model, Extended) else 1
+    head = ("head",) if heads > 1 else ()
+    inner = {
+        "loss": (),
+        "position_bias": (*head, "distance"),
+        "attention": (*head, "sequence_class", "token"),
+        "attention_logits": (*head, "query", "token"),
+    }
+    per_class = (*head, "sequence_class")  # the statistics
+    variables: dict[str, Any] = {
+        name: ((*outer, clock, *inner.get(name, per_class)), grid.label(values))
+        for name, values in recorded.values.items()
+    }
     coords: dict[Any, Any] = {
         **grid.coords(),
         clock: recorded.moments,
-        "sequence_class": np.arange(len(classes)),
-        "query_token": ("sequence_class", classes.query),
-        "next_token": ("sequence_class", classes.next_token),
+        "sequence_class": np.arange(len(sets[0])),
+        "query_token": (("setting", "sequence_class"), [of.query for of in sets]),
+        "next_token": (("setting", "sequence_class"), [of.next_token for of in sets]),
     }
-    # an axis of heads is there where there are several
-    head: tuple[str, ...] = ()
-    if isinstance(run.model, Extended) and run.model.heads > 1:
-        head = ("head",)
-        coords["head"] = np.arange(run.model.heads)
-    for name, values in recorded.values.items():
-        if name == "position_bias":
-            coords["distance"] = np.arange(1, values.shape[-1] + 1)
-            variables[name] = ((*dims, *head, "distance"), grid.label(values))
-        elif "." not in name:
-            per_class = (*head, "sequence_class") if values.ndim > 3 else ()
-            variables[name] = ((*dims, *per_class), grid.label(values))
+    if head:
+        coords["head"] = np.arange(heads)
+    if "position_bias" in recorded.values:
+        coords["distance"] = np.arange(1, recorded.values["position_bias"].shape[-1] + 1)
     if "attention" in run.what or "logits" in run.what:
-        coords["token"] = np.arange(classes.vocab_size)
-        if classes.names is not None:
-            coords["token_name"] = ("token", np.asarray(classes.names))
-        variables["probability"] = (("sequence_class", "token"), classes.probs)
-    if "attention.shared" in recorded.values:
-        shared, own = recorded.values["attention.shared"], recorded.values["attention.own"]
-        attention = run.where.attention(shared, own, classes.vocab_size)
-        variables["attention"] = ((*dims, *head, "sequence_class", "token"), grid.label(attention))
-    if "logits.shared" in recorded.values:
-        coords["query"] = classes.queries
-        shared, own = recorded.values["logits.shared"], recorded.values["logits.own"]
-        logits = run.where.logits(shared, own, run.start_logits, classes.query_index)
-        variables["attention_logits"] = ((*dims, *head, "query", "token"), grid.label(logits))
+        coords["token"] = np.arange(sets[0].vocab_size)
+        if sets[0].names is not None:
+            coords["token_name"] = (("setting", "token"), [of.names for of in sets])
+        probs = [of.probs for of in sets]
+        variables["probability"] = (("setting", "sequence_class", "token"), probs)
+    if "attention_logits" in recorded.values:
+        coords["query"] = sets[0].queries
     if recorded.failures:
-        diverged = np.full((grid.seeds.size, grid.points), -1.0)
-        for (seed, point), (moment, _) in recorded.failures.items():
-            diverged[seed, point] = moment
-        variables["diverged_step"] = (grid.dims(), grid.label(diverged))
+        diverged = np.full(run.shape, -1.0)
+        for place, (moment, _) in recorded.failures.items():
+            diverged[place] = moment
+        variables["diverged_step"] = (outer, grid.label(diverged))
     return xr.Dataset(variables, coords)
 
 
 def _spec(run: Run, steps: float, save: Save, lump: bool) -> dict[str, Any]:
+    sets = [setting.classes for setting in run.settings]
+    classes = [{"origin": of.origin, "digest": of.digest} for of in sets]
     return {
-        "classes": {"origin": run.classes.origin, "digest": run.classes.digest},
+        "classes": classes[0] if len(classes) == 1 else classes,
         "engine": {"name": type(run.engine).__name__, **asdict(run.engine)},
         "model": {"name": type(run.model).__name__, **asdict(run.model)},
         "optimizer": asdict(run.optimizer),
@@ -252,12 +279,16 @@ def _spec(run: Run, steps: float, save: Save, lump: bool) -> dict[str, Any]:
     }
 
 
-def _explain(grid: Grid, recorded: Recorded) -> str:
-    (seed, point), (moment, array) = min(recorded.failures.items(), key=lambda item: item[1])
+def _explain(run: Run, recorded: Recorded) -> str:
+    place, (moment, array) = min(recorded.failures.items(), key=lambda item: item[1])
+    setting, seed, point = place
     name = {"Y": "the decoder Y", "Z": "the attention logits Z"}.get(array, array)
+    where = run.grid.describe(seed, point)
+    if len(run.settings) > 1:
+        where = f"{run.settings[setting].classes.origin}, {where}"
     others = len(recorded.failures) - 1
     return (
-        f"{name} became non-finite at step {moment:g} ({grid.describe(seed, point)})"
-        + (f", and {others} more of {grid.runs} runs diverged" if others else "")
+        f"{name} became non-finite at step {moment:g} ({where})"
+        + (f", and {others} more of {math.prod(run.shape)} runs diverged" if others else "")
         + "; what was recorded before is in the error's `dataset`. Try smaller rates."
     )

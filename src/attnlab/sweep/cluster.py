@@ -32,7 +32,7 @@ class Ray:
         ray = _import_ray()
         ours = not ray.is_initialized()
         if ours:
-            _connect(ray, self.address)
+            connect(ray, self.address)
         try:
             yield from self._tasks(ray, groups)
         finally:
@@ -87,10 +87,13 @@ def _import_ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str) -> None:
+def connect(ray: Any, address: str) -> None:
+    """Start Ray here, or join the cluster at the address."""
     given: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
         given["include_dashboard"] = False
+        # else Ray's workers give way (15) to everything that runs beside them, as ours do not
+        os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         ray.init(address=address, **given)
     except ConnectionError as problem:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnlab.data import SequenceClasses
+from attnlab.data.sampling import TABLE_BYTES
 from attnlab.dynamics import Sampled
 from attnlab.sweep.recipe import SweepRecipe
 
 COMPILE_SECONDS = 6.0  # of the programs of one shape
 CALL_SECONDS = 0.03  # of a call of simulate, besides its steps
+SETTING_SECONDS = 0.003  # of laying out a set of classes
 STEP_SECONDS = 2e-6  # of a step of a run, however small
 DRAW_SECONDS = 4e-8  # for each sequence and token of a class
 PRODUCT_SECONDS = 1.5e-10  # for each term of a product of rows, tokens and outputs
@@ -30,11 +32,15 @@ STATE_COPIES = {"step": 4, "time": 12}
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one run: bytes of memory while it lasts, bytes of records, and seconds on two cores."""
+    """Of one run: bytes of memory while it lasts, bytes of records, and seconds on two cores.
+
+    tables: bytes that a setting takes besides its runs, to draw sequences from.
+    """
 
     memory: float
     records: float
     seconds: float
+    tables: float
 
 
 def cost_of(setting: SweepRecipe, classes: SequenceClasses, records: int) -> Cost:
@@ -52,8 +58,12 @@ def cost_of(setting: SweepRecipe, classes: SequenceClasses, records: int) -> Cos
     state = STATE_COPIES[setting.clock] * outputs * A * heads * itemsize
     engine = setting.engine.engine()
     rows = engine.rows if isinstance(engine, Sampled) else K
+    tables = 0.0
     gradient = STEP_SECONDS + heads * PRODUCT_SECONDS * rows * A * outputs
     if isinstance(engine, Sampled):
         gradient += DRAW_SECONDS * rows * classes.num_nonzeros / K
+        # for each probability a distribution of up to T counts, for each of up to T tokens; twice,
+        # alone and stacked
+        tables = 2 * min(TABLE_BYTES, 4 * classes.num_nonzeros * engine.length**2)
     steps = FLOW_EVALUATIONS if setting.clock == "time" else setting.steps
-    return Cost(RECORD_COPIES * kept + state, kept, float(steps * gradient))
+    return Cost(RECORD_COPIES * kept + state, kept, float(steps * gradient), tables)

@@ -40,10 +40,10 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs that share their compiled programs: one call of `simulate` for each set of classes.
+    """Runs that share their compiled programs: one call of `simulate`, which vectorises them.
 
     setting: engine, optimiser, model, start and dtype. at: the steps or times that are recorded.
-    eta_y, eta_z: of each cell. All cells and seeds of a call are vectorised.
+    eta_y, eta_z: of each cell.
     """
 
     place: Place
@@ -86,50 +86,33 @@ def run_group(group: Group, tell: Callable[[float], None] | None = None) -> xr.D
     `cause` says why. tell: called with the fraction done.
     """
     begun = time.perf_counter()
-    results, causes = [], []
-    for i, classes in enumerate(group.classes):
-
-        def report(fraction: float, done: int = i) -> None:
-            if tell is not None:
-                tell((done + fraction) / len(group.classes))
-
-        result, cause = _call(group, classes, report)
-        results.append(result.assign(summary(result)))
-        causes += [cause] if cause else []
+    result, cause = _call(group, tell or (lambda fraction: None))
     attrs = provenance(
         group.spec,
-        device=results[0].attrs["device"],
-        dtype=results[0].attrs["dtype"],
+        device=result.attrs["device"],
+        dtype=result.attrs["dtype"],
         seconds=time.perf_counter() - begun,
-        cause="; ".join(causes),
+        cause=cause,
     )
-    if len(results) == 1:
-        whole = results[0].expand_dims("setting")
-    else:
-        whole = xr.concat(
-            results, "setting", data_vars="all", coords="minimal", compat="override",
-            join="exact", combine_attrs="drop",
-        )  # fmt: skip
-    whole = whole.transpose(*OUTER, ...)
+    whole = result.assign(summary(result)).transpose(*OUTER, ...)
     return whole.drop_attrs(deep=False).assign_attrs(attrs, schema=schema_of(whole).text())
 
 
-def _call(
-    group: Group, classes: SequenceClasses, report: Callable[[float], None]
-) -> tuple[xr.Dataset, str]:
+def _call(group: Group, tell: Callable[[float], None]) -> tuple[xr.Dataset, str]:
     setting, cause = group.setting, ""
     try:
         result = simulate(
-            classes, setting.engine.engine(), eta_y=xr.DataArray(list(group.eta_y), dims="cell"),
+            group.classes, setting.engine.engine(),
+            eta_y=xr.DataArray(list(group.eta_y), dims="cell"),
             eta_z=xr.DataArray(list(group.eta_z), dims="cell"), steps=setting.steps,
             optimizer=setting.optimizer, model=setting.model.model(), init=setting.init,
             seeds=group.seeds, save=Save(setting.save.what, at=group.at), dtype=setting.dtype,
-            progress=report,
+            progress=tell,
         )  # fmt: skip
     except Diverged as problem:
         # where every run has diverged, what comes after the last of them is not even recorded
         cause, result = str(problem), problem.dataset.reindex({setting.clock: list(group.at)})
     if "diverged_step" not in result:
-        none = np.full((len(group.eta_y), len(group.seeds)), -1.0)
-        result["diverged_step"] = (("cell", "seed"), none)
+        none = np.full((len(group.classes), len(group.eta_y), len(group.seeds)), -1.0)
+        result["diverged_step"] = (OUTER, none)
     return result.reset_coords([name for name in OF_CLASSES if name in result.coords]), cause

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.results.code import digest_of
-from attnlab.sweep.cost import CALL_SECONDS, COMPILE_SECONDS, Cost, cost_of
+from attnlab.sweep.cost import CALL_SECONDS, COMPILE_SECONDS, SETTING_SECONDS, Cost, cost_of
 from attnlab.sweep.group import Group, Place
 from attnlab.sweep.recipe import SweepRecipe
 
@@ -32,19 +32,27 @@ class Shape:
 
     @property
     def compilations(self) -> int:
-        """Programs of a training step: one for each number of cells and seeds in a call."""
-        return len({(len(group.eta_y), len(group.seeds)) for group in self.groups})
+        """Programs of a training step: one for each number of sets, cells and seeds in a call."""
+        return len({(len(of.classes), len(of.eta_y), len(of.seeds)) for of in self.groups})
 
     @property
     def seconds(self) -> float:
-        calls = sum(len(group.classes) for group in self.groups)
         runs = sum(group.runs for group in self.groups)
-        return self.compilations * COMPILE_SECONDS + calls * CALL_SECONDS + runs * self.cost.seconds
+        settings = sum(len(group.classes) for group in self.groups)
+        return (
+            self.compilations * COMPILE_SECONDS
+            + len(self.groups) * CALL_SECONDS
+            + settings * SETTING_SECONDS
+            + runs * self.cost.seconds
+        )
 
     @property
     def memory(self) -> float:
         """Bytes, of the largest group."""
-        return max(group.runs for group in self.groups) * self.cost.memory
+        return max(
+            group.runs * self.cost.memory + len(group.classes) * self.cost.tables
+            for group in self.groups
+        )
 
 
 @dataclass(frozen=True)
@@ -149,8 +157,11 @@ def _places(
 ) -> Iterator[Place]:
     """Boxes of settings, cells and seeds with as many runs as memory and patience allow."""
     cells, seeds = recipe.rates()[0].size, len(recipe.seed_list())
-    at_once = max(1, int(min(memory_budget / cost.memory, GROUP_SECONDS / cost.seconds)))
-    settings_at_once = max(1, at_once // (cells * seeds))
+    runs = cells * seeds
+    bytes_left = memory_budget - cost.tables  # of one setting: for its runs
+    at_once = max(1, int(min(bytes_left / cost.memory, GROUP_SECONDS / cost.seconds)))
+    fitting = int(memory_budget / (runs * cost.memory + cost.tables))
+    settings_at_once = max(1, min(fitting, at_once // runs))
     cells_at_once = max(1, min(cells, at_once // seeds))
     if BATCH < cells_at_once < cells:
         cells_at_once -= cells_at_once % BATCH

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import xarray as xr
 
 from attnlab.results import measures
+from attnlab.sweep.schema import OUTER
 
 OF_ATTENTION = {
     "entropy": measures.entropy,
@@ -15,12 +17,28 @@ OF_ATTENTION = {
 FEWEST_RECORDS = 3  # for a snap: two intervals, one of which is quiet
 
 
-def summary(result: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Numbers over (cell, seed) of a call's result: means over classes, of what was recorded.
+def summary(result: xr.Dataset) -> xr.Dataset:
+    """Numbers over (setting, cell, seed) of a group's result: means over classes, of what was
+    recorded.
 
     `final_...` is the value at the last record; `snap_step` (or `snap_time`) is the mean over the
     classes whose attention has come to rest.
     """
+    if "attention" not in result:
+        return _summary(result)
+    # tokens have their roles in their own setting; settings that agree in them go together
+    alike: dict[bytes, list[int]] = {}
+    for number, drawn in enumerate(result["probability"].values > 0):
+        alike.setdefault(drawn.tobytes(), []).append(number)
+    parts = []
+    for numbers in alike.values():
+        some = result.isel(setting=numbers)
+        parts.append(_summary(some.assign(probability=some["probability"][0])))
+    order = np.argsort(np.concatenate(list(alike.values())))
+    return xr.concat(parts, "setting").isel(setting=order)
+
+
+def _summary(result: xr.Dataset) -> xr.Dataset:
     clock = "time" if "time" in result.dims else "step"
     last = result.isel({clock: -1}, drop=True)
     found = {}
@@ -31,7 +49,7 @@ def summary(result: xr.Dataset) -> dict[str, xr.DataArray]:
         found["final_loss"] = last["loss"]
     if "attention" in result and result.sizes[clock] >= FEWEST_RECORDS:
         found[f"snap_{clock}"] = measures.snap_time(result)
-    return {name: _mean(values) for name, values in found.items()}
+    return xr.Dataset({name: _mean(values) for name, values in found.items()})
 
 
 def is_summary(name: str) -> bool:
@@ -40,5 +58,5 @@ def is_summary(name: str) -> bool:
 
 
 def _mean(values: xr.DataArray) -> xr.DataArray:
-    inner = [dim for dim in values.dims if dim not in ("cell", "seed")]
+    inner = [dim for dim in values.dims if dim not in OUTER]
     return values.mean(inner).reset_coords(drop=True).drop_attrs()
