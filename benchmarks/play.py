@@ -38,15 +38,17 @@ MEASURE = """
   const chart = bars.closest("svg")
   const drawn = () => chart.querySelector("path.distinct").getAttribute("d")
   const before = drawn()
+  const late = setTimeout(() => failed(new Error(`${name} at ${index}: no bars`)), 30_000)
+  const painted = () => { clearTimeout(late); done(performance.now() - begun) }
+  const watch = new MutationObserver(() => {
+    if (drawn() === before) return
+    watch.disconnect()
+    requestAnimationFrame(() => requestAnimationFrame(painted)) // the frame after has been painted
+  })
+  watch.observe(chart, { attributes: true, childList: true, subtree: true })
   const begun = performance.now()
-  const look = () => {
-    if (drawn() !== before) requestAnimationFrame(() => done(performance.now() - begun))
-    else if (performance.now() - begun > 30_000) failed(new Error(`${name} at ${index}: no bars`))
-    else requestAnimationFrame(look)
-  }
   slider.value = index
   slider.dispatchEvent(new Event("input"))
-  requestAnimationFrame(look)
 })
 """
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnlab.playground.prediction import fates
 from attnlab.playground.run import Run
-from attnlab.results import measures, roles
+from attnlab.results import measures
 
 CLAIMED = {1: "it gains", -1: "it loses", 0: "nothing"}
 ACTUAL = {1: "it gained", -1: "it lost", 0: "it stayed"}
@@ -30,7 +30,6 @@ class ClassFrames:
 def class_frames(run: Run, *, sequence_class: int, head: int) -> ClassFrames:
     """The frames of one class, its common tokens first."""
     result, classes = run.head(head), run.classes
-    common = roles.is_common(result).values
     tokens = _tokens(run, sequence_class)
     query = int(classes.query[sequence_class])
     of_class = result.isel(sequence_class=sequence_class, token=tokens)
@@ -42,7 +41,7 @@ def class_frames(run: Run, *, sequence_class: int, head: int) -> ClassFrames:
     gain = logits[-1] - logits[0]
     facts = {
         "token": [classes.token_name(int(token)) for token in tokens],
-        "common": common[tokens].tolist(),
+        "common": run.is_common[tokens].tolist(),
         "probability": of_class["probability"].values.tolist(),
         "claimed": [CLAIMED[int(fate)] for fate in claimed],
         "actual": [f"{ACTUAL[int(np.sign(g))]} (z by {g:+.3g})" for g in gain],
@@ -61,15 +60,22 @@ def predicted(run: Run, path: xr.Dataset, *, sequence_class: int) -> NDArray[np.
 
 
 def traces(result: xr.Dataset) -> dict[str, NDArray[np.float64]]:
-    """Entropy and common mass over time, means over classes; of a run or of a path."""
+    """Entropy and common mass over time, means over classes; of a run, which recorded them, or of a
+    path."""
+    measured = {
+        "entropy": result["entropy"] if "entropy" in result else measures.entropy(result),
+        "common": (
+            result["common_mass"] if "common_mass" in result else measures.common_mass(result)
+        ),
+    }
     return {
-        name: measure(result).mean("sequence_class").values.astype(np.float64)
-        for name, measure in (("entropy", measures.entropy), ("common", measures.common_mass))
+        name: values.mean("sequence_class").values.astype(np.float64)
+        for name, values in measured.items()
     }
 
 
 def _tokens(run: Run, sequence_class: int) -> NDArray[np.int64]:
-    common = roles.is_common(run.result).values
     support = run.classes.support(sequence_class)
-    ordered: NDArray[np.int64] = support[np.argsort(~common[support], kind="stable")]
+    order = np.argsort(~run.is_common[support], kind="stable")
+    ordered: NDArray[np.int64] = support[order]
     return ordered

@@ -21,7 +21,16 @@ from attnlab.playground.run import Run, run
 from attnlab.playground.setting import MOST_WRITTEN
 from attnlab.playground.stage import SHOWN, Stage
 from attnlab.playground.state import State, to_query
-from attnlab.playground.widgets import BROWSER, Check, Copy, Fold, Text, Upload, Weights
+from attnlab.playground.widgets import (
+    BROWSER,
+    Check,
+    Copy,
+    Fold,
+    Text,
+    Upload,
+    Weights,
+    set_changed,
+)
 
 # A session waits for one run at a time, so that it takes one of these threads at most.
 POOL = ThreadPoolExecutor(4, thread_name_prefix="playground")
@@ -34,6 +43,8 @@ LEAD = (
 BUSY = (
     '<p class="busy" role="status">computing… (what is new is compiled first, for some seconds)</p>'
 )
+PATIENCE = 400  # ms before one is told to wait: words that come and go move the page
+DRAWING = 150  # ms in which the browser has the processor to draw a run, before theory takes it
 FREE = "Turn the controls, then play."
 FOLDED = ("Data", "Training", "Model")
 ROLES = {True: "common", False: "distinct"}
@@ -112,16 +123,21 @@ class Page:
             self.message.html = _problem(str(error))
             self._reflect()
             return
-        self._reflect()
         self._start()
+        self._reflect()  # while it is computed
 
     def _start(self, keep_message: bool = False) -> None:
         """Compute the state's runs; while one computation is under way only the last wish waits."""
         if not keep_message:
-            self.message.html = BUSY
+            self.message.html = ""
         self._wanted = self.state
         if not self._busy:
             self._next()
+        self._later(PATIENCE, self._say_busy)
+
+    def _say_busy(self) -> None:
+        if self._busy and not self.message.html:
+            self.message.html = BUSY
 
     def _next(self) -> None:
         state, self._wanted = self._wanted, None
@@ -139,15 +155,25 @@ class Page:
         if self._wanted is not None:
             self._next()
         elif state.view.theory:
-            settings = {name: of.setting for name, of in runs.items()}
+            self._later(DRAWING, lambda: self._predict(state, runs))
+
+    def _predict(self, state: State, runs: dict[str, Run]) -> None:
+        if self._shown is state and not self._busy:
             self._do(
-                lambda: {name: predict(setting) for name, setting in settings.items()},
+                lambda: {name: predict(of.setting) for name, of in runs.items()},
                 lambda found: self._overlay(state, found),
             )
 
     def _overlay(self, state: State, found: dict[str, Prediction]) -> None:
         if self._shown is state:  # else it is too late
             self.stage.predict(found)
+
+    def _later(self, milliseconds: int, work: Callable[[], None]) -> None:
+        """Call after a while; in a notebook, now."""
+        if self.document is None:
+            work()
+        else:
+            self.document.add_timeout_callback(work, milliseconds)
 
     def _do(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Work in a thread, then back on the page; an error is shown here and nowhere else."""
@@ -168,13 +194,15 @@ class Page:
             return
         document = self.document
 
+        attempted = POOL.submit(attempt)
+
         @without_document_lock
-        async def elsewhere() -> None:
-            after = await asyncio.get_running_loop().run_in_executor(POOL, attempt)
+        async def wait() -> None:
+            after = await asyncio.wrap_future(attempted)
             document.add_next_tick_callback(lambda: _together(document, after))
 
         # Not from the thread itself: what a thread adds while the session is made can get lost.
-        document.add_next_tick_callback(elsewhere)
+        document.add_next_tick_callback(wait)
 
     def _fail(self, words: str) -> None:
         self.message.html = _problem(words)
@@ -247,20 +275,15 @@ class Page:
             shown = SHOWN["b"] if state.b is not None else SHOWN["a"]
             starts = [*range(0, max(len(classes) - shown, 0), shown), max(len(classes) - shown, 0)]
             options = {f"class {k}": k for k in starts}
-            self.first.param.update(options=options, visible=len(classes) > shown)
+            set_changed(self.first, options=options, visible=len(classes) > shown)
             self.first.value = state.view.first if state.view.first in starts else 0
-            self.head.options = {f"head {h}": h for h in range(state.a.heads)}
-            self.head.param.update(
-                value=min(state.view.head, state.a.heads - 1), visible=state.a.heads > 1
+            set_changed(self.head, options={f"head {h}": h for h in range(state.a.heads)})
+            set_changed(
+                self.head, value=min(state.view.head, state.a.heads - 1), visible=state.a.heads > 1
             )
         finally:
             self._showing = False
-        query = to_query(state)
-        self.link.text = f"?{query}"
-        location = pn.state.location if self.document is not None else None
         self.link.visible = self.downloads.visible = self.document is not None
-        if location is not None:
-            location.search = f"?{query}"
         preset = guide(state)
         title, look = (preset.title, preset.look) if preset else ("Your own settings", FREE)
         self.guide.html = f"<h2>{escape(title)}</h2><p>{escape(look)}</p>"
@@ -276,7 +299,8 @@ class Page:
             else "<p>Too many probabilities to edit here; load a file.</p>"
         )
         if fits:
-            self.weights.param.update(
+            set_changed(
+                self.weights,
                 tokens=[classes.token_name(int(token)) for token in classes.in_play],
                 classes=[f"class {k}" for k in range(len(classes))],
                 weights=own_data.columns(classes),
@@ -292,6 +316,9 @@ class Page:
             f"<h3>Command line</h3>{_pre(code.command_line(setting))}{note}"
         )
         query = to_query(state)
+        self.link.text = f"?{query}"
+        if self.document is not None and pn.state.location is not None:
+            pn.state.location.search = f"?{query}"
         files = (("run.nc", "data (netCDF)"), ("run.csv", "data (CSV)"), ("run.png", "picture"))
         links = (
             f'<a href="download/{name}?{escape(query)}" download="{name}">{text}</a>'

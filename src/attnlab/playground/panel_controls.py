@@ -9,7 +9,7 @@ import panel as pn
 
 from attnlab.playground.controls import BY_NAME, CONTROLS, Control
 from attnlab.playground.state import State
-from attnlab.playground.widgets import Range
+from attnlab.playground.widgets import Range, set_changed
 
 NOTHING = "nothing: one run"
 CLEARLY = 3  # notches of a slider
@@ -51,14 +51,15 @@ class ControlPanel:
                 off = not control.applies(state.a)
                 if isinstance(widget, Range):
                     words = [control.shown(value) for value in offered]
-                    widget.param.update(words=words, index=offered.index(own), unused=off)
+                    set_changed(widget, words=words, index=offered.index(own), unused=off)
                 else:
-                    widget.param.update(value=own, disabled=off)
+                    set_changed(widget, value=own, disabled=off)
             self.which.value = state.compare
             if state.b is not None:
                 control = BY_NAME[state.compare]
                 offered = self._offered["b"] = control.offered(state.b)
-                self.value.param.update(
+                set_changed(
+                    self.value,
                     words=[control.shown(value) for value in offered],
                     index=offered.index(getattr(state.b, state.compare)),
                     label=f"{control.label}, in B",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from attnlab.audit import settings
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import simulate
 from attnlab.playground.setting import Setting
+from attnlab.results import roles
 
 KEPT = 24  # runs; a run is a few megabytes at most
 
@@ -39,6 +40,11 @@ class Run:
     def moments(self) -> NDArray[np.float64]:
         """The recorded steps or times."""
         return np.asarray(self.result[self.clock].values, dtype=np.float64)
+
+    @cached_property
+    def is_common(self) -> NDArray[np.bool_]:
+        """Whether a token occurs in several classes."""
+        return np.asarray(roles.is_common(self.result).values)
 
     def head(self, head: int) -> xr.Dataset:
         """The result of one head; a model with one head has no other."""

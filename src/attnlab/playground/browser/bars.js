@@ -31,12 +31,13 @@ class Bars {
       "aria-label", `${of.title}: bars of attention over its tokens, and of their logits`,
     );
     if (this.pointed >= of.token.length) this.pointed = null;
-    this.width = 0; // to be laid out anew
   }
 
   lay(width) {
-    if (width === this.width) return;
-    this.width = width;
+    const { token, probability } = this.of;
+    const around = JSON.stringify([width, this.limits, token, probability]);
+    if (around === this.around) return; // new axes take longer than new bars
+    Object.assign(this, { around, width });
     const size = this.of.token.length;
     const { left, top } = MARGIN;
     const right = width - MARGIN.right;
