@@ -21,7 +21,7 @@ PLAN = in_groups(tiny())
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two nodes of one core each."""
+    """Two nodes of one core each; one says that it has a GPU, which is all that Ray looks at."""
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -29,7 +29,7 @@ def cluster():
         initialize_head=True,
         head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": 2**27},
     )
-    made.add_node(num_cpus=1, object_store_memory=2**27)
+    made.add_node(num_cpus=1, num_gpus=1, object_store_memory=2**27)
     made.wait_for_nodes()
     yield made
     ray.shutdown()
@@ -59,6 +59,25 @@ def test_two_nodes_and_a_killed_worker_give_what_one_process_gives(tmp_path, clu
     xr.testing.assert_identical(open_sweep(out).load().drop_attrs(), local)  # bit for bit
     assert {entry["state"] for entry in Folder(out).ledger.entries()} == {"running", "done"}
     assert not ray.is_initialized()
+
+
+def test_a_task_sees_its_own_gpu_and_does_not_take_all_of_its_memory(
+    tmp_path, cluster, monkeypatch
+):
+    mark = tmp_path / "seen"
+    real = module._task
+
+    def task(group, code):
+        outcome = real(group, code)
+        names = ("CUDA_VISIBLE_DEVICES", "XLA_PYTHON_CLIENT_PREALLOCATE")
+        mark.write_text(" ".join(os.environ[name] for name in names))
+        return outcome
+
+    monkeypatch.setattr(module, "_task", task)
+    executor = Ray(cluster.address, cpus=0, gpus=0.5)
+    index = run_plan(in_groups(tiny(), 16), Memory(), executor=executor).index
+    assert index.failed_runs == 0
+    assert mark.read_text() == "0 false"
 
 
 def test_a_worker_with_other_code_is_refused(cluster, monkeypatch):
