@@ -193,7 +193,6 @@ class Page:
             attempt()()
             return
         document = self.document
-
         attempted = POOL.submit(attempt)
 
         @without_document_lock

@@ -36,8 +36,9 @@ class Trace {
     this.drawing.setAttribute("height", bottom + PLOT.bottom);
     const times = logarithmicTicks(low, high).map((tick) =>
       shape("text", { class: "middle", x: at(this.across(tick)), y: bottom + 15 }, inWords(tick)));
-    const marks = this.marks.filter((time) => time >= low && time <= high).map((time, i) =>
-      shape("path", { class: `mark mark${i}`, d: `M${at(this.across(time))} ${top}V${bottom}` }));
+    const marks = this.marks.flatMap((time, i) => (time >= low && time <= high
+      ? [shape("path", { class: `mark mark${i}`, d: `M${at(this.across(time))} ${top}V${bottom}` })]
+      : []));
     const drawn = Object.entries(this.lines).map(([run, line]) =>
       shape("path", { class: `line ${run}`, d: this.line(line) }));
     this.cursor = shape("path", { class: "cursor" });
