@@ -200,7 +200,7 @@ class Page:
             after = await asyncio.wrap_future(attempted)
             document.add_next_tick_callback(lambda: _together(document, after))
 
-        # Not from the thread itself: what a thread adds while the session is made can get lost.
+        # Not from the thread itself, which would race with the making of the session.
         document.add_next_tick_callback(wait)
 
     def _fail(self, words: str) -> None:
