@@ -145,7 +145,9 @@ def test_one_of_several_sets_diverges():
     assert diverged.dims == ("setting", "eta_y", "seed")
     assert (diverged.sel(eta_y=1e38) > 0).all() and (diverged.sel(eta_y=1.0) == -1).all()
     with pytest.raises(ValueError, match="classes: sets that run together have the same numbers"):
-        simulate([sets[0], syn_small()], eta_y=1, eta_z=1, steps=1)
+        simulate([sets[0], "syn-small"], eta_y=1, eta_z=1, steps=1)
+    with pytest.raises(ValueError, match=r"take one set of classes, \.isel\(setting=0\)"):
+        attnlab.results.measures.distinct_entropy(raised.value.dataset)
 
 
 def test_small_steps_approach_the_flow_at_first_order():

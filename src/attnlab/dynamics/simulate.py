@@ -33,7 +33,7 @@ from attnlab.results.provenance import provenance
 
 
 def simulate(
-    classes: SequenceClasses | str | Sequence[SequenceClasses],
+    classes: SequenceClasses | str | Sequence[SequenceClasses | str],
     engine: Engine | None = None,
     *,
     eta_y: Any,
@@ -107,21 +107,19 @@ def simulate(
     return dataset
 
 
-def _sets(classes: SequenceClasses | str | Sequence[SequenceClasses]) -> list[SequenceClasses]:
+def _sets(
+    classes: SequenceClasses | str | Sequence[SequenceClasses | str],
+) -> list[SequenceClasses]:
     """The sets of classes, one or several, which must fit into one dataset."""
-    if isinstance(classes, str):
-        return [resolve(classes)]
-    if isinstance(classes, SequenceClasses):
-        return [classes]
-    kinds = {
-        (of.vocab_size, len(of), tuple(of.queries.tolist()), of.names is None) for of in classes
-    }
+    given = [classes] if isinstance(classes, str | SequenceClasses) else classes
+    sets = [resolve(of) if isinstance(of, str) else of for of in given]
+    kinds = {(of.vocab_size, len(of), tuple(of.queries.tolist()), of.names is None) for of in sets}
     if len(kinds) != 1:
         raise ValueError(
             "classes: sets that run together have the same numbers of tokens and of classes, the "
             "same queries, and names for all or for none"
         )
-    return list(classes)
+    return sets
 
 
 def _check(

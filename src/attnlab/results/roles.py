@@ -36,8 +36,10 @@ def _drawn(dataset: xr.Dataset) -> xr.DataArray:
         )
     probability = dataset["probability"]
     if set(probability.dims) != {"sequence_class", "token"}:
+        remedy = "measure the whole dataset first, then select"
+        if "setting" in probability.dims:
+            remedy = "take one set of classes, .isel(setting=0)"
         raise ValueError(
-            f"probability: expected dims (sequence_class, token), got {probability.dims}; "
-            "measure the whole dataset first, then select"
+            f"probability: expected dims (sequence_class, token), got {probability.dims}; {remedy}"
         )
     return probability.transpose("sequence_class", "token") > 0

@@ -2,7 +2,6 @@
 const HEIGHT = { attention: 170, gap: 16, logit: 84 };
 const MARGIN = { left: 52, right: 8, top: 8 };
 const MOST_NAMES = 24; // that fit under the bars
-
 const LETTER = 6.4; // pixels, about
 
 const shortened = (name) => (name.length <= 12 ? name : `${name.slice(0, 11)}…`);

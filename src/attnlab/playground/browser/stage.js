@@ -157,7 +157,7 @@ export function render({ model }) {
   };
   const onTheory = () => {
     note.innerHTML = model.theory.note ?? "";
-    if (model.theory.a === undefined) return;
+    if (!model.theory.a && !model.theory.b) return; // it says nothing, or nothing yet
     theory = model.theory;
     fillTheory();
     fillTraces();
