@@ -5,9 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.text.loss import cross_entropy
 from attnlab.text.model import TransformerSpec, encode, forward, init
-from attnlab.text.program import decoder_logits
 
 VOCAB, B, T = 11, 3, 5
 TOKENS = np.random.default_rng(0).integers(0, VOCAB, (B, T))
@@ -187,21 +185,6 @@ def test_dropout_is_only_for_training():
     assert float(jnp.abs(dropped[0] - quiet).max()) > 0.1
 
 
-def test_cross_entropy_and_its_gradient():
-    logits = 3 * np.random.default_rng(0).normal(size=(6, VOCAB)).astype(np.float32)
-    targets = jnp.arange(6)
-
-    def derived(logits):
-        return -jax.nn.log_softmax(logits)[jnp.arange(6), targets].mean()
-
-    value, gradient = jax.jit(jax.value_and_grad(cross_entropy))(logits, targets)
-    expected, expected_gradient = jax.jit(jax.value_and_grad(derived))(logits)
-    assert float(value) == pytest.approx(float(expected), rel=1e-6)
-    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-7)
-    steep, _ = jax.jit(jax.value_and_grad(cross_entropy))(1e4 * logits, targets)
-    assert 1e3 < float(steep) < np.inf
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -217,16 +200,3 @@ def test_cross_entropy_and_its_gradient():
 def test_bad_specs_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
         spec_of(**changed)
-
-
-def test_logits_in_an_accelerators_shape_give_the_same_loss_and_gradient():
-    rng = np.random.default_rng(3)
-    arrays = [rng.normal(size=shape).astype(np.float32) for shape in ((5, 6), (11, 6), (11,))]
-    targets = jnp.array([0, 10, 3, 3, 7])
-
-    def loss(x, weights, bias, aligned):
-        return cross_entropy(decoder_logits(x, weights, bias, aligned=aligned), targets)
-
-    slopes = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)), static_argnums=3)
-    plain, aligned = (slopes(*arrays, choice) for choice in (False, True))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), plain, aligned)

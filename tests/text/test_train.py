@@ -78,12 +78,12 @@ def test_what_is_measured_is_the_models_own_loss(result):
 RATES, SEEDS = jnp.asarray([0.5, 0.5, 2.0, 2.0]), jnp.asarray([0, 1, 0, 1], jnp.uint32)
 
 
-def advanced(count):
+def advanced(count, rule=RULE):
     """All runs in one vectorised program, as an accelerator takes them."""
     streams = jnp.asarray(cut_streams(counting_corpus().train, 4, SPEC.context, "training"))
-    state = program.begin(SPEC, RULE, 18, RATES, SEEDS)
+    state = program.begin(SPEC, rule, 18, RATES, SEEDS)
     return program.advance(
-        SPEC, RULE, 0.5, state, RATES, SEEDS, streams, np.int32(0), np.int32(count)
+        SPEC, rule, 0.5, None, state, RATES, SEEDS, streams, np.int32(0), np.int32(count)
     )
 
 
@@ -96,6 +96,25 @@ def test_a_step_is_rate_times_a_clipped_gradient():
     moved = jax.tree.map(lambda a, b: np.asarray(a - b), advanced(1).params, advanced(0).params)
     norms = np.sqrt(sum((leaf**2).reshape(4, -1).sum(1) for leaf in jax.tree.leaves(moved)))
     np.testing.assert_allclose(norms, RATES * 0.5, rtol=1e-4)  # the first gradients are longer
+
+
+def test_rows_of_the_words_read_are_the_whole_embedding():
+    """Momentum, however small, makes the program pass over the whole table."""
+    rows, whole = (advanced(2, rule).params for rule in (RULE, Optimizer(momentum=1e-30)))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), rows, whole)
+    unread = 0  # <unk>
+    np.testing.assert_array_equal(
+        rows["embedding"][:, unread], advanced(0).params["embedding"][:, unread]
+    )
+
+
+def test_bfloat16_learns_the_same(result):
+    low = train(
+        counting_corpus(), SPEC, rates=[0.5, 2.0], seeds=2, precision="bfloat16", **SETTINGS
+    )
+    np.testing.assert_allclose(low.train_loss[..., 1], result.train_loss[..., 1], rtol=1e-2)
+    assert (low.validation_loss.isel(step=-1) < 0.5).all()
+    assert (low.validation_loss.isel(step=1) != result.validation_loss.isel(step=1)).all()
 
 
 def test_streams_are_contiguous_and_begin_again():

@@ -79,7 +79,10 @@ def train_verb(
     ] = 3500,
     probes: Annotated[int, typer.Option(help="Sequences whose maps are kept.")] = 2,
     precision: Annotated[
-        str, typer.Option(help="Of products: highest (float32) or default (the device's).")
+        str,
+        typer.Option(
+            help="Of products: highest (float32), default (the device's), bfloat16 (decoder)."
+        ),
     ] = "highest",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

@@ -48,6 +48,11 @@ class Optimizer:
         if self.name != "sgd" and self.momentum:
             raise ValueError("momentum: belongs to sgd; for Adam set beta_1")
 
+    @property
+    def keeps_still(self) -> bool:
+        """Whether what has no gradient in a step does not move in it."""
+        return self.name == "sgd" and not self.momentum and not self.weight_decay
+
     def transform(self, rate: float | jax.Array) -> optax.GradientTransformation:
         """The optax transformation at one rate (a number or a traced scalar)."""
         if self.name == "adamw":

@@ -103,8 +103,8 @@ class Fleet:
         plan = self.plan
         with self._precision():
             group.state = program.advance(
-                plan.model, plan.optimizer, plan.clip, group.state, group.rates, group.seeds,
-                self.train, np.int32(self.step), np.int32(count),
+                plan.model, plan.optimizer, plan.clip, self._logits(), group.state, group.rates,
+                group.seeds, self.train, np.int32(self.step), np.int32(count),
             )  # fmt: skip
         group.state.loss_sum.block_until_ready()
 
@@ -116,7 +116,14 @@ class Fleet:
 
     def _precision(self) -> AbstractContextManager[None]:
         """The plan's precision of products, which is a setting of each thread."""
-        return jax.default_matmul_precision(self.plan.precision)
+        of_products = "highest" if self.plan.precision == "highest" else "default"
+        return jax.default_matmul_precision(of_products)
+
+    def _logits(self) -> str | None:
+        """The type of aligned logits; a processor is slower with them."""
+        if self.plan.precision == "bfloat16":
+            return "bfloat16"
+        return None if jax.default_backend() == "cpu" else "float32"
 
 
 def probe_sequences(plan: Training, corpus: Corpus) -> NDArray[np.int32]:

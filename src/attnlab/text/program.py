@@ -10,13 +10,11 @@ import jax.numpy as jnp
 import optax
 
 from attnlab.dynamics.optimizers import Optimizer
-from attnlab.text.loss import cross_entropy
+from attnlab.text.loss import aligned_cross_entropy, cross_entropy
 from attnlab.text.model import Params, TransformerSpec, decoder, encode, init
 from attnlab.text.streams import window
 
 _START, _DROPOUT = 0, 1  # the uses of a seed
-VOCABULARY_TILE, WIDTH_TILE = 128, 8
-IMPOSSIBLE = -1e9  # a logit whose exponential is 0
 
 
 class State(NamedTuple):
@@ -42,23 +40,35 @@ def begin(
     return jax.vmap(one_run)(rates, seeds)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
+@partial(jax.jit, static_argnums=(0, 1, 2, 3), donate_argnums=4)
 def advance(
-    spec: TransformerSpec, optimizer: Optimizer, clip: float, state: State,
+    spec: TransformerSpec, optimizer: Optimizer, clip: float, logits: str | None, state: State,
     rates: jax.Array, seeds: jax.Array, streams: jax.Array, first: jax.Array, count: jax.Array,
 ) -> State:  # fmt: skip
-    """`count` steps of every run, from step `first` on; all runs read the same text."""
+    """`count` steps of every run, from step `first` on; all runs read the same text.
+
+    logits: their type where they are aligned for an accelerator, None where they are not.
+    """
+    rows_only = optimizer.keeps_still and not spec.tied
 
     def one_run(state: State, rate: jax.Array, seed: jax.Array, step: jax.Array) -> State:
         params, memory, loss_sum, diverged = state
         tokens, targets = window(streams, step, spec.context)
+        words = tokens.reshape(-1) if rows_only else None
+        if words is not None:
+            near, places = _rows_of(params, words), jnp.arange(words.size).reshape(tokens.shape)
+        else:
+            near, places = params, tokens
         key = jax.random.fold_in(_key(seed, _DROPOUT), step)
-        loss, gradient = jax.value_and_grad(_loss)(params, spec, tokens, targets, key)
-        gradient = _clipped(gradient, clip)
-        updates, memory = optimizer.transform(rate).update(gradient, memory, params)
+        loss, gradient = jax.value_and_grad(_loss)(near, spec, logits, places, targets, key)
+        # optax's clipping chooses for each entry between two values, which is one pass more over
+        # the gradients of embedding and decoder; a factor is part of the update that follows.
+        factor = jnp.minimum(1.0, clip / _norm(gradient, words))
+        gradient = jax.tree.map(lambda leaf: factor * leaf, gradient)
+        updates, memory = optimizer.transform(rate).update(gradient, memory, near)
         fails = (diverged < 0) & ~jnp.isfinite(loss)
         return State(
-            optax.apply_updates(params, updates),
+            _moved(params, updates, words),
             memory,
             loss_sum + loss,
             jnp.where(fails, step, diverged),
@@ -71,46 +81,42 @@ def advance(
 
 
 def _loss(
-    params: Params, spec: TransformerSpec, tokens: jax.Array, targets: jax.Array, key: jax.Array
-) -> jax.Array:
+    params: Params, spec: TransformerSpec, logits: str | None,
+    tokens: jax.Array, targets: jax.Array, key: jax.Array,
+) -> jax.Array:  # fmt: skip
     x, _ = encode(params, spec, tokens, key)
-    logits = decoder_logits(
-        x.reshape(-1, spec.dim), decoder(params), params["decoder_bias"],
-        aligned=jax.default_backend() != "cpu",
-    )  # fmt: skip
-    return cross_entropy(logits, targets.reshape(-1))
+    x, weights, bias = x.reshape(-1, spec.dim), decoder(params), params["decoder_bias"]
+    if logits is None:
+        return cross_entropy(x @ weights.T + bias, targets.reshape(-1))
+    return aligned_cross_entropy(x, weights, bias, targets.reshape(-1), logits)
 
 
-def decoder_logits(
-    x: jax.Array, weights: jax.Array, bias: jax.Array, *, aligned: bool
-) -> jax.Array:
-    """x W^T + b, (N, V); `aligned`: in the shape in which an accelerator is fastest, (N, V' >= V).
-
-    Its matrix units want sizes that are multiples of a tile, and passes over the logits are what
-    takes the time of many runs together. So the bias is one more column of the weights, and words
-    are added that no text has: their bias leaves them the probability 0, and no gradient.
-    """
-    if not aligned:
-        return x @ weights.T + bias
-    words, width = -weights.shape[0] % VOCABULARY_TILE, -(weights.shape[1] + 1) % WIDTH_TILE
-    bias = jnp.pad(bias, (0, words), constant_values=IMPOSSIBLE)[:, None]
-    weights = jnp.pad(weights, ((0, words), (0, 0)))
-    weights = jnp.concatenate([weights, jnp.pad(bias, ((0, 0), (0, width)))], axis=1)
-    ones = jnp.ones((x.shape[0], 1), x.dtype)
-    x = jnp.concatenate([x, jnp.pad(ones, ((0, 0), (0, width)))], axis=1)
-    return x @ weights.T
+# A window has few of the words, and where the optimiser keeps still what has no gradient, only
+# their rows of the embedding change. Then a step makes one row for each token read, a word that
+# comes twice has two, and no pass is made over the whole table. `words`: those read, or None.
 
 
-def _clipped(gradient: Params, clip: float) -> Params:
-    """The gradient, scaled down to the norm `clip` where it is longer.
+def _rows_of(params: Params, words: jax.Array) -> Params:
+    return {**params, "embedding": params["embedding"][words]}
 
-    optax's own chooses for each entry between two values, which is one pass more over the
-    gradients of embedding and decoder; a factor is part of the update that follows.
-    """
-    leaves = jax.tree.leaves(gradient)
-    norm = jnp.sqrt(sum(jnp.vdot(leaf, leaf, precision="highest") for leaf in leaves))
-    factor = jnp.minimum(1.0, clip / norm)
-    return jax.tree.map(lambda leaf: factor * leaf, gradient)
+
+def _norm(gradient: Params, words: jax.Array | None) -> jax.Array:
+    """The length of the gradient; two rows of one word count as their sum."""
+    summed = gradient
+    if words is not None:
+        same = (words[:, None] == words).astype(jnp.float32)
+        summed = {**gradient, "embedding": same @ gradient["embedding"]}
+    squares = jax.tree.map(lambda a, b: jnp.vdot(a, b, precision="highest"), gradient, summed)
+    return jnp.sqrt(sum(jax.tree.leaves(squares)))
+
+
+def _moved(params: Params, updates: Params, words: jax.Array | None) -> Params:
+    if words is None:
+        return optax.apply_updates(params, updates)
+    table = params["embedding"].at[words].add(updates["embedding"])
+    others = {name: leaf for name, leaf in params.items() if name != "embedding"}
+    others = optax.apply_updates(others, {name: updates[name] for name in others})
+    return {**others, "embedding": table}
 
 
 def _key(seed: jax.Array, use: int) -> jax.Array:

@@ -13,7 +13,7 @@ from attnlab.dynamics.optimizers import Optimizer
 from attnlab.text.corpus import Corpus
 from attnlab.text.model import TransformerSpec
 
-Precision = Literal["highest", "default"]
+Precision = Literal["highest", "default", "bfloat16"]
 EVALUATION_STREAMS = 10
 
 
@@ -27,7 +27,9 @@ class Training:
     measure_every: steps between measurements; the start and the end are measured too.
     validation_tokens: how much of the validation part is measured each time; None for all of it.
     probes: how many fixed sequences of the validation part have their maps kept.
-    precision: of matrix products: "highest" is float32, "default" what the device prefers.
+    precision: of matrix products: "highest" is float32, "default" what the device prefers (TF32 on
+        many GPUs), "bfloat16" that with logits and decoder in bfloat16; parameters, softmax and
+        what is measured stay as they are.
     """
 
     model: TransformerSpec = field(default_factory=TransformerSpec)
