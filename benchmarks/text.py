@@ -73,7 +73,7 @@ def sweep(corpus: Corpus, layers: int, steps: int, precision: str) -> None:
         return Training(model=spec, rates=rates, seeds=seeds, precision=precision)  # type: ignore[arg-type]
 
     together, compiling = ready(plan(RATES, SEEDS), corpus)
-    at_once = seconds(lambda: together.advance(steps))
+    at_once = statistics.median(seconds(lambda: together.advance(steps)) for _ in range(3))
     print(f"40 runs in {len(together.groups)} group(s): compiled in {compiling:.1f} s")
     in_turn = 0.0
     for rate in RATES:
@@ -116,7 +116,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--steps", type=int, default=20, help="steps in a measurement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--sweep", action="store_true", help="40 runs at once and in turn")
-    parser.add_argument("--precision", default="highest", help="of the sweep: highest, default")
+    parser.add_argument(
+        "--precision", default="highest", help="of the sweep: highest, default, bfloat16"
+    )
     options = parser.parse_args(arguments)
     corpus = open_corpus(options.corpus, validation=options.validation)
     print(f"device: {jax.devices()[0].device_kind}; {corpus!r}; {options.layers} layer(s)")

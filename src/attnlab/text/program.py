@@ -54,21 +54,19 @@ def advance(
     def one_run(state: State, rate: jax.Array, seed: jax.Array, step: jax.Array) -> State:
         params, memory, loss_sum, diverged = state
         tokens, targets = window(streams, step, spec.context)
-        words = tokens.reshape(-1) if rows_only else None
-        if words is not None:
-            near, places = _rows_of(params, words), jnp.arange(words.size).reshape(tokens.shape)
-        else:
-            near, places = params, tokens
+        near, places = _rows_read(params, tokens) if rows_only else (params, tokens)
         key = jax.random.fold_in(_key(seed, _DROPOUT), step)
         loss, gradient = jax.value_and_grad(_loss)(near, spec, logits, places, targets, key)
+        summed = _summed(gradient, tokens) if rows_only else gradient
         # optax's clipping chooses for each entry between two values, which is one pass more over
         # the gradients of embedding and decoder; a factor is part of the update that follows.
-        factor = jnp.minimum(1.0, clip / _norm(gradient, words))
-        gradient = jax.tree.map(lambda leaf: factor * leaf, gradient)
-        updates, memory = optimizer.transform(rate).update(gradient, memory, near)
+        factor = jnp.minimum(1.0, clip / _norm(gradient, summed))
+        summed = jax.tree.map(lambda leaf: factor * leaf, summed)
+        updates, memory = optimizer.transform(rate).update(summed, memory, near)
+        near = optax.apply_updates(near, updates)
         fails = (diverged < 0) & ~jnp.isfinite(loss)
         return State(
-            _moved(params, updates, words),
+            _rows_written(params, near, tokens) if rows_only else near,
             memory,
             loss_sum + loss,
             jnp.where(fails, step, diverged),
@@ -92,31 +90,33 @@ def _loss(
 
 
 # A window has few of the words, and where the optimiser keeps still what has no gradient, only
-# their rows of the embedding change. Then a step makes one row for each token read, a word that
-# comes twice has two, and no pass is made over the whole table. `words`: those read, or None.
+# their rows of the embedding change. Then a step reads a row for each token, changes it and writes
+# it back, and makes no pass over the whole table. The rows of a word that comes twice are equal:
+# each has the gradient of both, and it does not matter which of them is written last.
 
 
-def _rows_of(params: Params, words: jax.Array) -> Params:
-    return {**params, "embedding": params["embedding"][words]}
+def _rows_read(params: Params, tokens: jax.Array) -> tuple[Params, jax.Array]:
+    """The parameters with one row of the embedding for each token, and the tokens' places there."""
+    rows = params["embedding"][tokens.reshape(-1)]
+    return {**params, "embedding": rows}, jnp.arange(tokens.size).reshape(tokens.shape)
 
 
-def _norm(gradient: Params, words: jax.Array | None) -> jax.Array:
-    """The length of the gradient; two rows of one word count as their sum."""
-    summed = gradient
-    if words is not None:
-        same = (words[:, None] == words).astype(jnp.float32)
-        summed = {**gradient, "embedding": same @ gradient["embedding"]}
+def _summed(gradient: Params, tokens: jax.Array) -> Params:
+    """The gradient in which each row of a word is the sum of its rows."""
+    words = tokens.reshape(-1)
+    same = (words[:, None] == words).astype(jnp.float32)
+    return {**gradient, "embedding": same @ gradient["embedding"]}
+
+
+def _rows_written(params: Params, near: Params, tokens: jax.Array) -> Params:
+    table = params["embedding"].at[tokens.reshape(-1)].set(near["embedding"])
+    return {**near, "embedding": table}
+
+
+def _norm(gradient: Params, summed: Params) -> jax.Array:
+    """The length of the gradient; of the rows g_i of a word, |sum g_i|^2 = sum_i g_i . sum g_i."""
     squares = jax.tree.map(lambda a, b: jnp.vdot(a, b, precision="highest"), gradient, summed)
     return jnp.sqrt(sum(jax.tree.leaves(squares)))
-
-
-def _moved(params: Params, updates: Params, words: jax.Array | None) -> Params:
-    if words is None:
-        return optax.apply_updates(params, updates)
-    table = params["embedding"].at[words].add(updates["embedding"])
-    others = {name: leaf for name, leaf in params.items() if name != "embedding"}
-    others = optax.apply_updates(others, {name: updates[name] for name in others})
-    return {**others, "embedding": table}
 
 
 def _key(seed: jax.Array, use: int) -> jax.Array:
