@@ -15,6 +15,7 @@ from attnlab.text.model import Params, TransformerSpec, decoder, encode, init
 from attnlab.text.streams import window
 
 _START, _DROPOUT = 0, 1  # the uses of a seed
+PAIRS_PER_WORD = 100  # of tokens, compared in the time that a row of the embedding takes
 
 
 class State(NamedTuple):
@@ -49,7 +50,10 @@ def advance(
 
     logits: their type where they are aligned for an accelerator, None where they are not.
     """
-    rows_only = optimizer.keeps_still and not spec.tied
+    tokens_read, vocab_size = streams.shape[0] * spec.context, state.params["embedding"].shape[1]
+    rows_only = (
+        optimizer.keeps_still and not spec.tied and tokens_read**2 <= PAIRS_PER_WORD * vocab_size
+    )
 
     def one_run(state: State, rate: jax.Array, seed: jax.Array, step: jax.Array) -> State:
         params, memory, loss_sum, diverged = state
@@ -89,10 +93,10 @@ def _loss(
     return aligned_cross_entropy(x, weights, bias, targets.reshape(-1), logits)
 
 
-# A window has few of the words, and where the optimiser keeps still what has no gradient, only
-# their rows of the embedding change. Then a step reads a row for each token, changes it and writes
-# it back, and makes no pass over the whole table. The rows of a word that comes twice are equal:
-# each has the gradient of both, and it does not matter which of them is written last.
+# A short window has few of the words, and where the optimiser keeps still what has no gradient,
+# only their rows of the embedding change. Then a step reads a row for each token, changes it and
+# writes it back, and makes no pass over the whole table. The rows of a word that comes twice are
+# equal: each has the gradient of both, and it does not matter which of them is written last.
 
 
 def _rows_read(params: Params, tokens: jax.Array) -> tuple[Params, jax.Array]:
