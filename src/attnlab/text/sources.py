@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 WIKITEXT = {"wikitext-2": "wikitext-2-v1", "wikitext-103": "wikitext-103-v1"}
+WIKITEXT_AT_THE_HUB = "Salesforce/wikitext"
+HUB_PATIENCE = 10.0  # seconds for the first answer
 HELD_OUT = 0.1  # of a text without a validation part of its own
 _TRAIN = ("train.txt", "wiki.train.tokens", "wiki.train.raw")
 _VALIDATION = (
@@ -136,8 +140,31 @@ def _download(name: str) -> tuple[str, str]:
         ) from None
     # The errors of an absent network have no common base among the libraries below.
     try:
-        parts = datasets.load_dataset("Salesforce/wikitext", WIKITEXT[name])
+        with _no_retries_offline():
+            parts = datasets.load_dataset(WIKITEXT_AT_THE_HUB, WIKITEXT[name])
     except Exception as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"{name}: could not be downloaded ({reason[0]}); {remedy}") from error
     return "".join(parts["train"]["text"]), "".join(parts["validation"]["text"])
+
+
+@contextmanager
+def _no_retries_offline() -> Iterator[None]:
+    """Where the hub does not answer, let its library look into its cache alone.
+
+    It would try again for half a minute before it does.
+    """
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    before = constants.HF_HUB_OFFLINE
+    try:
+        HfApi().dataset_info(WIKITEXT_AT_THE_HUB, timeout=HUB_PATIENCE)
+    except HfHubHTTPError:
+        pass  # an answer, if not a good one: whoever asks next gets it and says so
+    except Exception:
+        constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
