@@ -184,7 +184,7 @@ def test_truncation_anywhere(saved: Path) -> None:
     cuts = {0, 1, 8, 79, 80, 81, 512, len(whole) // 2, len(whole) - SEAL_SIZE, len(whole) - 1}
     for cut in sorted(cuts):
         saved.write_bytes(whole[:cut])
-        with pytest.raises(DamagedFile, match="result.nc: damaged result file .*; make it again"):
+        with pytest.raises(DamagedFile, match="result.nc: damaged .*; delete it and make it again"):
             load(saved)
 
 

@@ -143,13 +143,30 @@ def test_offline_names_the_remedy_at_once(tmp_path, monkeypatch):
     assert not constants.HF_HUB_OFFLINE
 
 
+def test_a_folder_of_that_name_comes_before_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wikitext-2").mkdir()
+    write(tmp_path / "wikitext-2" / "wiki.train.tokens", TEXT)
+    assert open_corpus("wikitext-2").vocab_size == 9
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTNLAB_CACHE", str(write(tmp_path / "a file", TEXT)))
+    with pytest.warns(UserWarning, match="the token cache is not used"):
+        assert open_corpus(write(tmp_path / "cats.txt", TEXT)).vocab_size == 9
+
+
 def test_clear_errors(tmp_path):
     write(tmp_path / "empty.txt", " \n")
     (tmp_path / "latin.txt").write_bytes(b"caf" + b"\xe9 au lait")
+    (tmp_path / "wide.txt").write_bytes(TEXT.encode("utf-16"))
+    (tmp_path / "wider.txt").write_bytes(TEXT.encode("utf-16-le"))  # each second byte is zero
     (tmp_path / "folder").mkdir()
     (tmp_path / "parts").mkdir()
     write(tmp_path / "parts" / "valid.txt", TEXT)
     for source, message in {
+        "wide.txt": "wide.txt: not UTF-8 text, but UTF-16",
+        "wider.txt": "wider.txt: not UTF-8 text, but UTF-16",
         "empty.txt": "empty.txt: empty",
         "latin.txt": r"latin.txt: not UTF-8 text at byte 3 \(0xe9\)",
         "folder": "no .txt file",
@@ -159,6 +176,10 @@ def test_clear_errors(tmp_path):
             open_corpus(tmp_path / source)
     with pytest.raises(FileNotFoundError, match="absent.txt: no such corpus"):
         open_corpus("absent.txt")
+    with pytest.raises(FileNotFoundError, match="validation: nope.txt is no file"):
+        open_corpus("builtin", validation="nope.txt")
+    with pytest.raises(ValueError, match="corpus: no name; give builtin, wikitext-2"):
+        open_corpus("")
     with pytest.raises(ValueError, match="tokens: expected one of"):
         open_corpus("builtin", tokens="letters")
     with pytest.raises(ValueError, match="vocab_size: expected at least 2"):

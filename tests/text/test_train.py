@@ -13,6 +13,7 @@ import numpy as np
 import optax
 import pytest
 
+import attnlab
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.results import DamagedFile
 from attnlab.text import Corpus, TransformerSpec, program, train
@@ -115,6 +116,33 @@ def test_bfloat16_learns_the_same(result):
     np.testing.assert_allclose(low.train_loss[..., 1], result.train_loss[..., 1], rtol=1e-2)
     assert (low.validation_loss.isel(step=-1) < 0.5).all()
     assert (low.validation_loss.isel(step=1) != result.validation_loss.isel(step=1)).all()
+
+
+def test_ctrl_c_keeps_where_it_stands(result, tmp_path):
+    settings = {**SETTINGS, "rates": [0.5, 2.0], "seeds": 2}
+
+    def interrupt(fraction):
+        if fraction > 0.1:
+            signal.raise_signal(signal.SIGINT)
+
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match=r"stopped at step (\d+) of 60; the same settings"):
+        train(counting_corpus(), SPEC, out=tmp_path / "run", **{**settings, "progress": interrupt})
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert 6 < read_checkpoint(tmp_path / "run" / CHECKPOINT).step < 60
+    went_on = train(counting_corpus(), SPEC, out=tmp_path / "run", **settings)
+    assert went_on.drop_attrs().equals(result.drop_attrs())
+    with pytest.raises(KeyboardInterrupt, match="nothing is kept without a folder"):
+        train(counting_corpus(), SPEC, **{**settings, "progress": interrupt})
+
+
+def test_a_damaged_result_is_made_again_from_the_checkpoint(result, tmp_path):
+    settings = {**SETTINGS, "rates": [0.5, 2.0], "seeds": 2, "out": tmp_path / "run"}
+    train(counting_corpus(), SPEC, **settings)
+    (tmp_path / "run" / RESULT).write_bytes(b"cut")
+    again = train(counting_corpus(), SPEC, **settings)
+    assert again.drop_attrs().equals(result.drop_attrs())
+    assert attnlab.load(tmp_path / "run" / RESULT).drop_attrs().equals(result.drop_attrs())
 
 
 def test_streams_are_contiguous_and_begin_again():

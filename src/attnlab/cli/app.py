@@ -11,7 +11,7 @@ import typer
 from attnlab.cli import audit, cite, play, reproduce, study, sweep, text
 from attnlab.cli.simulate import HELP, simulate_verb
 
-BAD_INPUT, DIVERGED = 2, 3
+BAD_INPUT, DIVERGED, INTERRUPTED = 2, 3, 130
 
 app = typer.Typer(
     name="attnlab",
@@ -62,12 +62,13 @@ def main() -> None:
             raise
         _say(str(problem))
         sys.exit(DIVERGED)
-    except (ValueError, FileNotFoundError, IsADirectoryError, PermissionError) as problem:
+    except (ValueError, OSError) as problem:
         _say(str(problem))
         sys.exit(BAD_INPUT)
-    except KeyboardInterrupt:
-        _say("stopped")
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer makes that of a KeyboardInterrupt
+            _say(_last_words(end) or "stopped")
+        raise
 
 
 def _keep_compiled_programs() -> None:
@@ -77,6 +78,13 @@ def _keep_compiled_programs() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
     # A solver that could raise from inside cannot be kept; ours reports failure by its status.
     os.environ.setdefault("EQX_ON_ERROR", "nan")
+
+
+def _last_words(end: BaseException | None) -> str:
+    """What the interrupt said that led to this end."""
+    while end is not None and not isinstance(end, KeyboardInterrupt):
+        end = end.__cause__ or end.__context__
+    return str(end or "")
 
 
 def _say(message: str) -> None:

@@ -28,10 +28,10 @@ SEAL_SIZE = len(SEAL % (b"0" * 64))
 
 
 class DamagedFile(ValueError):
-    """A result file that is not as it was saved: truncated, edited, or of another origin."""
+    """A file that is not as it was saved: truncated, edited, or of another origin."""
 
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
-        super().__init__(f"{os.fspath(path)}: damaged result file ({reason}); make it again")
+        super().__init__(f"{os.fspath(path)}: damaged ({reason}); delete it and make it again")
 
 
 def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -30,7 +31,10 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]] | None:
 
 
 def keep_arrays(path: Path, arrays: dict[str, NDArray[np.generic]]) -> None:
-    """Write arrays to a file that is whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
-        np.savez(temporary, allow_pickle=False, **arrays)
+    """Write arrays to a file that is whole or not there; where that cannot be, do without."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(path) as temporary:
+            np.savez(temporary, allow_pickle=False, **arrays)
+    except OSError as problem:
+        warnings.warn(f"the token cache is not used: {problem}", stacklevel=2)

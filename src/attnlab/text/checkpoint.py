@@ -35,12 +35,16 @@ class Checkpoint:
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the file at `path` by this checkpoint, in one instant."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()}
     about = {"spec": json.dumps(checkpoint.spec, sort_keys=True), "step": str(checkpoint.step)}
     with atomic_path(path) as temporary:
-        save_file(arrays, temporary, metadata={**about, "sha256": _digest(about, arrays)})
+        try:
+            save_file(arrays, temporary, metadata={**about, "sha256": _digest(about, arrays)})
+        except SafetensorError as error:
+            raise OSError(f"{path}: could not be written ({error})") from None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

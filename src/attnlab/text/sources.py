@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ _VALIDATION = (
     "valid.txt", "validation.txt", "wiki.valid.tokens", "wiki.valid.raw", "test.txt",
     "wiki.test.tokens", "wiki.test.raw",
 )  # fmt: skip
+_CHOICES = f"give builtin, {', '.join(WIKITEXT)}, or a file or folder that is there"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Text:
 
 
 def read_source(source: str | Path, validation: str | Path | None = None) -> Text:
-    """The text of "builtin", "wikitext-2", "wikitext-103", a file or a folder.
+    """The text of "builtin", a file, a folder, or else "wikitext-2" or "wikitext-103".
 
     A folder that is split into files (train.txt and valid.txt, or wiki.train.tokens and so on) is
     read so; of any other folder, all .txt files in alphabetical order are one text. A text without
@@ -37,18 +39,19 @@ def read_source(source: str | Path, validation: str | Path | None = None) -> Tex
     """
     if source == "builtin":
         name, train, held = "builtin", builtin_text(), None
-    elif isinstance(source, str) and source in WIKITEXT:
-        name, (train, held) = source, _download(source)
+    elif source == "":
+        raise ValueError(f"corpus: no name; {_CHOICES}")
     elif (path := Path(source)).is_dir():
         name, (train, held) = path.resolve().name, _read_folder(path)
+    elif isinstance(source, str) and source in WIKITEXT:
+        name, (train, held) = source, _download(source)
     elif path.exists():
         name, train, held = path.name, read_text(path), None
     else:
-        raise FileNotFoundError(
-            f"{source}: no such corpus; give builtin, {', '.join(WIKITEXT)}, or a file or folder "
-            "that is there"
-        )
+        raise FileNotFoundError(f"{source}: no such corpus; {_CHOICES}")
     if validation is not None:
+        if not Path(validation).is_file():
+            raise FileNotFoundError(f"validation: {validation} is no file; give a text file")
         held = read_text(Path(validation))
     if held is None:
         train, held = _hold_out(train)
@@ -58,6 +61,11 @@ def read_source(source: str | Path, validation: str | Path | None = None) -> Tex
 def read_text(path: Path) -> str:
     """A UTF-8 file with something in it."""
     data = path.read_bytes()
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data:
+        raise ValueError(
+            f"{path}: not UTF-8 text, but UTF-16 or no text at all; convert a text with "
+            "iconv -f UTF-16 -t UTF-8"
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

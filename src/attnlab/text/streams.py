@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
+Part = Literal["training", "validation"]
+REMEDY: dict[Part, str] = {
+    "training": "longer text, a smaller batch or a shorter context",
+    "validation": "longer text, a validation file or a shorter context",
+}
 
-def cut_streams(ids: NDArray[np.int32], count: int, context: int, part: str) -> NDArray[np.int32]:
+
+def cut_streams(ids: NDArray[np.int32], count: int, context: int, part: Part) -> NDArray[np.int32]:
     """`count` contiguous rows of equal length; what is left over at the end is dropped.
 
     `part` names the text in the message when it is shorter than one batch.
@@ -16,8 +24,8 @@ def cut_streams(ids: NDArray[np.int32], count: int, context: int, part: str) -> 
     if length < context + 1:
         raise ValueError(
             f"corpus: the {part} part has {len(ids):,} tokens, fewer than one batch of {count} "
-            f"streams x {context + 1} tokens ({count * (context + 1):,}); give a longer text, a "
-            "smaller batch or a shorter context"
+            f"streams x {context + 1} tokens ({count * (context + 1):,}); give a "
+            f"{REMEDY[part]}"
         )
     return ids[: length * count].reshape(count, length)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import xarray as xr
 
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.progress import Choice, Report, reporting
+from attnlab.results.files import DamagedFile, load, save
 from attnlab.results.provenance import provenance
 from attnlab.text.checkpoint import Arrays, Checkpoint, read_checkpoint, write_checkpoint
 from attnlab.text.corpus import Corpus
 from attnlab.text.fleet import Fleet
 from attnlab.text.measure import TOP, map_speed, snap_step
 from attnlab.text.model import TransformerSpec
+from attnlab.text.stopping import Stopping
 from attnlab.text.training import Precision, Training, numbered
 
 CHECKPOINT, RESULT = "checkpoint.safetensors", "result.nc"
@@ -51,8 +54,8 @@ def train(
     setting means. `rates` and `seeds` are run together, one run for each pair.
 
     out: a folder for checkpoints and the result. A training that was interrupted goes on from
-        there with bit-identical results (on a GPU, up to the order in which it adds the gradient
-        of the embedding); one that differs in any setting is refused.
+        there with bit-identical results on the same machine (on a GPU as far as XLA adds in the
+        same order); one that differs in any setting is refused. Ctrl-C keeps a checkpoint.
     checkpoint_seconds: the least time between checkpoints.
     progress: "auto", True, False, or a function that is called with the fraction done.
 
@@ -77,11 +80,9 @@ def train(
     document = plan.document(corpus)
     kept = None if folder is None else _kept(folder, document)
     if folder is not None and kept is not None and kept.step == plan.steps:
-        finished = folder / RESULT
-        if finished.exists():
-            from attnlab.results.files import load
-
-            return load(finished)
+        # Where the result is not there or damaged, it is made again from the checkpoint.
+        with suppress(FileNotFoundError, DamagedFile):
+            return load(folder / RESULT)
     begun = time.perf_counter()
     fleet = Fleet(plan, corpus)
     if folder is not None:
@@ -92,9 +93,10 @@ def train(
         recorded.restore(kept.arrays)
     keeper = _Keeper(folder, document, checkpoint_seconds)
     steps_left = plan.steps - fleet.step
-    with reporting(progress, plan.steps * len(plan.runs), "training") as report:
+    whole = plan.steps * len(plan.runs)
+    with Stopping() as stopping, reporting(progress, whole, "training") as report:
         report(fleet.step * len(plan.runs))
-        training_seconds = _run(fleet, recorded, keeper, report)
+        training_seconds = _run(fleet, recorded, keeper, stopping, report)
     tokens = steps_left * len(plan.runs) * plan.batch * plan.model.context
     result = _label(plan, corpus, fleet, recorded)
     result.attrs = provenance(
@@ -105,8 +107,6 @@ def train(
         tokens_per_second=tokens / training_seconds if steps_left else 0.0,
     )
     if folder is not None:
-        from attnlab.results.files import save
-
         save(result, folder / RESULT)
     return result
 
@@ -144,18 +144,31 @@ class _Keeper:
         self.folder, self.document, self.least = folder, document, least
         self.last, self.cost = time.perf_counter(), 0.0
 
+    @property
+    def way_on(self) -> str:
+        if self.folder is None:
+            return "nothing is kept without a folder (out)"
+        return f"the same settings go on from there (out: {self.folder})"
+
+    def keep_if_due(self, fleet: Fleet, recorded: _Record) -> None:
+        waited = time.perf_counter() - self.last
+        due = waited > max(self.least, self.cost / CHECKPOINT_SHARE)
+        if due or fleet.step == fleet.plan.steps:
+            self.keep(fleet, recorded)
+
     def keep(self, fleet: Fleet, recorded: _Record) -> None:
-        begun = time.perf_counter()
-        due = begun - self.last > max(self.least, self.cost / CHECKPOINT_SHARE)
-        if self.folder is None or not (due or fleet.step == fleet.plan.steps):
+        if self.folder is None:
             return
+        begun = time.perf_counter()
         arrays = {**fleet.arrays(), **recorded.arrays()}
         write_checkpoint(self.folder / CHECKPOINT, Checkpoint(self.document, fleet.step, arrays))
         self.last = time.perf_counter()
         self.cost = self.last - begun
 
 
-def _run(fleet: Fleet, recorded: _Record, keeper: _Keeper, report: Report) -> float:
+def _run(
+    fleet: Fleet, recorded: _Record, keeper: _Keeper, stopping: Stopping, report: Report
+) -> float:
     """From record to record to the end; the seconds spent on steps."""
     plan, pace, spent = fleet.plan, 1, 0.0
     if fleet.step == 0:
@@ -173,7 +186,12 @@ def _run(fleet: Fleet, recorded: _Record, keeper: _Keeper, report: Report) -> fl
             loss = losses[np.isfinite(losses)].mean() if np.isfinite(losses).any() else np.nan
             if fleet.step == moment:
                 recorded.put(fleet.step, fleet.look())
-            keeper.keep(fleet, recorded)
+            keeper.keep_if_due(fleet, recorded)
+            if stopping.asked and fleet.step < plan.steps:
+                keeper.keep(fleet, recorded)
+                raise KeyboardInterrupt(
+                    f"stopped at step {fleet.step:,} of {plan.steps:,}; {keeper.way_on}"
+                )
             report(count * len(plan.runs), f"loss {loss:.3f}, {speed:,.0f} tokens/s")
     return spent
 
@@ -188,14 +206,24 @@ def _kept(folder: Path, document: dict[str, Any]) -> Checkpoint | None:
     if not path.exists():
         return None
     kept = read_checkpoint(path)
-    if kept.spec != document:
-        differing = [name for name in document if kept.spec.get(name) != document[name]]
-        name = differing[0] if differing else "version"
-        raise ValueError(
-            f"out: {folder} holds another training ({name}: {kept.spec.get(name)} there, "
-            f"{document.get(name)} here); give another folder, or the same settings to go on"
-        )
+    there, here = _settings(kept.spec), _settings(document)
+    for name in sorted(there.keys() | here.keys()):
+        if there.get(name) != here.get(name):
+            raise ValueError(
+                f"out: {folder} holds another training ({name}: {there.get(name)} there, "
+                f"{here.get(name)} here); give another folder, or the same settings to go on"
+            )
     return kept
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """All that decides the numbers by its own name: model.layers and so on."""
+    found: dict[str, Any] = {}
+    for name, value in document.items():
+        within = _settings(value) if isinstance(value, Mapping) else None
+        found |= {name: value} if within is None else {f"{name}.{n}": v for n, v in within.items()}
+    found.pop("corpus.name", None)  # the digest tells texts apart
+    return found
 
 
 def _label(plan: Training, corpus: Corpus, fleet: Fleet, recorded: _Record) -> xr.Dataset:
