@@ -56,14 +56,13 @@ def head_statistics(maps: jax.Array) -> dict[str, jax.Array]:
     length = maps.shape[-1]
     entropy = jax.scipy.special.entr(maps).sum(-1)  # layer B head query
     most = np.log(np.arange(2, length + 1)).astype(np.float32)  # the first query sees one token
-    strongest, _ = jax.lax.top_k(maps, min(max(TOP), length))
-    mass = jnp.stack([strongest[..., :k].sum(-1) for k in TOP], axis=-1)
     each = (1, 3)  # sequences and queries
+    strongest = jax.lax.top_k(maps, min(max(TOP), length))[0].mean(each)  # layer head k
     return {
         "entropy": entropy.mean(each),
         "relative_entropy": (entropy[..., 1:] / most).mean(each),
         "effective_tokens": jnp.exp(entropy).mean(each),
-        "top_mass": mass.mean(each),
+        "top_mass": jnp.stack([strongest[..., :k].sum(-1) for k in TOP], axis=-1),
     }
 
 
