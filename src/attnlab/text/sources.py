@@ -96,7 +96,12 @@ def builtin_text() -> str:
 
 
 def _without_markup(paragraph: str) -> str:
-    lines = [line for line in paragraph.splitlines() if not re.fullmatch(r"\s*([*=\-~^])\1+", line)]
+    rules = r"\s*(([*=\-~^])\2+|[+|][-=+|\s]*)"  # under a title; between the rows of a table
+    lines = [line for line in paragraph.splitlines() if not re.fullmatch(rules, line)]
+    rows = [re.fullmatch(r"\s*\|(.*)\|\s*", line) for line in lines]  # of a table
+    lines = [
+        row[1].replace(" | ", " ") if row else line for row, line in zip(rows, lines, strict=True)
+    ]
     text = " ".join(" ".join(lines).split())
     text = re.sub(r"(\w-) (?=[a-z])", r"\1", text)  # a word that was broken at its hyphen
     text = re.sub(r"(\*\*?)(\w[^*]*)\1", r"\2", text)  # *emphasis* and **strong**
