@@ -49,8 +49,9 @@ def test_the_same_command_reads_what_there_is_and_prints_a_table(finished, capsy
     made_at = attnlab.load(finished / "run" / "result.nc").attrs["made_at"]
     assert attnlab_text(*words, "--out", finished / "run") == (0, [])
     out = capsys.readouterr().out
-    for word in ("perplexity", "entropy", "snap", "vocabulary 18", "wrote"):
+    for word in ("perplexity", "entropy", "snap", "vocabulary 18", "run was finished before"):
         assert word in out
+    assert "wrote" not in out
 
     assert attnlab_text(*words, "--out", finished / "run", "--json") == (0, [])
     document = json.loads(capsys.readouterr().out)
@@ -62,6 +63,29 @@ def test_the_same_command_reads_what_there_is_and_prints_a_table(finished, capsy
     code, said = attnlab_text(*words, "--seeds", "2", "--out", finished / "run")
     assert code == 2
     assert "holds another training (seeds: [0] there, [0, 1] here)" in said[0]
+
+
+def test_names_are_printed_as_they_are_and_no_number_is_cut(finished, capsys, monkeypatch):
+    monkeypatch.setenv("ATTNLAB_CACHE", str(finished / "cache"))
+    monkeypatch.setenv("COLUMNS", "30")
+    (finished / "[b] :on:.txt").write_text((finished / "words.txt").read_text())
+    (finished / "f[").mkdir()
+    source, out = finished / "[b] :on:.txt", finished / "f[" / "b] [draft]"
+    asked = ["train", source, "--validation", finished / "held.txt", *QUICK, "--out", out]
+    asked += ["--rates", "300", "--clip", "1"]  # a loss whose exponential no number can hold
+    assert attnlab_text(*asked) == (0, [])
+    printed = capsys.readouterr().out
+    assert "Corpus('[b] :on:.txt'" in printed
+    assert printed.endswith(f"wrote {out}\n")
+    assert attnlab_text(*asked, "--json") == (0, [])
+    row = json.loads(capsys.readouterr().out)["summary"][0]
+    assert row["validation_loss"] > 709
+    assert row["perplexity"] is None
+    cells = [f"{row['validation_loss']:.3f}", f"{row['top_mass_end']['1']:.3f}"]
+    lines = [line for line in printed.splitlines() if line.startswith(" 300 ")]
+    assert len(lines) == 2
+    assert set(cells) <= set(lines[0].split())
+    assert f"{row['entropy_start']:.2f} → {row['entropy_end']:.2f}" in lines[0]
 
 
 def test_the_picture_has_curves_and_words(finished, tmp_path):
@@ -84,6 +108,7 @@ def test_the_picture_has_curves_and_words(finished, tmp_path):
         (["train", "absent.txt", "--out", "run"], "absent.txt: no such corpus"),
         (["train", "builtin", "--out", "run", "--heads", "3"], "heads: 3 heads do not divide"),
         (["train", "builtin", "--out", "run", "--rates", "fast"], "rates: expected a number"),
+        (["train", "builtin", "--out", "run", "--seeds", "0"], "seeds: expected at least 1, got 0"),
         (["train", "builtin", "--out", "run", "--tokens", "letters"], "tokens: expected one of"),
         (["train", "builtin", "--out", "run", "--batch", "9000"], "corpus: the training part"),
         (["plot", "absent", "--out", "run.png"], "absent: no finished training"),

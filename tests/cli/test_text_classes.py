@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from small_text import write_text
+from small_text import FILLERS, write_text
 
 from attnlab.data import read_classes
 
@@ -33,7 +33,29 @@ def test_classes_are_written_and_told(text, tmp_path):
     assert document["corpus"]["name"] == "text.txt"
     told = {(row["query"], row["next"]): row["telling"] for row in document["classes"]}
     assert told["the", "cat"][0] == "11"  # the sign that stands before it most
+    assert set(told["the", "cat"]) <= {"11", "12", "13", *FILLERS}  # and none that never does
     assert read_classes(tmp_path / "classes.json") == classes
+
+
+def test_words_are_printed_as_they_are_and_no_number_is_cut(text, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    words = (tmp_path / "text.txt").read_text()
+    (tmp_path / "[i].txt").write_text(words.replace("11", "[/]").replace("cat", "[b]"))
+    code, out, err = text("classes", "[i].txt", "--out", "[draft].yaml", *ASKED)
+    assert code == 0, err
+    assert "Corpus('[i].txt'" in out
+    assert out.endswith("wrote [draft].yaml; go on with: attnlab simulate '[draft].yaml'\n")
+    classes = read_classes(tmp_path / "[draft].yaml")
+    rows = [line.split() for line in out.splitlines() if line.startswith(("the ", "a "))]
+    assert [row[2] for row in rows] == [f"{prior:.3f}" for prior in classes.prior]
+    assert ["the", "[b]", "[/]"] in [[row[0], row[1], row[5]] for row in rows]
+
+
+def test_a_vocabulary_can_be_cut(text):
+    asked = ("--out", "classes.yaml", "--vocab-size", "20", "--json", *ASKED)
+    code, out, err = text("classes", "text.txt", *asked)
+    assert code == 0, err
+    assert json.loads(out)["corpus"]["vocabulary"] == 20
 
 
 def test_agreement_prints_one_document_and_draws(text, tmp_path):
@@ -60,6 +82,9 @@ def test_agreement_prints_one_document_and_draws(text, tmp_path):
         (["classes", "text.txt", "--out", "x.txt"], "out: the name should end in .yaml"),
         (["classes", "text.txt", "--out", "x.yaml", "--tokens", "char"], "tokens: expected one of"),
         (["classes", "text.txt", "--out", "x.yaml", "--queries", "9"], "ask for fewer"),
+        (["classes", "text.txt", "--out", "x.yaml", "--next", "1"], "next: expected at least 2"),
+        (["agreement", "text.txt", "--next", "1"], "next: expected at least 2"),
+        (["agreement", "text.txt", "--vocab-size", "1"], "vocab_size: expected at least 2"),
         (["agreement", "text.txt", "--plot", "x.doc"], "plot: the name should end in .png"),
         (["agreement", "text.txt", *ASKED, "--seeds", "0"], "seeds: expected at least 1"),
     ],

@@ -112,6 +112,25 @@ def test_the_summary_has_means_and_intervals(result):
     assert "nan" not in text
 
 
+@pytest.mark.parametrize(
+    ("theory", "idf", "words"),
+    [
+        ((0.5, 0.5), (0.2, 0.3), "is in part an inverse document frequency, and less so than it"),
+        ((0.2, 0.3), (0.5, 0.5), "is in part an inverse document frequency, and more so than it"),
+        ((0.0, 0.4), (0.18, 0.18), "in part an inverse document frequency, and about as much as"),
+        ((0.9, 0.9), (-0.3, 0.4), "is not clearly an inverse document frequency, and less so than"),
+    ],
+)
+def test_the_words_claim_no_more_than_the_intervals(result, theory, idf, words):
+    """theory, idf: the correlation with z for the classes of the two queries."""
+    of_query = np.unique(result["query_token"], return_inverse=True)[1]
+    told = result.copy(deep=True)
+    for name, values in (("Eq. 10", theory), *((name, idf) for name in SCORES[2:])):
+        place = {"training": "windows", "target": "logits", "score": name}
+        told["rank_correlation"].loc[place] = np.array(values)[of_query]
+    assert words in in_words(told)
+
+
 def test_bad_counts_are_refused(corpus):
     for name in ("steps", "seeds", "top"):
         with pytest.raises(ValueError, match=f"{name}: expected at least 1"):

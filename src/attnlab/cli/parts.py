@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -14,9 +15,23 @@ import typer
 from attnlab.cli.watching import watching
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from attnlab.report import Part, Reproduction
 
 UNEXPECTED = 1
+
+
+def plain_console() -> Console:
+    """Prints paths and words as they are: [b] and :on: may be a folder, or a word of a text."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False)
+
+
+def finite(value: float | None) -> float | None:
+    """The value as JSON can have it, which knows neither NaN nor infinity."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _parts_document(done: Reproduction) -> dict[str, Any]:
@@ -37,9 +52,9 @@ def _part_document(out: Path, part: Part) -> dict[str, Any]:
         "outcome": part.outcome,
         "headline": part.headline,
         "summary": part.summary,
-        "numbers": {name: _plain(value) for name, value in part.numbers.items()},
+        "numbers": {name: finite(value) for name, value in part.numbers.items()},
         "expect": {name: list(value) for name, value in part.expect.items()},
-        "unexpected": {name: _plain(value) for name, value in part.unexpected().items()},
+        "unexpected": {name: finite(value) for name, value in part.unexpected().items()},
         "settings": dict(part.settings),
         "files": [str(out / part.name / name) for name in part.files],
         "seconds": round(part.seconds, 2),
@@ -47,10 +62,6 @@ def _part_document(out: Path, part: Part) -> dict[str, Any]:
         "reused": part.reused,
         "versions": dict(part.versions),
     }
-
-
-def _plain(value: float | None) -> float | None:
-    return value if value is not None and value == value else None  # JSON has no NaN
 
 
 def tell_parts(done: Reproduction, *, as_json: bool) -> None:
@@ -65,27 +76,25 @@ def tell_parts(done: Reproduction, *, as_json: bool) -> None:
 
 def _show_parts(done: Reproduction) -> None:
     """A table of what was found, what was not expected, and where everything is."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = plain_console()
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("part", "", "what was found"):
         table.add_column(title, no_wrap=title == "part", overflow="fold")
     for part in done.parts:
         table.add_row(part.name, part.outcome, part.headline)
     if done.parts:
-        console.print(table, markup=False, highlight=False)
+        console.print(table)
     for part in done.parts:
         for name, value in part.unexpected().items():
             low, high = part.expect[name]
             console.print(
                 f"{part.name}: {name} = {value:.4g} is outside the expected {low:g} to {high:g}",
                 style="red",
-                highlight=False,
             )
     where = done.report or done.out
-    console.print(f"{where} ({done.seconds:.0f} s)", highlight=False, soft_wrap=True)
+    console.print(f"{where} ({done.seconds:.0f} s)", soft_wrap=True)
 
 
 def watching_parts(quiet: bool) -> AbstractContextManager[Any]:

@@ -10,6 +10,7 @@ import typer
 
 from attnlab.cli import text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
+from attnlab.cli.parts import finite, plain_console
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,6 +32,8 @@ Examples:
   attnlab text plot run --out run.png
 """
 PLOT_HELP = """Draw a training: loss, entropy and effective tokens of each head, maps with words.
+
+The maps are those of the best rate; of each layer, those of the head with the lowest entropy.
 
 \b
 Example:
@@ -87,12 +90,14 @@ def train_verb(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     from attnlab.text import TransformerSpec, open_corpus, train
+    from attnlab.text.train import RESULT
 
     spec = TransformerSpec(
         layers=layers, heads=heads, dim=dim, feed_forward=feed_forward, norm=norm,  # type: ignore[arg-type]
         positions=positions, dropout=dropout, tied=tied, context=context,  # type: ignore[arg-type]
     )  # fmt: skip
     text = open_corpus(corpus, tokens=tokens, vocab_size=vocab_size, validation=validation)  # type: ignore[arg-type]
+    before = _written(out / RESULT)
     result = train(
         text, spec, rates=numbers("rates", rates), seeds=seeds, steps=steps, optimizer=optimizer,
         batch=batch, clip=clip, measure_every=measure_every,
@@ -104,7 +109,9 @@ def train_verb(
     if as_json:
         print(json.dumps(_document(result, rows), indent=2, allow_nan=False))
     else:
-        _table(repr(text), result, rows, out)
+        _table(repr(text), result, rows)
+        again = _written(out / RESULT) == before
+        print(f"{out} was finished before; nothing to do" if again else f"wrote {out}")
 
 
 @app.command("plot", help=PLOT_HELP)
@@ -128,12 +135,17 @@ def plot_verb(
     print(f"wrote {out}")
 
 
+def _written(path: Path) -> int | None:
+    """When a file was written, if it is there."""
+    return path.stat().st_mtime_ns if path.exists() else None
+
+
 def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
     """One entry per rate, layer and head: means over the seeds that stayed finite."""
-    finite = result.where(result["diverged_step"] < 0)
+    stayed = result.where(result["diverged_step"] < 0)
     rows = []
     for rate in result["rate"].values:
-        of_rate = finite.sel(rate=rate)
+        of_rate = stayed.sel(rate=rate)
         loss, perplexity = (
             _number(of_rate[name].isel(step=-1)) for name in ("validation_loss", "perplexity")
         )
@@ -158,8 +170,8 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _number(values: xr.DataArray) -> float | None:
-    """The mean over seeds, or None where there is none."""
-    return float(values.mean()) if bool(values.notnull().any()) else None
+    """The mean over seeds, or None where there is none or it is infinite."""
+    return finite(float(values.mean()))
 
 
 def _document(result: xr.Dataset, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -173,23 +185,18 @@ def _document(result: xr.Dataset, rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _table(corpus: str, result: xr.Dataset, rows: list[dict[str, Any]], out: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
+def _table(corpus: str, result: xr.Dataset, rows: list[dict[str, Any]]) -> None:
+    console = plain_console()
     console.print(
         f"{corpus}: {int(result['step'][-1])} steps, {result.attrs['seconds']:.1f} s, "
         f"{result.attrs['tokens_per_second']:,.0f} tokens/s",
-        highlight=False, soft_wrap=True,
+        soft_wrap=True,
     )  # fmt: skip
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in (
+    columns = (
         "rate", "layer", "head", "loss", "perplexity", "entropy", "tokens", "top 1", "snap",
-    ):  # fmt: skip
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
+    )  # fmt: skip
+    cells = [
+        (
             f"{row['rate']:g}", str(row["layer"] + 1), str(row["head"] + 1),
             _cell(row["validation_loss"], ".3f"), _cell(row["perplexity"], ".1f"),
             *(
@@ -197,17 +204,18 @@ def _table(corpus: str, result: xr.Dataset, rows: list[dict[str, Any]], out: Pat
                 for name in ("entropy", "effective_tokens")
             ),
             _cell(row["top_mass_end"][1], ".3f"), _cell(row["snap_step"], ".0f"),
-        )  # fmt: skip
-    console.print(table)
+        )
+        for row in rows
+    ]  # fmt: skip
+    text_classes.print_table(console, columns, cells, right=columns)
     console.print(
-        "entropy in nats; tokens: exp(entropy); top 1: attention to the strongest token; snap: the "
-        "step, or - where attention still moves at the end",
-        style="dim", highlight=False,
-    )  # fmt: skip
+        "entropy in nats; tokens: mean of exp(entropy) over queries; top 1: attention to the "
+        "strongest token; snap: the step, or - where attention still moves at the end",
+        style="dim",
+    )
     diverged = int((result["diverged_step"] >= 0).sum())
     if diverged:
         console.print(f"{diverged} of {result['diverged_step'].size} runs diverged")
-    console.print(f"wrote {out}", highlight=False)
 
 
 def _cell(value: float | None, form: str) -> str:

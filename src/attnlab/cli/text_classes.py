@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnlab.cli.arguments import PICTURES, check_writable
+from attnlab.cli.parts import finite, plain_console
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     import xarray as xr
+    from rich.console import Console
 
     from attnlab.data import SequenceClasses
     from attnlab.text import Corpus
@@ -42,10 +47,22 @@ Examples:
   attnlab text agreement builtin --context 128 --json
 """
 
+
+def _check_next(following: int) -> int:
+    """Refuse it under the name that it has here."""
+    if following < 2:
+        raise ValueError(f"next: expected at least 2 next words for each query, got {following}")
+    return following
+
+
 Text = Annotated[str, typer.Argument(metavar="CORPUS", help="builtin, a text file, a folder, ...")]
 Tokens = Annotated[str, typer.Option(help="word, or bpe (byte pairs).")]
+VocabSize = Annotated[int | None, typer.Option(help="Keep so many tokens.")]
 Queries = Annotated[int, typer.Option(help="How many query words.")]
-Following = Annotated[int, typer.Option("--next", help="How many next words for each query.")]
+Following = Annotated[
+    int,
+    typer.Option("--next", help="How many next words for each query.", callback=_check_next),
+]
 Context = Annotated[int, typer.Option(help="T: tokens in a window, the query included.")]
 MinCount = Annotated[int, typer.Option(help="Leave out bigrams and words that are rarer.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -59,6 +76,7 @@ def classes_verb(
     context: Context = 35,
     min_count: MinCount = 10,
     tokens: Tokens = "word",
+    vocab_size: VocabSize = None,
     as_json: AsJson = False,
 ) -> None:
     from attnlab.data import write_classes
@@ -66,7 +84,7 @@ def classes_verb(
     from attnlab.text import estimate_classes
 
     check_writable(out, SUFFIXES, "out")
-    corpus = _open(source, tokens)
+    corpus = _open(source, tokens, vocab_size)
     classes = estimate_classes(
         corpus, queries=queries, following=following, context=context, min_count=min_count
     )
@@ -75,12 +93,12 @@ def classes_verb(
     if as_json:
         print(json.dumps({"corpus": _about(corpus), "out": str(out), "classes": rows}, indent=2))
         return
-    from rich.console import Console
-
-    console = Console()
-    console.print(repr(corpus), repr(classes), sep="\n", highlight=False, markup=False)
-    _print_table(console, rows, ("query", "next", "prior", "tokens", "distinct", "telling"))
-    console.print(f"wrote {out}; go on with: attnlab simulate {out}", highlight=False)
+    console = plain_console()
+    console.print(repr(corpus), repr(classes), sep="\n")
+    _print_rows(console, rows, ("query", "next", "prior", "tokens", "distinct", "telling"))
+    console.print(
+        f"wrote {out}; go on with: attnlab simulate {shlex.quote(str(out))}", soft_wrap=True
+    )
 
 
 def agreement_verb(
@@ -90,6 +108,7 @@ def agreement_verb(
     context: Context = 35,
     min_count: MinCount = 10,
     tokens: Tokens = "word",
+    vocab_size: VocabSize = None,
     eta_y: Annotated[float, typer.Option(help="Rate of the decoder Y.")] = 10.0,
     eta_z: Annotated[float, typer.Option(help="Rate of the attention Z.")] = 1.0,
     steps: Annotated[int, typer.Option(help="Optimiser steps.")] = 1000,
@@ -101,7 +120,7 @@ def agreement_verb(
     from attnlab.text.agreement import in_words, measure_agreement, summary
 
     check_writable(plot, PICTURES, "plot")
-    corpus = _open(source, tokens)
+    corpus = _open(source, tokens, vocab_size)
     result = measure_agreement(
         corpus, queries=queries, following=following, context=context, min_count=min_count,
         eta_y=eta_y, eta_z=eta_z, steps=steps, seeds=seeds, top=top,
@@ -120,30 +139,27 @@ def agreement_verb(
         }  # fmt: skip
         print(json.dumps(document, indent=2, allow_nan=False))
         return
-    from rich.console import Console
-
-    console = Console()
-    console.print(repr(corpus), highlight=False, markup=False)
+    console = plain_console()
+    console.print(repr(corpus))
     console.print(
         f"{len(winners)} classes, {result.attrs['windows']} windows of {context} tokens; mean over "
         "classes and seeds ± half the 95 % interval over queries\n"
         "rank: correlation of ranks with what is learnt (z) and attended to (c); z is held against "
         "the idf of TF-IDF",
-        highlight=False,
         soft_wrap=True,
     )
     beside = _side_by_side(rows, top)
-    _print_table(console, beside, tuple(beside[0]))
-    _print_table(console, winners, ("query", "next", "gained most", "attended most"))
-    console.print(in_words(result), highlight=False, markup=False)
+    _print_rows(console, beside, tuple(beside[0]))
+    _print_rows(console, winners, ("query", "next", "gained most", "attended most"))
+    console.print(in_words(result))
     if plot is not None:
-        console.print(f"wrote {plot}", highlight=False)
+        console.print(f"wrote {plot}", soft_wrap=True)
 
 
-def _open(source: str, tokens: str) -> Corpus:
+def _open(source: str, tokens: str, vocab_size: int | None) -> Corpus:
     from attnlab.text import open_corpus
 
-    return open_corpus(source, tokens=tokens)  # type: ignore[arg-type]  # checked there
+    return open_corpus(source, tokens=tokens, vocab_size=vocab_size)  # type: ignore[arg-type]
 
 
 def _about(corpus: Corpus) -> dict[str, Any]:
@@ -168,7 +184,9 @@ def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
             "prior": float(classes.prior[k]),
             "tokens": int(classes.support(k).size),
             "distinct": int(classes.distinct_tokens(k).size),
-            "telling": [classes.token_name(int(i)) for i in (-telling[k]).argsort()[:5]],
+            "telling": [
+                classes.token_name(int(i)) for i in (-telling[k]).argsort()[:5] if telling[k, i] > 0
+            ],
         }
         for k in range(len(classes))
     ]
@@ -181,8 +199,8 @@ def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
             for score in found["score"].values:
                 cell = found.sel(training=training, target=target, score=score)
                 row = {"training": str(training), "target": str(target), "score": str(score)}
-                values = {str(name): float(value) for name, value in cell.data_vars.items()}
-                rows.append(row | {k: v if v == v else None for k, v in values.items()})
+                values = {str(k): finite(float(v)) for k, v in cell.data_vars.items()}
+                rows.append(row | values)
     return rows
 
 
@@ -238,20 +256,34 @@ def _draw(found: xr.Dataset, top: int, path: Path) -> None:
         figure.savefig(temporary, format=path.suffix[1:], dpi=160)
 
 
-def _print_table(console: Any, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+def _print_rows(console: Console, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    numeric = [name for name in columns if isinstance(rows[0][name], int | float)]
+    cells = [[_cell(row[name]) for name in columns] for row in rows]
+    print_table(console, columns, cells, right=numeric)
+
+
+def print_table(
+    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str | list[str]]],
+    *, right: Collection[str],
+) -> None:  # fmt: skip
+    """A table that cuts nothing: where it does not fit, lists are folded between their words, and
+    the rest goes beyond the edge."""
+    from rich.cells import cell_len
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        number = isinstance(rows[0][name], int | float)
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for name, cells in zip(columns, zip(*rows, strict=True), strict=True):
+        unbroken = [word for cell in cells for word in ([cell] if isinstance(cell, str) else cell)]
+        table.add_column(
+            name, justify="right" if name in right else "left",
+            min_width=max(map(cell_len, (name, *unbroken))),
+        )  # fmt: skip
     for row in rows:
-        table.add_row(*(Text(_cell(row[name])) for name in columns))
-    console.print(table)
+        table.add_row(*(cell if isinstance(cell, str) else " ".join(cell) for cell in row))
+    console.print(table, crop=False)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any) -> str | list[str]:
     if isinstance(value, list):
-        return " ".join(value)
+        return value
     return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -188,10 +188,17 @@ def in_words(result: xr.Dataset) -> str:
     """Is attention a learnable TF-IDF? What the numbers say, for the model on the real windows."""
     found = summary(result).sel(training="windows")
     z, c = (found["rank_correlation"].sel(target=target).to_series() for target in TARGETS)
-    above_zero = found["rank_correlation_low"].sel(target="logits").to_series() > 0
+    low, high = (
+        found[f"rank_correlation_{end}"].sel(target="logits").to_series() for end in ("low", "high")
+    )
     carriers = (result["probability"] > 0).sum("sequence_class").values
     theory, _, *idf = SCORES
     best = max(idf, key=lambda name: z[name])
+    # as far as the intervals tell them apart
+    if high[best] < low[theory]:
+        beside = "less so than"
+    else:
+        beside = "more so than" if low[best] > high[theory] else "about as much as"
     return (
         f"{int((carriers == 1).sum())} of {int((carriers > 0).sum())} contextual tokens are "
         f"distinct, and of those alone Theorem 2 speaks; Eq. 10 speaks of all. Attention is term "
@@ -199,6 +206,6 @@ def in_words(result: xr.Dataset) -> str:
         f"{c['frequency']:.2f} ({idf[1]}: {c[idf[1]]:.2f}, {theory}: {c[theory]:.2f}). What is "
         f"learnt, z, ranks as {theory} says with {z[theory]:.2f}, as the idf of classes with "
         f"{z[idf[0]]:.2f}, as that of windows with {z[idf[1]]:.2f}. So the learnt weight is "
-        f"{'in part' if above_zero[best] else 'not'} an inverse document frequency, and "
-        f"{'less' if z[best] < z[theory] else 'more'} so than it is the z of {theory}."
+        f"{'in part' if low[best] > 0 else 'not clearly'} an inverse document frequency, and "
+        f"{beside} it is the z of {theory}."
     )

@@ -94,4 +94,6 @@ class Training:
 
 def numbered(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Seeds by how many or by which."""
+    if isinstance(seeds, int) and seeds < 1:
+        raise ValueError(f"seeds: expected at least 1, got {seeds}")
     return tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)
