@@ -9,6 +9,12 @@ import pytest
 
 import attnlab
 
+WORDS = """
+vocabulary: [the, a, b, was, "[/]", ":on:"]
+classes:
+  - {query: was, next: "[/]", probs: {the: 0.5, a: 0.5}}
+  - {query: was, next: ":on:", probs: {the: 0.5, b: 0.5}}
+"""
 QUICK = ["--length", "16", "--batch-size", "8", "--steps", "12"]
 
 
@@ -35,6 +41,14 @@ def test_json_is_one_document_and_nothing_else(tmp_path, call):
     assert len(document["summary"]) == 4  # two rates, two classes
     assert {row["eta_z"] for row in document["summary"]} == {0.5, 1.0}
     assert np.shape(document["loss"]["values"]) == (2, 2, 13)
+
+
+def test_names_are_printed_as_they_are(tmp_path, call):
+    (tmp_path / "[b].yaml").write_text(WORDS)
+    code, out, err = call("simulate", "[b].yaml", *QUICK, "--out", "[draft].nc", cwd=tmp_path)
+    assert code == 0, err
+    for name in ("[b].yaml: Sampled", "[/]", ":on:", "wrote [draft].nc"):
+        assert name in out
 
 
 def test_variants_are_options_and_heads_have_a_column(tmp_path, call):

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli.printing import plain_console
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -152,9 +154,7 @@ def _write(document: dict[str, Any], path: Path) -> None:
 
 
 def _show(document: dict[str, Any], html: Path | None) -> None:
-    from rich.console import Console
-
-    console = Console()
+    console = plain_console()
     if "own" in document:
         _show_own(console, document["own"])
     if "claims" in document:
@@ -162,7 +162,7 @@ def _show(document: dict[str, Any], html: Path | None) -> None:
     for knob, table in document.get("breakdown", {}).items():
         _show_map(console, knob, table)
     if html is not None:
-        console.print(f"wrote {html}", highlight=False)
+        console.print(f"wrote {html}", soft_wrap=True)
 
 
 def _table(*columns: str, numbers: tuple[str, ...] = ()) -> Any:
@@ -186,23 +186,18 @@ def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> N
                 cell.append(f"\n{found[number]}", style="default")
             cells.append(cell)
         same = "same" if found["as_recorded"] else _recorded(found)
-        table.add_row(
-            Text(found["id"]), Text(found["statement"]), *cells, Text(same if compare else "")
-        )
+        table.add_row(found["id"], found["statement"], *cells, same if compare else "")
     console.print(table)
     if len(claims) <= 3:
         for found in claims:
             if found["counterexample"]:
-                console.print(
-                    f"{found['id']}: {found['counterexample']}", markup=False, highlight=False
-                )
+                console.print(f"{found['id']}: {found['counterexample']}")
     if compare:
         moved = [found["id"] for found in claims if not found["as_recorded"]]
         console.print(
             f"{len(claims)} claims, all as recorded"
             if not moved
             else f"{len(claims)} claims, {len(moved)} not as recorded: {', '.join(moved)}",
-            highlight=False,
         )
 
 
@@ -216,9 +211,9 @@ def _recorded(found: dict[str, Any]) -> str:
 def _show_map(console: Any, knob: str, table: dict[str, Any]) -> None:
     from attnlab.audit.html import KINDS, MAPS
 
-    console.print(f"\nWhere theory breaks, over {MAPS[knob]}", style="bold", highlight=False)
+    console.print(f"\nWhere theory breaks, over {MAPS[knob]}", style="bold")
     for kind, caption in KINDS.items():
-        console.print(caption, highlight=False, style="dim")
+        console.print(caption, style="dim")
         columns = [f"common_prob {value:g}" for value in table["common_prob"]]
         shown = _table(knob, *columns, numbers=(knob, *columns))
         for label, row in zip(table[knob], table[kind], strict=True):
@@ -232,9 +227,7 @@ def _show_own(console: Any, own: dict[str, Any]) -> None:
     console.print(
         f"{own['classes']}: eta_y = {own['eta_y']:g}, eta_z = {own['eta_z']:g}, joint flow to time "
         f"{own['time']:.4g}",
-        highlight=False,
         soft_wrap=True,
-        markup=False,
     )
     table = _table(
         "asked by",
@@ -248,7 +241,7 @@ def _show_own(console: Any, own: dict[str, Any]) -> None:
     for part in own["assumptions"]:
         table.add_row(
             part["asked_by"], part["name"], _cell(part["value"]), _cell(part["bound"]),
-            _cell(part["margin"]), "holds" if part["holds"] else "[red]fails[/]",
+            _cell(part["margin"]), "holds" if part["holds"] else Text("fails", style="red"),
         )  # fmt: skip
     console.print(table)
     console.print()
@@ -257,23 +250,23 @@ def _show_own(console: Any, own: dict[str, Any]) -> None:
         numbers=("z by Eq. 10", "z simulated"),
     )  # fmt: skip
     for row in own["fates"][:MOST_ROWS]:
-        kept = {None: "", True: "as claimed", False: "[red]not as claimed[/]"}[row["as_claimed"]]
-        # A token may be named [/]: names are text, not markup.
-        fates.add_row(Text(row["query"]), Text(row["token"]), row["role"], row["claimed"],
+        kept = {None: "", True: "as claimed", False: Text("not as claimed", style="red")}[
+            row["as_claimed"]
+        ]
+        fates.add_row(row["query"], row["token"], row["role"], row["claimed"],
                       _cell(row["predicted"]), _cell(row["simulated"]), kept)  # fmt: skip
     if own["note"]:
-        console.print(own["note"], markup=False, highlight=False)
+        console.print(own["note"])
     console.print(fates)
     if len(own["fates"]) > MOST_ROWS:
         console.print(f"... {len(own['fates']) - MOST_ROWS} more tokens; --json prints them all")
     console.print(
         f"\npredicted transition: t_0' = {own['t0_prime']:.4g} to t_0 = {own['t0']:.4g} steps",
-        highlight=False,
     )
     snaps = _table("class", "next", "snap by Eq. 10", "snap simulated",
                    numbers=("class", "snap by Eq. 10", "snap simulated"))  # fmt: skip
     for row in own["snap"][:MOST_ROWS]:
-        snaps.add_row(str(row["sequence_class"]), Text(row["next"]), _cell(row["predicted"]),
+        snaps.add_row(str(row["sequence_class"]), row["next"], _cell(row["predicted"]),
                       _cell(row["simulated"]))  # fmt: skip
     console.print(snaps)
     console.print("-: attention never moved, or is still moving at the end", style="dim")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -12,26 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from attnlab.cli.printing import finite, plain_console
 from attnlab.cli.watching import watching
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from attnlab.report import Part, Reproduction
 
 UNEXPECTED = 1
-
-
-def plain_console() -> Console:
-    """Prints paths and words as they are: [b] and :on: may be a folder, or a word of a text."""
-    from rich.console import Console
-
-    return Console(markup=False, emoji=False, highlight=False)
-
-
-def finite(value: float | None) -> float | None:
-    """The value as JSON can have it, which knows neither NaN nor infinity."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _parts_document(done: Reproduction) -> dict[str, Any]:

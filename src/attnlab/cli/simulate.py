@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.arguments import PICTURES, check_writable, number, numbers
+from attnlab.cli.printing import plain_console, print_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -234,12 +235,9 @@ def _document(result: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, An
 def _table(
     result: xr.Dataset, summary: list[dict[str, Any]], out: Path | None, plot: Path | None
 ) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     spec = json.loads(result.attrs["spec"])
     clock = "time" if "time" in result.dims else "step"
-    console = Console()
+    console = plain_console()
     if not console.is_terminal:
         console.width = WIDTH_IN_A_PIPE
     engine = {k: v for k, v in spec["engine"].items() if v is not None and k != "name"}
@@ -248,7 +246,6 @@ def _table(
         f"{spec['classes']['origin']}: {spec['engine']['name']}({settings}), "
         f"{spec['optimizer']['name']}, {spec['steps']:g} {clock}s, "
         f"{len(spec['seeds'])} seed(s), {result.attrs['seconds']:.2f} s",
-        highlight=False,
         soft_wrap=True,
     )
     titles = {
@@ -257,21 +254,17 @@ def _table(
         "dominant_attention": "attention", "entropy": "entropy", "common_mass": "common mass",
         f"snap_{clock}": f"snap {clock}",
     }  # fmt: skip
-    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
     shown = [key for key in titles if key in summary[0] or f"{key}_start" in summary[0]]
-    for key in shown:
-        side: Any = "left" if key in ("query", "next") else "right"
-        table.add_column(titles[key], justify=side, no_wrap=True)
-    for row in summary[:MOST_ROWS]:
-        table.add_row(*(_cell(row, key) for key in shown))
-    console.print(table)
+    cells = [[_cell(row, key) for key in shown] for row in summary[:MOST_ROWS]]
+    numbers = [titles[key] for key in shown if key not in ("query", "next")]
+    print_table(console, [titles[key] for key in shown], cells, right=numbers, tight=True)
     if len(summary) > MOST_ROWS:
         console.print(f"... {len(summary) - MOST_ROWS} more rows; --json prints them all")
     if f"snap_{clock}" in shown and any(row[f"snap_{clock}"] is None for row in summary):
         console.print(f"snap {clock}: - where attention is still moving at the end", style="dim")
     for path in (out, plot):
         if path is not None:
-            console.print(f"wrote {path}", highlight=False)
+            console.print(f"wrote {path}", soft_wrap=True)
 
 
 def _cell(row: dict[str, Any], key: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlab.cli.printing import plain_console
 from attnlab.cli.watching import watching
 
 if TYPE_CHECKING:
@@ -120,14 +121,12 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
     if as_json:
         print(json.dumps(document, indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = plain_console()
     console.print(
         f"{document['cells']} cells x {document['seeds']} seeds = {document['runs']} runs in "
         f"{document['groups']} groups, {document['compilations']} compilations",
-        highlight=False,
     )
     shown = Table(box=None, header_style="bold", pad_edge=False)
     titles = ("settings", "for example", "groups", "runs each", "memory", "time")
@@ -138,11 +137,10 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
             str(shape["settings"]), shape["example"], str(shape["groups"]),
             str(shape["runs_per_group"]), _size(shape["memory_bytes"]), _time(shape["seconds"]),
         )  # fmt: skip
-    console.print(shown, highlight=False)
+    console.print(shown)
     console.print(
         f"about {_time(document['seconds'])} on two cores, {_size(document['memory_bytes'])} of "
         f"memory besides JAX's own, {_size(document['file_bytes'])} of records before compression",
-        highlight=False,
     )
 
 

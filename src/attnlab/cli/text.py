@@ -10,7 +10,7 @@ import typer
 
 from attnlab.cli import text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
-from attnlab.cli.parts import finite, plain_console
+from attnlab.cli.printing import finite, plain_console, print_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -207,7 +207,7 @@ def _table(corpus: str, result: xr.Dataset, rows: list[dict[str, Any]]) -> None:
         )
         for row in rows
     ]  # fmt: skip
-    text_classes.print_table(console, columns, cells, right=columns)
+    print_table(console, columns, cells, right=columns)
     console.print(
         "entropy in nats; tokens: mean of exp(entropy) over queries; top 1: attention to the "
         "strongest token; snap: the step, or - where attention still moves at the end",

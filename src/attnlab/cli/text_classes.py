@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.arguments import PICTURES, check_writable
-from attnlab.cli.parts import finite, plain_console
+from attnlab.cli.printing import finite, plain_console, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     import xarray as xr
     from rich.console import Console
 
@@ -260,27 +258,6 @@ def _print_rows(console: Console, rows: list[dict[str, Any]], columns: tuple[str
     numeric = [name for name in columns if isinstance(rows[0][name], int | float)]
     cells = [[_cell(row[name]) for name in columns] for row in rows]
     print_table(console, columns, cells, right=numeric)
-
-
-def print_table(
-    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str | list[str]]],
-    *, right: Collection[str],
-) -> None:  # fmt: skip
-    """A table that cuts nothing: where it does not fit, lists are folded between their words, and
-    the rest goes beyond the edge."""
-    from rich.cells import cell_len
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, cells in zip(columns, zip(*rows, strict=True), strict=True):
-        unbroken = [word for cell in cells for word in ([cell] if isinstance(cell, str) else cell)]
-        table.add_column(
-            name, justify="right" if name in right else "left",
-            min_width=max(map(cell_len, (name, *unbroken))),
-        )  # fmt: skip
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, str) else " ".join(cell) for cell in row))
-    console.print(table, crop=False)
 
 
 def _cell(value: Any) -> str | list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import style, text_runs
+from attnlab.figures import style, text_runs, words
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.text_runs import TextRecipe
 from attnlab.sweep import Progress
@@ -67,8 +67,10 @@ def draw(frames: xr.Dataset) -> Figure:
     from matplotlib.figure import Figure
 
     rows, columns = frames.sizes["layers"], frames.sizes["moment"]
-    words = frames["word"].values
-    hidden = np.triu(np.ones((len(words), len(words)), dtype=bool), 1)  # the causal mask
+    families = words.fonts()
+    labels = words.visible(frames["word"].values, families)
+    given: Any = {"fontfamily": families, "parse_math": False}  # a word may be $a$ as well
+    hidden = np.triu(np.ones((len(labels), len(labels)), dtype=bool), 1)  # the causal mask
     with style.style():
         figure = Figure(figsize=(style.PAGE_WIDTH, 1.45 * rows + 1.1), layout="constrained")
         axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
@@ -86,10 +88,10 @@ def draw(frames: xr.Dataset) -> Figure:
             depth = text_runs.depth_name(int(frames["layers"][i]))
             axes[i][0].set_ylabel(f"{depth}: attending from")
         for ax in axes[-1]:
-            ax.set_xticks(range(len(words)), words, rotation=90)
+            ax.set_xticks(range(len(labels)), labels, rotation=90, **given)
             ax.set_xlabel("attending to")
         for ax in axes[:, 0]:
-            ax.set_yticks(range(len(words)), words)
+            ax.set_yticks(range(len(labels)), labels, **given)
         figure.colorbar(image, ax=axes, label="attention, first layer", fraction=0.02)
     return figure
 
