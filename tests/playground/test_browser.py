@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 from attnlab import load, simulate
+from attnlab.data.files import format_classes
 from attnlab.playground import story
+from attnlab.playground.frames import class_title
 from attnlab.playground.run import run
 from attnlab.playground.setting import MOST_WRITTEN, Setting
 from attnlab.playground.state import State, to_query
@@ -207,7 +209,7 @@ def test_a_link_opens_the_same_page_and_errors_stay_in_their_session(
     bad = {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"!!python/object:os.system {}"}
     second.set_input_files("input[type=file]", files=bad)
     second.get_by_role("alert").filter(has_text="bad.yaml").wait_for()
-    large = {**bad, "name": "large.yaml", "buffer": b"x" * (5 * MOST_WRITTEN)}
+    large = {**bad, "name": "large.yaml", "buffer": b"x" * (MOST_WRITTEN + 1)}
     second.set_input_files("input[type=file]", files=large)
     second.get_by_role("alert").filter(has_text="takes up to").wait_for()
     # ... does not reach here
@@ -225,6 +227,31 @@ def test_a_link_opens_the_same_page_and_errors_stay_in_their_session(
     tip = chart(second, "a 1").locator(".tip").filter(has_text="P(l|n) 0.5000")
     tip.filter(has_text="token of (distinct)").filter(has_text="by the end it").wait_for()
     second.close()
+
+
+def test_the_classes_of_a_text_are_loaded_and_looked_through_without_a_link(
+    open_page: Callable[..., Any],
+) -> None:
+    from attnlab.text import estimate_classes, open_corpus
+
+    classes = estimate_classes(open_corpus("builtin"))
+    text = format_classes(classes, suffix=".yaml")
+    page = open_page(to_query(START))
+    page.get_by_text("Your own classes").click()
+    file = {"name": "classes.yaml", "mimeType": "text/yaml", "buffer": text.encode()}
+    page.set_input_files("input[type=file]", files=file)
+    note = f"24 of {classes.support(0).size} tokens, the most attended"
+    chart(page, "a 0").get_by_text(note).wait_for()
+    assert chart(page, "a 0").locator("svg").get_by_text("the", exact=True).is_visible()
+    page.get_by_text("too long for a link").wait_for()
+    page.get_by_role("button", name="Copy link").wait_for(state="hidden")
+    assert page.url.partition("?")[2] == ""
+    page.get_by_label("classes shown, from").select_option(class_title(classes, 16))
+    chart(page, "a 3").get_by_text(class_title(classes, 19)).wait_for()
+    page.get_by_label("Start from").select_option("Fig. 4: SGD on Syn-Small")
+    page.get_by_role("button", name="Copy link").wait_for()
+    page.wait_for_url("**fig4**")
+    page.close()
 
 
 def test_the_link_is_copied_and_a_heavy_run_holds_up_nobody_else(

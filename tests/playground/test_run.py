@@ -14,7 +14,7 @@ from attnlab import load, simulate, theory
 from attnlab.cli import main
 from attnlab.data import syn_small
 from attnlab.playground import code, story
-from attnlab.playground.frames import class_frames, predicted, traces
+from attnlab.playground.frames import class_frames, predicted, shown_tokens, traces
 from attnlab.playground.own_data import written
 from attnlab.playground.prediction import predict
 from attnlab.playground.presets import PRESETS
@@ -37,13 +37,15 @@ def test_a_run_is_what_simulate_gives() -> None:
 def test_frames_hold_the_numbers_of_the_run_and_of_the_theory() -> None:
     done, path = run(FIG2), predict(FIG2).path
     assert path is not None
-    frames = class_frames(done, sequence_class=1, head=0)
     support = done.classes.support(1)
+    np.testing.assert_array_equal(shown_tokens([done], sequence_class=1, head=0), support)
+    frames = class_frames(done, support, sequence_class=1, head=0)
+    assert frames.note == ""
     assert frames.facts["token"] == [str(token) for token in support]
     assert frames.facts["common"] == [True] * 10 + [False] * 10
     of_class = done.result["attention"].isel(sequence_class=1, token=support)
     np.testing.assert_array_equal(frames.attention, of_class.values)
-    claimed = predicted(done, path, sequence_class=1)
+    claimed = predicted(done, path, support, sequence_class=1)
     np.testing.assert_allclose(claimed[0], done.classes.probabilities(1))
     assert claimed[-1, -1] > 4 * claimed[0, -1]
     assert frames.facts["claimed"] == ["nothing"] * 10 + ["it gains"] * 10
@@ -120,7 +122,8 @@ def test_the_story_follows_from_measures() -> None:
 def test_several_heads_are_told_apart() -> None:
     done = run(EXTENDED)
     assert done.result.sizes["head"] == 2
-    one, two = (class_frames(done, sequence_class=0, head=h).attention for h in (0, 1))
+    tokens = done.classes.support(0)
+    one, two = (class_frames(done, tokens, sequence_class=0, head=h).attention for h in (0, 1))
     assert one.shape == two.shape and not np.allclose(one[-1], two[-1])
     assert len(story.tell(done.head(1), done.classes, first=0)) == done.moments.size
 

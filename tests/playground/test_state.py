@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from urllib.parse import urlencode
 
@@ -13,7 +14,7 @@ from attnlab.playground.controls import BY_NAME, CONTROLS
 from attnlab.playground.own_data import from_file, with_probability, written
 from attnlab.playground.presets import PRESETS
 from attnlab.playground.setting import MOST, MOST_WRITTEN, Setting
-from attnlab.playground.state import State, View, from_query, to_query
+from attnlab.playground.state import MOST_LINKED, State, View, from_query, link, to_query
 
 TWO = """\
 vocabulary: [the, votes, was, born, elected]
@@ -51,6 +52,39 @@ def test_bounds_are_kept_with_a_message_that_names_the_field(
 ) -> None:
     with pytest.raises(ValueError, match=f"^{names}:"):
         Setting(**given)  # type: ignore[arg-type]
+
+
+def own(*, classes: int, vocabulary: int, tokens: int) -> str:
+    """Classes of one's own that draw the first tokens of a vocabulary, as a setting has them."""
+    probs = dict.fromkeys(range(tokens), 1)
+    each = [{"query": k, "next": k, "probs": probs} for k in range(classes)]
+    return json.dumps({"vocabulary": vocabulary, "normalize": True, "classes": each})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"classes": 101, "vocabulary": 200, "tokens": 3}, "classes: 101; .* up to 100"),
+        ({"classes": 2, "vocabulary": 5001, "tokens": 3}, "vocabulary: 5,001; .* up to 5,000"),
+        ({"classes": 20, "vocabulary": 2600, "tokens": 2600}, "probabilities: 52,000; .* 50,000"),
+        ({"classes": 99, "vocabulary": 5000, "tokens": 3}, "classes: 495,000 .* up to 320,000"),
+    ],
+)
+def test_classes_of_ones_own_are_bounded_with_the_limit_and_a_remedy(
+    sizes: dict[str, int], words: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{words}.*min-count.*or use attnlab simulate"):
+        Setting(written=own(**sizes))
+
+
+def test_classes_that_are_too_long_for_a_link_have_none() -> None:
+    few, many = (
+        State(Setting(written=own(classes=4, vocabulary=900, tokens=tokens)))
+        for tokens in (100, 600)
+    )
+    assert link(few) == to_query(few)
+    assert link(many) == ""
+    assert len(many.a.written or "") < MOST_LINKED < len(to_query(many))
 
 
 @pytest.mark.parametrize("name", list(PRESETS))

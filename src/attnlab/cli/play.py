@@ -11,17 +11,23 @@ import typer
 HELP = """Open the playground: see attention scan and snap in the browser.
 
 It needs the extra `play` (pip install 'attnlab[play]'; ./lab play installs it) and no network. It
-listens on this machine only, unless --address says otherwise. Stop it with Ctrl-C.
+listens on this machine only, unless --address says otherwise. Stop it with Ctrl-C. CLASSES, a
+preset or a file such as `attnlab text classes` writes, is what the page opens on.
 
 \b
 Examples:
   attnlab play
+  attnlab play classes.yaml
   attnlab play --port 8080 --no-browser
   attnlab play --address 0.0.0.0 --origin lab.example.org:5006 --no-browser
 """
 
 
 def play_verb(
+    classes: Annotated[
+        str | None,
+        typer.Argument(help="A preset or a file of sequence classes to open the page on."),
+    ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5006,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
@@ -38,11 +44,14 @@ def play_verb(
         require_extra()
     except ImportError as error:
         raise ValueError(f"play: {error}") from error
+    from attnlab.data import classes_from
+    from attnlab.playground.presets import DEFAULT, beginning
     from attnlab.playground.serve import serve, server
 
-    made = server(port=port, address=address, origins=origin or ())
+    start = DEFAULT.state if classes is None else beginning(classes_from(classes))
+    made = server(port=port, address=address, origins=origin or (), start=start)
     page = f"http://{'127.0.0.1' if address == '0.0.0.0' else address}:{port}/"
     print(f"attnlab: the playground is at {page} (stop it with Ctrl-C)", file=sys.stderr)
     if browser:
         made.io_loop.add_callback(webbrowser.open, page)
-    serve(made)
+    serve(made, start)

@@ -17,7 +17,7 @@ def play(classes: SequenceClasses | str | None = None) -> Any:
     """The playground as a Panel object, which a notebook shows.
 
     classes: what is learnt from, a preset ("syn-medium:num_last=3") or the path of a file; without
-    it, the page starts with Fig. 2. The command line has the same page: `attnlab play`.
+    it, the page starts with Fig. 2. The command line has the same page: `attnlab play [CLASSES]`.
     """
     require_extra()
     from attnlab.playground.notebook import notebook

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,31 +10,55 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab.data import SequenceClasses
 from attnlab.playground.prediction import fates
 from attnlab.playground.run import Run
 from attnlab.results import measures
 
 CLAIMED = {1: "it gains", -1: "it loses", 0: "nothing"}
 ACTUAL = {1: "it gained", -1: "it lost", 0: "it stayed"}
+ROOM = 80  # tokens of a class that are all drawn: as many as the controls offer
+STRONGEST = 24  # tokens drawn of a larger class, so that each has room for its name
 
 
 @dataclass(frozen=True, eq=False)
 class ClassFrames:
-    """One class: facts about the tokens that it draws, and attention and logits in each frame."""
+    """One class: facts about the tokens that are shown, and attention and logits in each frame."""
 
     title: str
+    note: str  # what share of the class is shown; nothing where all of it is
     facts: dict[str, Any]  # columns, one entry per token
     attention: NDArray[np.float64]  # (frame, token)
     logits: NDArray[np.float64]  # (frame, token)
 
 
-def class_frames(run: Run, *, sequence_class: int, head: int) -> ClassFrames:
-    """The frames of one class, its common tokens first."""
+def shown_tokens(runs: Sequence[Run], *, sequence_class: int, head: int) -> NDArray[np.int64]:
+    """The tokens of a class that are shown, its common ones first: all of them, or of very many
+    those that are attended most at some moment. `runs` are to be shown alike."""
+    tokens = runs[0].classes.support(sequence_class)
+    if tokens.size > ROOM:
+        most = np.max([_attention(run, tokens, sequence_class, head).max(0) for run in runs], 0)
+        tokens = tokens[np.sort(np.argsort(-most, kind="stable")[:STRONGEST])]
+    ordered: NDArray[np.int64] = tokens[np.argsort(~runs[0].is_common[tokens], kind="stable")]
+    return ordered
+
+
+def class_title(classes: SequenceClasses, sequence_class: int) -> str:
+    """A class in words."""
+    query, following = (
+        classes.token_name(int(of[sequence_class])) for of in (classes.query, classes.next_token)
+    )
+    return f"class {sequence_class}: query {query} → next {following}"
+
+
+def class_frames(
+    run: Run, tokens: NDArray[np.int64], *, sequence_class: int, head: int
+) -> ClassFrames:
+    """The frames of these tokens of one class."""
     result, classes = run.head(head), run.classes
-    tokens = _tokens(run, sequence_class)
     query = int(classes.query[sequence_class])
     of_class = result.isel(sequence_class=sequence_class, token=tokens)
-    attention = of_class["attention"].transpose(run.clock, "token").values.astype(np.float64)
+    attention = _attention(run, tokens, sequence_class, head)
     z = of_class["attention_logits"].sel(query=query).transpose(run.clock, "token")
     logits = z.values.astype(np.float64)
     columns = np.searchsorted(classes.in_play, tokens)
@@ -46,14 +71,22 @@ def class_frames(run: Run, *, sequence_class: int, head: int) -> ClassFrames:
         "claimed": [CLAIMED[int(fate)] for fate in claimed],
         "actual": [f"{ACTUAL[int(np.sign(g))]} (z by {g:+.3g})" for g in gain],
     }
-    following = classes.token_name(int(classes.next_token[sequence_class]))
-    title = f"class {sequence_class}: query {classes.token_name(query)} → next {following}"
-    return ClassFrames(title, facts, attention, logits)
+    size = classes.support(sequence_class).size
+    note = ""
+    if tokens.size < size:
+        start, end = attention[[0, -1]].sum(1)
+        note = (
+            f"{tokens.size} of {size:,} tokens, the most attended: {100 * start:.0f} % of "
+            f"attention, in the end {100 * end:.0f} %"
+        )
+    return ClassFrames(class_title(classes, sequence_class), note, facts, attention, logits)
 
 
-def predicted(run: Run, path: xr.Dataset, *, sequence_class: int) -> NDArray[np.float64]:
+def predicted(
+    run: Run, path: xr.Dataset, tokens: NDArray[np.int64], *, sequence_class: int
+) -> NDArray[np.float64]:
     """Attention of one class on a path of the theory's, (frame, token) as in its frames."""
-    columns = np.searchsorted(run.classes.in_play, _tokens(run, sequence_class))
+    columns = np.searchsorted(run.classes.in_play, tokens)
     chosen = path["attention"].isel(sequence_class=sequence_class, token=columns)
     values: NDArray[np.float64] = chosen.transpose("time", "token").values
     return values
@@ -74,8 +107,10 @@ def traces(result: xr.Dataset) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _tokens(run: Run, sequence_class: int) -> NDArray[np.int64]:
-    support = run.classes.support(sequence_class)
-    order = np.argsort(~run.is_common[support], kind="stable")
-    ordered: NDArray[np.int64] = support[order]
-    return ordered
+def _attention(
+    run: Run, tokens: NDArray[np.int64], sequence_class: int, head: int
+) -> NDArray[np.float64]:
+    """Attention of one class, (frame, token)."""
+    of_class = run.head(head)["attention"].isel(sequence_class=sequence_class, token=tokens)
+    values: NDArray[np.float64] = of_class.transpose(run.clock, "token").values.astype(np.float64)
+    return values

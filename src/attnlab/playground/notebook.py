@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import panel as pn
 
 from attnlab.data import SequenceClasses, classes_from
-from attnlab.playground.own_data import written
 from attnlab.playground.page import Page
-from attnlab.playground.presets import DEFAULT
-from attnlab.playground.state import State
+from attnlab.playground.presets import DEFAULT, beginning
 
 
 def notebook(classes: SequenceClasses | str | None) -> Any:
@@ -20,4 +17,4 @@ def notebook(classes: SequenceClasses | str | None) -> Any:
     if classes is None:
         return Page(DEFAULT.state).layout
     known = classes_from(classes) if isinstance(classes, str) else classes
-    return Page(State(replace(DEFAULT.state.a, written=written(known)))).layout
+    return Page(beginning(known)).layout

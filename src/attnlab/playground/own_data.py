@@ -10,13 +10,13 @@ import numpy as np
 from attnlab.data import SequenceClasses
 from attnlab.data.documents import SUFFIXES
 from attnlab.data.files import format_classes, parse_classes
-from attnlab.playground.setting import MOST_WRITTEN
+from attnlab.playground.setting import MOST_WRITTEN, REMEDY
 
 MOST_EDITED = 400  # probabilities that fit in a table on the page
 
 
 def written(classes: SequenceClasses) -> str:
-    """Classes as the compact text that a setting and a link carry."""
+    """Classes as the compact text that a setting carries, and a link where they are few."""
     return json.dumps(json.loads(format_classes(classes)), separators=(",", ":"))
 
 
@@ -25,8 +25,11 @@ def from_file(name: str, text: str) -> str:
     suffix = PurePath(name).suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(f"{name}: files of sequence classes end in {', '.join(SUFFIXES)}")
-    if len(text) > 4 * MOST_WRITTEN:  # YAML is wordier than what it comes to
-        raise ValueError(f"{name}: {len(text):,} characters; take up to {4 * MOST_WRITTEN:,}")
+    if len(text) > MOST_WRITTEN:
+        raise ValueError(
+            f"{name}: {len(text):,} characters; the playground takes up to {MOST_WRITTEN:,}. "
+            f"{REMEDY}"
+        )
     try:
         return written(parse_classes(text, suffix=suffix))
     except ValueError as error:

@@ -14,13 +14,14 @@ from bokeh.document import without_document_lock
 
 from attnlab.dynamics import Diverged
 from attnlab.playground import code, own_data
+from attnlab.playground.frames import ClassFrames, class_title
 from attnlab.playground.panel_controls import ControlPanel
 from attnlab.playground.prediction import Prediction, predict
 from attnlab.playground.presets import PRESETS, guide
 from attnlab.playground.run import Run, run
 from attnlab.playground.setting import MOST_WRITTEN
 from attnlab.playground.stage import SHOWN, Stage
-from attnlab.playground.state import State, to_query
+from attnlab.playground.state import State, link
 from attnlab.playground.widgets import (
     BROWSER,
     Check,
@@ -45,6 +46,10 @@ BUSY = (
 )
 PATIENCE = 400  # ms before one is told to wait: words that come and go move the page
 DRAWING = 150  # ms in which the browser has the processor to draw a run, before theory takes it
+TOO_LONG = (
+    "These classes are too long for a link: to share this, share their file, and load it there. "
+    "The command line under “Show code” writes the run to a file."
+)
 FREE = "Turn the controls, then play."
 FOLDED = ("Data", "Training", "Model")
 ROLES = {True: "common", False: "distinct"}
@@ -92,7 +97,7 @@ class Page:
             self._try(lambda: PRESETS[name].state)
 
     def _load(self, message: dict[str, Any]) -> None:
-        self._own(lambda: own_data.from_file(str(message["name"]), str(message["text"])))
+        self._own(lambda: own_data.from_file(str(message["name"]), str(message["text"])), first=0)
 
     def _edit(self, message: dict[str, Any]) -> None:
         classes = self.state.a.sequence_classes
@@ -106,9 +111,9 @@ class Page:
             )
         )  # fmt: skip
 
-    def _own(self, make: Callable[[], str]) -> None:
+    def _own(self, make: Callable[[], str], **look: Any) -> None:
         def changed() -> State:
-            free = replace(self.state, view=replace(self.state.view, guide=""))
+            free = replace(self.state, view=replace(self.state.view, guide="", **look))
             return free.with_setting(replace(self.state.a, written=make()))
 
         self._try(changed)
@@ -220,16 +225,16 @@ class Page:
         self.preset.param.watch(lambda event: self._begin(event.new), "value")
         self.theory = Check(label="show what the theory predicts")
         self.theory.param.watch(lambda event: self._look(theory=event.new), "value")
-        self.first = pn.widgets.Select(label="classes shown, from", width=170)
+        self.first = pn.widgets.Select(label="classes shown, from", width=280)
         self.first.param.watch(lambda event: self._look(first=event.new), "value")
         self.head = pn.widgets.Select(label="head shown", width=120)
         self.head.param.watch(lambda event: self._look(head=event.new), "value")
         self.guide, self.message = Text(), Text()
         self.tokens = Fold(title="Tokens of the first class shown")
-        self.code, self.downloads = Fold(title="Show code"), Text()
-        self.link = Copy(label="Copy link")
+        self.code, self.downloads = Fold(title="Show code"), Text(visible=False)
+        self.link = Copy(label="Copy link", visible=False)
         self.upload = Upload(
-            label="Load a YAML or JSON file of classes", most=4 * MOST_WRITTEN,
+            label="Load a YAML or JSON file of classes", most=MOST_WRITTEN,
             on_message=self._load,
         )  # fmt: skip
         self.weights = Weights(on_message=self._edit)
@@ -273,7 +278,7 @@ class Page:
             self.theory.value = state.view.theory
             shown = SHOWN["b"] if state.b is not None else SHOWN["a"]
             starts = [*range(0, max(len(classes) - shown, 0), shown), max(len(classes) - shown, 0)]
-            options = {f"class {k}": k for k in starts}
+            options = {class_title(classes, k): k for k in starts}
             set_changed(self.first, options=options, visible=len(classes) > shown)
             self.first.value = state.view.first if state.view.first in starts else 0
             set_changed(self.head, options={f"head {h}": h for h in range(state.a.heads)})
@@ -282,7 +287,6 @@ class Page:
             )
         finally:
             self._showing = False
-        self.link.visible = self.downloads.visible = self.document is not None
         preset = guide(state)
         title, look = (preset.title, preset.look) if preset else ("Your own settings", FREE)
         self.guide.html = f"<h2>{escape(title)}</h2><p>{escape(look)}</p>"
@@ -306,18 +310,27 @@ class Page:
             )
 
     def _show_texts(self, state: State) -> None:
-        self.tokens.html = _token_table(self.stage.first_facts)
-        setting = state.a
-        own = code.classes_file(setting)
-        note = f"<p>where {code.FILE} is</p>{_pre(own)}" if own else ""
+        self.tokens.html = _token_table(self.stage.first)
+        setting, query = state.a, link(state)
+        note = ""
+        if setting.written is not None:
+            note = (
+                f"<p>where {code.FILE} is</p>{_pre(code.classes_file(setting))}"
+                if query
+                else f"<p>where {code.FILE} is the file of these classes</p>"
+            )
         self.code.html = (
             f"<h3>Python</h3>{_pre(code.python(setting))}"
             f"<h3>Command line</h3>{_pre(code.command_line(setting))}{note}"
         )
-        query = to_query(state)
-        self.link.text = f"?{query}"
-        if self.document is not None and pn.state.location is not None:
-            pn.state.location.search = f"?{query}"
+        served = self.document is not None
+        self.link.visible, self.downloads.visible = served and bool(query), served
+        self.link.text = f"?{query}" if query else ""
+        if served and pn.state.location is not None:
+            pn.state.location.search = self.link.text
+        if not query:
+            self.downloads.html = f"<p>{TOO_LONG}</p>"
+            return
         files = (("run.nc", "data (netCDF)"), ("run.csv", "data (CSV)"), ("run.png", "picture"))
         links = (
             f'<a href="download/{name}?{escape(query)}" download="{name}">{text}</a>'
@@ -356,16 +369,17 @@ def _pre(text: str) -> str:
     return f'<pre tabindex="0">{escape(text)}</pre>'
 
 
-def _token_table(facts: dict[str, Any]) -> str:
+def _token_table(of: ClassFrames) -> str:
     head = "".join(
         f'<th scope="col">{name}</th>'
         for name in ("token", "role", "P(l|n)", "the theory claims", "by the end")
     )
-    columns = (facts[name] for name in ("token", "common", "probability", "claimed", "actual"))
+    columns = (of.facts[name] for name in ("token", "common", "probability", "claimed", "actual"))
     rows = "".join(
         f'<tr><th scope="row">{escape(token)}</th><td>{ROLES[common]}</td><td>{p:.4f}</td>'
         f"<td>{claimed}</td><td>{actual}</td></tr>"
         for token, common, p, claimed, actual in zip(*columns, strict=True)
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<div class="scroll" tabindex="0">{table}</div>'
+    note = f"<p>{of.note}</p>" if of.note else ""
+    return f'{note}<div class="scroll" tabindex="0">{table}</div>'

@@ -15,6 +15,8 @@ from attnlab.audit.user import claimed_fates
 from attnlab.playground.run import KEPT, run
 from attnlab.playground.setting import Setting
 
+MOST_SOLVED = 3000  # logits: Eq. 10 then takes a second or two, but a minute for 7,500
+
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
@@ -36,7 +38,13 @@ def predict(setting: Setting) -> Prediction:
 
     A step with momentum counts for as many plain ones as `theory.momentum_time` says.
     """
+    data = setting.sequence_classes
     silence = _silence(setting)
+    if not silence and data.queries.size * data.in_play.size > MOST_SOLVED:
+        silence = (
+            f"The theory's curves are not solved for here: more than {MOST_SOLVED:,} logits "
+            "(queries times tokens)."
+        )
     if silence:
         return Prediction(None, np.nan, np.nan, silence)
     done = run(setting)

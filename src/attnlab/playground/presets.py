@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
 from attnlab.audit import settings
+from attnlab.data import SequenceClasses
 from attnlab.data.files import format_classes
+from attnlab.playground.own_data import written
 from attnlab.playground.setting import Setting
 from attnlab.playground.state import State, View
 
@@ -176,6 +178,11 @@ _ALL = (
 )  # fmt: skip
 PRESETS = {preset.name: preset for preset in _ALL}
 DEFAULT = PRESETS["fig2"]
+
+
+def beginning(classes: SequenceClasses) -> State:
+    """The state of a page that opens on given classes."""
+    return State(replace(DEFAULT.state.a, written=written(classes)))
 
 
 def guide(state: State) -> Preset | None:

@@ -6,31 +6,34 @@ import asyncio
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import panel as pn
 from tornado.web import HTTPError, RequestHandler
 
+from attnlab.dynamics import Diverged
 from attnlab.figures import attention_bars
 from attnlab.playground.page import POOL, TITLE, Page
 from attnlab.playground.presets import DEFAULT
 from attnlab.playground.run import Run, run, table
+from attnlab.playground.setting import Setting
 from attnlab.playground.state import KEY, State, from_query
 from attnlab.results import save
 
-LARGEST_MESSAGE = 2**20  # bytes that a browser may send at once: the largest file and room
+LARGEST_MESSAGE = 2**23  # bytes that a browser may send at once: the largest file, escaped
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
-def visit() -> Any:
-    """The page of a new visitor, in the state of the link that was followed."""
+def visit(start: State) -> Any:
+    """The page of a new visitor, in the state of the link that was followed, else at the start."""
     problem = ""
     query = pn.state.location.search if pn.state.location is not None else ""
     try:
-        state = from_query(query) if KEY in query else DEFAULT.state
+        state = from_query(query) if KEY in query else start
     except ValueError as error:
-        state, problem = DEFAULT.state, str(error)
+        state, problem = start, str(error)
     return Page(state, document=pn.state.curdoc, problem=problem).layout
 
 
@@ -86,8 +89,14 @@ class Download(RequestHandler):
         self.finish(content)
 
 
-def server(*, port: int, address: str = "127.0.0.1", origins: Sequence[str] = ()) -> Any:
-    """A server of the playground, not started yet.
+def server(
+    *,
+    port: int,
+    address: str = "127.0.0.1",
+    origins: Sequence[str] = (),
+    start: State = DEFAULT.state,
+) -> Any:
+    """A server of the playground, not started yet; its pages open in the state `start`.
 
     Only pages that it served itself may open a websocket to it: those of this machine, and those
     under `origins` (HOST:PORT), where browsers on other machines are to reach it.
@@ -95,7 +104,7 @@ def server(*, port: int, address: str = "127.0.0.1", origins: Sequence[str] = ()
     pn.extension()
     try:
         return pn.io.server.get_server(
-            {"/": visit},
+            {"/": lambda: visit(start)},
             port=port,
             address=address,
             title=TITLE,
@@ -110,21 +119,21 @@ def server(*, port: int, address: str = "127.0.0.1", origins: Sequence[str] = ()
         ) from error
 
 
-def serve(server: Any) -> None:
+def serve(server: Any, start: State = DEFAULT.state) -> None:
     """Serve until interrupted."""
-    warm_up()
+    warm_up(start.a)
     server.start()
     server.io_loop.start()
 
 
-def warm_up() -> threading.Thread:
+def warm_up(first: Setting) -> threading.Thread:
     """Compile, in the background, what the first turns of a control will need."""
 
     def work() -> None:
-        first = DEFAULT.state.a
-        run(first)
-        for name, value in (("optimizer", "adam"), ("momentum", 0.0), ("length", None)):
-            run(first.turned(name, value))
+        turns = (("optimizer", "adam"), ("momentum", 0.0), ("length", None))
+        for setting in (first, *(first.turned(*turn) for turn in turns)):
+            with suppress(Diverged):  # on classes of one's own; the page says so when asked
+                run(setting)
 
     thread = threading.Thread(target=work, name="warm-up", daemon=True)
     thread.start()

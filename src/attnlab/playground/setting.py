@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from attnlab.data import SequenceClasses, family
@@ -24,9 +24,16 @@ MOST = {
     "seed": 2**31,
 }
 MOST_STEPS, MOST_TIME = 20_000, 1e9
-MOST_WRITTEN = 40_000  # characters of classes written by hand: they travel in links
-MOST_ENTRIES = 2000  # non-zero probabilities
+# And of classes of one's own: 20 classes of a text of 240,000 words have 1,500 tokens and 11,500
+# probabilities in 370,000 characters, and this is room for two or three times that.
+MOST_WRITTEN = 1_000_000  # characters
+MOST_OWN = {"classes": 100, "vocabulary": 5000, "probabilities": 50_000}
+MOST_RECORDED = 320_000  # classes x vocabulary x heads: 77 MB in the moments that a run records
 MOST_WORK = 4e9  # steps x sequences x tokens x outputs
+REMEDY = (
+    "Take fewer (attnlab text classes has --queries, --next and --min-count), or use attnlab "
+    "simulate"
+)
 RECORDS = 60
 
 DATA = ("classes", "queries", "common", "distinct", "overlap", "ramp", "vocab_size")
@@ -93,19 +100,19 @@ class Setting:
         if self.written is not None and len(self.written) > MOST_WRITTEN:
             raise ValueError(
                 f"classes: {len(self.written):,} characters; the playground takes up to "
-                f"{MOST_WRITTEN:,}. Use attnlab simulate for larger ones"
+                f"{MOST_WRITTEN:,}. {REMEDY}"
             )
         data = self.sequence_classes
-        for name, size, most in (
-            ("classes", len(data), MOST["classes"]),
-            ("vocabulary", data.vocab_size, MOST["vocab_size"]),
-            ("probabilities", data.num_nonzeros, MOST_ENTRIES),
-        ):
+        sizes = (len(data), data.vocab_size, data.num_nonzeros)
+        for (name, most), size in zip(MOST_OWN.items(), sizes, strict=True):
             if size > most:
-                raise ValueError(
-                    f"{name}: {size:,}; the playground takes up to {most:,}. Use attnlab simulate "
-                    "for larger ones"
-                )
+                raise ValueError(f"{name}: {size:,}; the playground takes up to {most:,}. {REMEDY}")
+        recorded = len(data) * data.vocab_size * self.heads
+        if recorded > MOST_RECORDED:
+            raise ValueError(
+                f"classes: {recorded:,} when multiplied by vocabulary and heads; the playground "
+                f"takes up to {MOST_RECORDED:,}. {REMEDY}"
+            )
         if not self.flow:
             outputs = data.vocab_size if self.init == "uniform" else len(data) + 1
             engine = self.engine
@@ -121,7 +128,7 @@ class Setting:
     def sequence_classes(self) -> SequenceClasses:
         """What is learnt from."""
         if self.written is not None:
-            return parse_classes(self.written, origin="classes.json")
+            return _parsed(self.written)
         return family(
             self.classes,
             self.queries,
@@ -180,3 +187,9 @@ class Setting:
             "save": Save(geometric=RECORDS),
             "model": self.model,
         }
+
+
+@lru_cache(maxsize=8)
+def _parsed(written: str) -> SequenceClasses:
+    """Classes from their text; every turn of a control asks again for the same ones."""
+    return parse_classes(written, origin="classes.json")

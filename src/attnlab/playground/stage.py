@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attnlab.figures import style
 from attnlab.playground import story
-from attnlab.playground.frames import ClassFrames, class_frames, predicted, traces
+from attnlab.playground.frames import ClassFrames, class_frames, predicted, shown_tokens, traces
 from attnlab.playground.prediction import Prediction
 from attnlab.playground.run import Run
 from attnlab.playground.state import View
@@ -51,12 +51,15 @@ class Stage(Widget):
         self._runs = {"a": a} if b is None else {"a": a, "b": b}
         self._view = view
         frames = {
-            name: [class_frames(run, sequence_class=k, head=view.head) for k in self._classes(name)]
+            name: [
+                class_frames(run, self._tokens(name, k), sequence_class=k, head=view.head)
+                for k in self._classes(name)
+            ]
             for name, run in self._runs.items()
         }
         top, low, high = _limits([each for of_run in frames.values() for each in of_run])
         entropy = _above(math.log(max(np.diff(a.classes.offsets))))
-        self.first_facts = frames["a"][0].facts
+        self.first = frames["a"][0]
         self.theory = {}
         self.scene = {
             "runs": {name: self._sent(run, frames[name]) for name, run in self._runs.items()},
@@ -72,7 +75,9 @@ class Stage(Widget):
         self.theory = {"note": note} | {
             name: {
                 "predicted": [
-                    _flat(predicted(self._runs[name], path, sequence_class=k))
+                    _flat(
+                        predicted(self._runs[name], path, self._tokens(name, k), sequence_class=k)
+                    )
                     for k in self._classes(name)
                 ],
                 "marks": [of_a.t0_prime, of_a.t0],
@@ -86,6 +91,12 @@ class Stage(Widget):
         count, shown = len(self._runs[name].classes), SHOWN["b" if "b" in self._runs else "a"]
         first = min(self._view.first, max(count - shown, 0))
         return range(first, min(first + shown, count))
+
+    def _tokens(self, name: str, sequence_class: int) -> NDArray[np.int64]:
+        """The tokens that are shown: the same in runs on the same classes of one's own."""
+        run = self._runs[name]
+        alike = [of for of in self._runs.values() if of.setting.written == run.setting.written]
+        return shown_tokens(alike, sequence_class=sequence_class, head=self._view.head)
 
     def _sent(self, run: Run, frames: list[ClassFrames]) -> dict[str, Any]:
         """A run as the browser draws it."""
@@ -102,6 +113,7 @@ class Stage(Widget):
             "classes": [
                 {
                     "title": each.title,
+                    "note": each.note,
                     **each.facts,
                     "attention": _flat(each.attention),
                     "logit": _flat(each.logits),

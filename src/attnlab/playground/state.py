@@ -12,6 +12,9 @@ from attnlab.data.recipe import as_recipe
 from attnlab.playground.setting import Setting
 
 KEY = "s"
+# Characters of a query. Bokeh's websocket asks with the query and, compressed, with a copy of it,
+# and the server refuses a request of 64 kB.
+MOST_LINKED = 30_000
 ADVICE = "open the page without it to start afresh"
 
 
@@ -78,6 +81,14 @@ def to_query(state: State) -> str:
     if view := changes(View(), state.view):
         document["view"] = view
     return urlencode({KEY: json.dumps(document, separators=(",", ":"))})
+
+
+def link(state: State) -> str:
+    """The query that brings a state back, or nothing where its classes are too long for one."""
+    if len(state.a.written or "") > MOST_LINKED:  # what is encoded is longer still
+        return ""
+    query = to_query(state)
+    return query if len(query) <= MOST_LINKED else ""
 
 
 def from_query(query: str) -> State:

@@ -14,7 +14,7 @@ from attnlab.results import measures, roles
 
 FROZEN = 0.02  # of the peak speed, as for `measures.snap_time`
 MAIN = 0.25  # of all attention that moves: the common tokens' part in it is worth telling
-ALL = 1 - 1e-6  # of all attention, up to rounding
+ALL = 0.99  # of all attention: what the other tokens do in the rest is not worth telling
 WINNING = 1.25  # times its share at the start
 
 
@@ -38,8 +38,8 @@ def tell(result: xr.Dataset, classes: SequenceClasses, *, first: int) -> list[st
         elif relative[now] < FROZEN:
             quiet = "Attention is frozen" if frozen[now] else "Attention hardly moves yet"
             phase = f"{quiet}: its speed is {_percent(relative[now])} of its peak."
-        elif common[0] > ALL:
-            phase = "Common tokens compete: there are no others."
+        elif min(common[0], common[i]) > ALL:
+            phase = f"Common tokens compete: they have {_percent(common[i])} of attention."
         elif abs(change) < MAIN * moved[now]:
             phase = f"Distinct tokens compete; common tokens keep {_percent(common[i])}."
         else:

@@ -11,7 +11,10 @@ class Bars {
     this.drawing = shape("svg", { role: "img" });
     this.title = element("h3");
     this.tip = element("div", { class: "tip", hidden: "" });
-    this.root = element("figure", { "data-chart": name }, this.title, this.drawing, this.tip);
+    this.note = element("p", { class: "note" }); // empty where all tokens are shown
+    this.root = element(
+      "figure", { "data-chart": name }, this.title, this.note, this.drawing, this.tip,
+    );
     this.drawing.addEventListener("pointermove", (event) => this.point(event));
     this.drawing.addEventListener("pointerdown", (event) => this.point(event));
     this.drawing.addEventListener("pointerleave", () => { this.pointed = null; this.tell(); });
@@ -26,6 +29,7 @@ class Bars {
       ...(of.run ? [element("span", { class: of.run }, of.run.toUpperCase()), " "] : []),
       of.title,
     );
+    this.note.textContent = of.note;
     this.drawing.setAttribute(
       "aria-label", `${of.title}: bars of attention over its tokens, and of their logits`,
     );
