@@ -245,7 +245,7 @@ def test_another_training_or_a_damaged_file_is_refused(tmp_path):
         ({"steps": 0}, "steps: expected a positive"),
         ({"rates": [1, -1]}, "rates: expected positive"),
         ({"rates": [1, 1]}, "rates: .* has one twice"),
-        ({"seeds": 0}, "seeds: expected whole numbers"),
+        ({"seeds": 0}, "seeds: expected at least 1"),
         ({"probes": 1000}, "probes: 1000 x 8 tokens are more"),
         ({"precision": "low"}, "precision: expected one of"),
         ({"clip": 0}, "clip: expected a positive"),
