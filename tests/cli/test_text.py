@@ -1,6 +1,7 @@
 """attnlab text: a training from a file of words to a table, a document and a picture."""
 
 import json
+import signal
 import sys
 from unittest import mock
 
@@ -8,6 +9,7 @@ import pytest
 
 import attnlab
 from attnlab.cli import app
+from attnlab.text.fleet import Fleet
 
 QUICK = [
     "--dim", "16", "--feed-forward", "16", "--heads", "2", "--context", "8", "--batch", "4",
@@ -41,6 +43,21 @@ def finished(tmp_path_factory):
         code, said = attnlab_text(*command(folder), "--out", folder / "run")
     assert (code, said) == (0, [])
     return folder
+
+
+def test_an_interrupt_says_what_is_kept(finished, tmp_path, monkeypatch):
+    real = Fleet.advance
+
+    def advance(fleet, count):
+        real(fleet, count)
+        signal.raise_signal(signal.SIGINT)  # as Ctrl-C does
+
+    monkeypatch.setenv("ATTNLAB_CACHE", str(finished / "cache"))
+    monkeypatch.setattr(Fleet, "advance", advance)
+    code, said = attnlab_text(*command(finished), "--out", tmp_path / "run")
+    assert code == app.INTERRUPTED
+    assert said[0].startswith("stopped at step 1 of 20; the same settings go on from there")
+    assert (tmp_path / "run" / "checkpoint.safetensors").exists()
 
 
 def test_the_same_command_reads_what_there_is_and_prints_a_table(finished, capsys, monkeypatch):
