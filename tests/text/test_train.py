@@ -19,6 +19,7 @@ from attnlab.results import DamagedFile
 from attnlab.text import Corpus, TransformerSpec, program, train
 from attnlab.text.checkpoint import arrays_of, read_checkpoint, tree_of
 from attnlab.text.model import forward
+from attnlab.text.stopping import Stopping
 from attnlab.text.streams import cut_streams, window, window_count
 from attnlab.text.train import CHECKPOINT, RESULT
 
@@ -134,6 +135,16 @@ def test_ctrl_c_keeps_where_it_stands(result, tmp_path):
     assert went_on.drop_attrs().equals(result.drop_attrs())
     with pytest.raises(KeyboardInterrupt, match="nothing is kept without a folder"):
         train(counting_corpus(), SPEC, **{**settings, "progress": interrupt})
+
+
+def test_an_interrupt_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Stopping() as stopping:
+            signal.raise_signal(signal.SIGINT)
+        assert not stopping.asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_damaged_result_is_made_again_from_the_checkpoint(result, tmp_path):

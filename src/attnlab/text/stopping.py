@@ -11,7 +11,8 @@ from typing import Any
 class Stopping:
     """While it is entered, the first Ctrl-C only asks to stop; a second one interrupts at once.
 
-    Signals belong to the main thread: elsewhere nothing changes.
+    Signals belong to the main thread: elsewhere nothing changes, nor where the signal is ignored,
+    as it is by a job in the background.
     """
 
     def __init__(self) -> None:
@@ -19,7 +20,8 @@ class Stopping:
         self._before: Any = None
 
     def __enter__(self) -> Stopping:
-        if threading.current_thread() is threading.main_thread():
+        ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
+        if threading.current_thread() is threading.main_thread() and not ignored:
             self._before = signal.signal(signal.SIGINT, self._ask)
         return self
 
