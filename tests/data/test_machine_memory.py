@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from attnlab.results.machine_memory import _limits, machine_memory, size_words
+from attnlab.data.machine_memory import _limits, machine_memory, size_words
 
 
 def test_the_machine_has_memory_and_a_container_limits_it(tmp_path):
