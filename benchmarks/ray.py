@@ -44,14 +44,14 @@ def main(arguments: list[str]) -> None:
 
     from attnlab import simulate
     from attnlab.dynamics import Save
-    from attnlab.sweep import Local, Ray, SweepRecipe, cluster, executor, make_plan, run_in
+    from attnlab.sweep import Local, Ray, SweepRecipe, cluster, local, make_plan, run_in
     from attnlab.sweep.store import Folder
 
     classes = "single-common:num_classes=10,distinct=10,vocab_size=200"
     steps = 1
     if options.idle:
         os.environ[IDLE] = str(options.seconds)
-        executor.attempt = cluster._task = wait_and_run  # type: ignore[assignment]
+        local.attempt = cluster._task = wait_and_run  # type: ignore[assignment]
     else:
 
         def seconds(count: int) -> float:

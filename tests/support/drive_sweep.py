@@ -1,10 +1,12 @@
 """A driver of the tiny sweep, to be started as a process of its own and killed.
 
-Its groups take `seconds` each, by waiting: what is tested is who does what, not how fast.
+It computes so many groups, then sits on the next one until the file `gate` is there: what is tested
+is who does what, not how fast.
 """
 
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 from tiny_sweep import in_groups, tiny
@@ -12,11 +14,13 @@ from tiny_sweep import in_groups, tiny
 from attnlab.sweep import group, run_in
 
 
-def main(folder: Path, seconds: float) -> None:
-    real = group.simulate
+def main(folder: Path, groups: int, gate: Path) -> None:
+    real, begun = group.simulate, count()
 
     def slow(*args, **given):
-        time.sleep(seconds)
+        if next(begun) >= groups:
+            while not gate.exists():
+                time.sleep(0.02)
         return real(*args, **given)
 
     group.simulate = slow
@@ -24,4 +28,4 @@ def main(folder: Path, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

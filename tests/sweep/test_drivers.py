@@ -1,11 +1,14 @@
 """Drivers and workers that are killed, and drivers that meet on one directory."""
 
+import errno
+import multiprocessing
 import os
 import signal
+import struct
 import subprocess
 import sys
-import threading
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -13,26 +16,42 @@ import tiny_sweep
 import xarray as xr
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweep import Local, open_sweep, run_in, status
+from attnlab.sweep import Local, Stopped, local, open_sweep, run_in, status
 from attnlab.sweep.executor import attempt
-from attnlab.sweep.run import run_plan
+from attnlab.sweep.run import Silent, run_plan
 from attnlab.sweep.store import Folder, Memory
 from attnlab.sweep.whole import whole
 
 SUPPORT = Path(tiny_sweep.__file__).parent
 PLAN = in_groups(tiny())
+GATE = "gate"
 
 
-def start(folder, seconds):
-    """A driver in a process of its own, whose groups take so long."""
-    command = [sys.executable, str(SUPPORT / "drive_sweep.py"), str(folder), str(seconds)]
+@pytest.fixture
+def start(tmp_path):
+    """A driver in a process of its own: does so many groups, and sits on the next until let go."""
     path = os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
-    )
+    drivers = []
+
+    def start(folder, groups):
+        command = [sys.executable, str(SUPPORT / "drive_sweep.py"), folder, groups, tmp_path / GATE]
+        drivers.append(
+            subprocess.Popen(
+                map(str, command),
+                env={**os.environ, "PYTHONPATH": path},
+                text=True,
+                stdout=subprocess.PIPE,
+            )
+        )
+        return drivers[-1]
+
+    yield start
+    for driver in drivers:
+        driver.kill()
+        driver.communicate()
 
 
-def wait_until(true, *, seconds=120):
+def wait_until(true, *, seconds=600):
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -59,67 +78,109 @@ def expected():
     return whole(run_plan(PLAN, store).index, store.read).load()
 
 
-def test_a_killed_driver_is_resumed(tmp_path, expected):
-    driver = start(tmp_path, 1.0)
-    wait_until(lambda: counts(tmp_path) == (2, 1, 1))  # from another process, while it runs
-    assert not status(tmp_path).complete
+def test_a_killed_driver_is_resumed(tmp_path, expected, start):
+    folder = tmp_path / "sweep"
+    driver = start(folder, 2)
+    wait_until(lambda: counts(folder) == (2, 1, 1))  # from another process, while it runs
+    assert not status(folder).complete
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
-    before = files(tmp_path)
-    assert counts(tmp_path) == (2, 0, 2)
+    before = files(folder)
+    assert counts(folder) == (2, 0, 2)
     with pytest.raises(ValueError, match="2 of 4 groups are done"):
-        open_sweep(tmp_path)
-    ran = run_in(tmp_path, PLAN)
+        open_sweep(folder)
+    ran = run_in(folder, PLAN)
     assert (ran.kept, ran.computed) == (2, 2)
-    assert before.items() <= files(tmp_path).items()
-    xr.testing.assert_identical(open_sweep(tmp_path).load().drop_attrs(), expected)
+    assert before.items() <= files(folder).items()
+    xr.testing.assert_identical(open_sweep(folder).load().drop_attrs(), expected)
 
 
-def test_two_drivers_share_the_work_and_one_takes_over_from_a_dead_one(tmp_path, expected):
-    first = start(tmp_path, 1.0)
-    wait_until(lambda: status(tmp_path).running if (tmp_path / "plan.json").exists() else 0)
-    second = start(tmp_path, 0.2)
-    # the second has its own groups done, and waits for the one of the first
-    computed = int(second.communicate(timeout=120)[0])
-    assert first.wait(timeout=120) == 0
-    assert int(first.stdout.read()) + computed == 4
-    xr.testing.assert_identical(open_sweep(tmp_path).load().drop_attrs(), expected)
-    entries = list(Folder(tmp_path).ledger.entries())
+class WhenWaiting(Silent):
+    """Does something when the driver has nothing left but to wait for others."""
+
+    def __init__(self, do):
+        self.do = do
+
+    def waiting(self, groups):
+        self.do()
+
+
+def test_two_drivers_share_the_work_and_one_takes_over_from_a_dead_one(tmp_path, expected, start):
+    folder = tmp_path / "sweep"
+    first = start(folder, 0)  # has a group, and sits on it
+    wait_until(lambda: counts(folder) == (0, 1, 3))
+    ran = run_in(folder, PLAN, watch=WhenWaiting((tmp_path / GATE).touch))
+    assert ran.computed == 3
+    assert first.wait() == 0
+    assert int(first.stdout.read()) == 1
+    xr.testing.assert_identical(open_sweep(folder).load().drop_attrs(), expected)
+    entries = list(Folder(folder).ledger.entries())
     assert len({entry["by"] for entry in entries}) == 2
     assert sorted(entry["state"] for entry in entries) == ["done"] * 4 + ["running"] * 4
 
-    (tmp_path / "groups" / f"{PLAN.groups[0].key}.nc").unlink()
-    asleep = start(tmp_path, 600)  # claims the missing group and sits on it
-    wait_until(lambda: status(tmp_path).running)
-    threading.Timer(1.0, asleep.kill).start()
-    ran = run_in(tmp_path, PLAN)  # waits for it, then takes over
+    (tmp_path / GATE).unlink()
+    (folder / "groups" / f"{PLAN.groups[0].key}.nc").unlink()
+    asleep = start(folder, 0)  # claims the missing group and sits on it
+    wait_until(lambda: status(folder).running)
+    ran = run_in(folder, PLAN, watch=WhenWaiting(asleep.kill))  # waits for it, then takes over
     assert asleep.wait() == -signal.SIGKILL
     assert (ran.kept, ran.computed) == (3, 1)
-    assert status(tmp_path).complete
+    assert status(folder).complete
 
 
-def kill_once(group, tell=None, code=None):
-    """Kill the worker when it is the first to have this group."""
-    mark = Path(os.environ["ATTNLAB_TEST_MARK"]) / group.key
-    if not mark.exists():
-        mark.touch()
+def troubled(group, tell=None, code=None):
+    """The group's worker has the trouble that its mark says, once."""
+    mark = Path(os.environ["ATTNLAB_TEST_MARKS"]) / group.key
+    trouble = mark.read_text() if mark.exists() else ""
+    mark.unlink(missing_ok=True)
+    if trouble == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif trouble:
+        real = Connection._send_bytes
+
+        def send(pipe, answer):
+            Connection._send_bytes = real
+            message = struct.pack("!i", len(answer)) + bytes(answer)
+            os.write(pipe.fileno(), message[:100])
+            os.kill(os.getpid(), {"dies within": signal.SIGKILL, "stops": signal.SIGSTOP}[trouble])
+            os.write(pipe.fileno(), message[100:])
+
+        Connection._send_bytes = send
     return attempt(group, tell, code)
 
 
-def test_spawned_workers_give_the_same_and_their_deaths_are_survived(
-    tmp_path, expected, monkeypatch
-):
-    import attnlab.sweep.executor as module
+class Onlooker(Silent):
+    """Kills the worker that is idle after the second group, and lets the stopped one go at last."""
 
-    monkeypatch.setenv("ATTNLAB_TEST_MARK", str(tmp_path))
-    monkeypatch.setattr(module, "attempt", kill_once)
-    for group in PLAN.groups[1:]:
-        (tmp_path / group.key).touch()  # only the first group kills
-    store = Memory()
-    index = run_plan(PLAN, store, executor=Local(workers=2)).index
+    def __init__(self):
+        self.order = []
+
+    def settled(self, group, failed_runs, cause):
+        self.order.append(PLAN.groups.index(group))
+        if len(self.order) > 3:
+            return
+        children = {child.pid: child for child in multiprocessing.active_children()}
+        wait_until(lambda: "T" in map(state, children))  # it has half of its answer written
+        (stopped,) = [pid for pid in children if state(pid) == "T"]
+        if self.order == [1]:
+            (idle,) = children.keys() - {stopped}
+            children[idle].kill()
+            children[idle].join()
+        elif len(self.order) == 3:
+            os.kill(stopped, signal.SIGCONT)
+
+
+def test_spawned_workers_give_the_same_whatever_happens_to_them(tmp_path, expected, monkeypatch):
+    monkeypatch.setenv("ATTNLAB_TEST_MARKS", str(tmp_path))
+    monkeypatch.setattr(local, "attempt", troubled)
+    for group, trouble in zip(PLAN.groups, ("stops", "dies", "dies within"), strict=False):
+        (tmp_path / group.key).write_text(trouble)
+    store, onlooker = Memory(), Onlooker()
+    index = run_plan(PLAN, store, executor=Local(workers=2), watch=onlooker).index
+    assert onlooker.order == [1, 2, 3, 0]  # nobody waited for the one that was stopped
     assert index.failed_runs == 0
     xr.testing.assert_identical(whole(index, store.read).load(), expected)
+    assert not multiprocessing.active_children()
 
 
 def always_die(group, tell=None, code=None):
@@ -127,25 +188,53 @@ def always_die(group, tell=None, code=None):
 
 
 def test_a_group_that_always_kills_its_worker_fails(monkeypatch):
-    import attnlab.sweep.executor as module
-
-    monkeypatch.setattr(module, "attempt", always_die)
-    monkeypatch.setattr(module, "RETRIES", 1)
+    monkeypatch.setattr(local, "attempt", always_die)
+    monkeypatch.setattr(local, "RETRIES", 1)
     index = run_plan(in_groups(tiny(), 16), Memory(), executor=Local(workers=1)).index
     assert [group.cause for group in index.groups] == ["its worker died 2 times"]
     assert index.failed_runs == 16
 
 
+def test_an_executor_is_closed_when_a_result_cannot_be_kept():
+    class Full(Memory):
+        def write(self, key, dataset):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    class Closes:
+        closed = False
+
+        def run(self, groups, tell):
+            try:
+                yield from ((group, attempt(group)) for group in groups)
+            finally:
+                self.closed = True
+
+    executor = Closes()
+    with pytest.raises(Stopped, match="No space left") as stopped:
+        run_plan(PLAN, Full(), executor=executor)
+    assert executor.closed, stopped
+
+
+def test_a_group_that_an_executor_loses_is_not_waited_for():
+    class Loses:
+        def run(self, groups, tell):
+            next(groups)
+            yield from ((group, attempt(group)) for group in groups)
+
+    with pytest.raises(RuntimeError, match=f"lost them.*{PLAN.groups[0].key}"):
+        run_plan(PLAN, Memory(), executor=Loses())
+
+
 def test_workers_do_not_outlive_a_killed_driver(tmp_path):
     code = (
         "import os, sys, time\n"
-        "from concurrent.futures import ProcessPoolExecutor\n"
-        "from multiprocessing import get_context\n"
-        "from attnlab.sweep.executor import become_worker\n"
-        "if __name__ == '__main__':\n"
-        "    pool = ProcessPoolExecutor(1, get_context('spawn'), initializer=become_worker)\n"
-        "    print(pool.submit(os.getpid).result(), flush=True)\n"
+        "from attnlab.sweep import local\n"
+        "def say_and_sleep(group):\n"
+        "    print(os.getpid(), flush=True)\n"
         "    time.sleep(600)\n"
+        "if __name__ == '__main__':\n"
+        "    local.attempt = say_and_sleep\n"
+        "    next(local.Local(workers=1).run(iter(['group']), None))\n"
     )
     path = tmp_path / "driver.py"
     path.write_text(code)
@@ -153,11 +242,12 @@ def test_workers_do_not_outlive_a_killed_driver(tmp_path):
     worker = int(driver.stdout.readline())
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
-    wait_until(lambda: not is_alive(worker), seconds=30)
+    wait_until(lambda: state(worker) == "Z")
 
 
-def is_alive(pid):
+def state(pid):
+    """Of a process: T is stopped, Z is dead."""
     try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
-        return False
+        return "Z"

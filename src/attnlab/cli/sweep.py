@@ -220,6 +220,7 @@ class _Tally:
         self.groups, self.runs = len(plan.groups), plan.runs
         self.found, self.settled_groups = kept, 0
         self.done, self.before, self.failed, self.part = 0, 0, 0, 0.0
+        self.others = 0
         self.begun = time.monotonic()
 
     def within(self, runs: float) -> None:
@@ -231,7 +232,10 @@ class _Tally:
         if self.settled_groups <= self.found:
             self.before += group.runs
         self.failed += failed_runs
-        self.part = 0.0
+        self.part, self.others = 0.0, 0
+
+    def waiting(self, groups: int) -> None:
+        self.others = groups
 
     def words(self) -> str:
         """Groups done, pace, estimate, failures."""
@@ -239,6 +243,8 @@ class _Tally:
         pace = (now - self.before) / max(time.monotonic() - self.begun, 1e-9)
         left = f", {_time((self.runs - now) / pace)} left" if pace and now < self.runs else ""
         failed = f", {self.failed} runs failed" if self.failed else ""
+        if self.others:
+            left = f", waiting for {self.others} that another driver computes"
         return f"{self.settled_groups}/{self.groups} groups, {pace:.3g} runs/s{left}{failed}"
 
 
@@ -252,8 +258,17 @@ class _Lines(_Tally):
         if self.settled_groups <= self.found and self.settled_groups < self.groups:
             return
         if self.settled_groups == self.groups or time.monotonic() - self.said > 1:
-            print(self.words(), file=sys.stderr, flush=True)
-            self.said = time.monotonic()
+            self._say()
+
+    def waiting(self, groups: int) -> None:
+        news = groups != self.others
+        super().waiting(groups)
+        if news:
+            self._say()
+
+    def _say(self) -> None:
+        print(self.words(), file=sys.stderr, flush=True)
+        self.said = time.monotonic()
 
 
 class _Bar(_Tally):
@@ -283,6 +298,10 @@ class _Bar(_Tally):
         super().settled(group, failed_runs, cause)
         if cause:
             self.bar.console.print(f"group {group.key}: {cause}", highlight=False, markup=False)
+        self._update()
+
+    def waiting(self, groups: int) -> None:
+        super().waiting(groups)
         self._update()
 
     def _update(self) -> None:

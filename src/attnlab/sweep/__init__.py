@@ -16,7 +16,8 @@ from typing import Any
 from attnlab.sweep.choices import EngineRecipe, ModelRecipe
 from attnlab.sweep.cluster import Ray
 from attnlab.sweep.directory import Status, open_sweep, run_in, status
-from attnlab.sweep.executor import Executor, Local
+from attnlab.sweep.executor import Executor
+from attnlab.sweep.local import Local
 from attnlab.sweep.parts import Part, Progress, run_parts
 from attnlab.sweep.plan import Plan, make_plan
 from attnlab.sweep.recipe import SweepRecipe

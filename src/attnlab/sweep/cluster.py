@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from attnlab.results.code import code_digest
-from attnlab.sweep.executor import RETRIES, Outcome, Tell, attempt, become_worker
+from attnlab.sweep.executor import RETRIES, Outcome, Outcomes, Tell, attempt, become_worker
 from attnlab.sweep.group import CODE, Group
 
 
@@ -25,10 +26,10 @@ class Ray:
     gpus: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.cpus < 0 or self.gpus < 0 or self.cpus + self.gpus == 0:
+        if not (0 <= self.cpus < inf and 0 <= self.gpus < inf and self.cpus + self.gpus):
             raise ValueError("cpus_per_task, gpus_per_task: expected 0 or more, not both 0")
 
-    def run(self, groups: Iterator[Group], tell: Tell) -> Iterator[tuple[Group, Outcome]]:
+    def run(self, groups: Iterator[Group], tell: Tell) -> Outcomes:
         ray = _import_ray()
         ours = not ray.is_initialized()
         if ours:
@@ -39,7 +40,7 @@ class Ray:
             if ours:
                 ray.shutdown()
 
-    def _tasks(self, ray: Any, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
+    def _tasks(self, ray: Any, groups: Iterator[Group]) -> Outcomes:
         task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(_task)
         code = code_digest(*CODE)
         pending: dict[Any, Group] = {}

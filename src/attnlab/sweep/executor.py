@@ -1,13 +1,11 @@
-"""Executors: who runs the groups. One small protocol, and the local ones."""
+"""Executors: who runs the groups. One small protocol, and what all of them do with a group."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import wait as wait_for
 from typing import Protocol
@@ -29,64 +27,18 @@ class Outcome:
 
 
 Tell = Callable[[float], None]
+Outcomes = Generator[tuple[Group, Outcome], None, None]
 
 
 class Executor(Protocol):
-    """Runs groups: takes the next one when there is room for it, and gives them back as they end.
+    """Runs groups: takes the next one when there is room for it, and gives them back as they end,
+    every one that it took. A driver that has to stop closes it.
 
     Results come back to the driver, which alone writes: workers need no disk in common with it.
     tell: called with the fraction of the present group, by those who can.
     """
 
-    def run(self, groups: Iterator[Group], tell: Tell) -> Iterator[tuple[Group, Outcome]]: ...
-
-
-@dataclass(frozen=True)
-class Local:
-    """In this process, or in `workers` processes of this machine, which are spawned, not forked:
-    JAX does not survive a fork. Call it from under `if __name__ == "__main__":`."""
-
-    workers: int = 0
-
-    def __post_init__(self) -> None:
-        if self.workers < 0:
-            raise ValueError(f"workers: expected 0 (in process) or more, got {self.workers}")
-
-    def run(self, groups: Iterator[Group], tell: Tell) -> Iterator[tuple[Group, Outcome]]:
-        if not self.workers:
-            return ((group, attempt(group, tell)) for group in groups)
-        return self._in_processes(groups)
-
-    def _in_processes(self, groups: Iterator[Group]) -> Iterator[tuple[Group, Outcome]]:
-        waiting: list[Group] = []  # those whose worker died
-        deaths: dict[str, int] = {}
-        while True:
-            pool = ProcessPoolExecutor(
-                self.workers, multiprocessing.get_context("spawn"), initializer=become_worker
-            )
-            pending: dict[Future[Outcome], Group] = {}
-            try:
-                while True:
-                    while len(pending) < self.workers:
-                        group = waiting.pop() if waiting else next(groups, None)
-                        if group is None:
-                            break
-                        waiting.append(group)  # until it is submitted: the pool may be broken
-                        pending[pool.submit(attempt, group)] = waiting.pop()
-                    if not pending:
-                        return
-                    for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                        yield pending[future], future.result()
-                        del pending[future]
-            except BrokenProcessPool:
-                for group in pending.values():  # which of them it was, nobody can tell
-                    deaths[group.key] = deaths.get(group.key, 0) + 1
-                    if deaths[group.key] <= RETRIES:
-                        waiting.append(group)
-                    else:
-                        yield group, Outcome(cause=f"its worker died {RETRIES + 1} times")
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+    def run(self, groups: Iterator[Group], tell: Tell) -> Outcomes: ...
 
 
 def attempt(group: Group, tell: Tell | None = None, code: str | None = None) -> Outcome:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.sweep.executor import Executor, Local, Outcome
+from attnlab.sweep.executor import Executor, Outcome
 from attnlab.sweep.group import Group
 from attnlab.sweep.index import Index, IndexMaker
+from attnlab.sweep.local import Local
 from attnlab.sweep.plan import Plan
 from attnlab.sweep.store import Store
 
@@ -31,6 +33,9 @@ class Watcher(Protocol):
     def settled(self, group: Group, failed_runs: int, cause: str) -> None:
         """A group was computed, here or by another driver, or has failed."""
 
+    def waiting(self, groups: int) -> None:
+        """Nothing is left but so many groups of other drivers, which are waited for."""
+
 
 class Silent:
     """Tells nobody."""
@@ -40,6 +45,8 @@ class Silent:
     def within(self, runs: float) -> None: ...
 
     def settled(self, group: Group, failed_runs: int, cause: str) -> None: ...
+
+    def waiting(self, groups: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class _Driver:
         self.plan, self.store, self.executor, self.watch = plan, store, executor, watch
         self.maker = IndexMaker(plan)
         self.todo: dict[str, list[Group]] = {}  # several where the grid repeats itself
+        self.claimed: set[str] = set()  # by us, and given to the executor
         self.computed = 0
         self.present = 0  # runs of the group that was claimed last
 
@@ -111,18 +119,22 @@ class _Driver:
 
     def _compute(self) -> None:
         while self.todo:
-            for group, outcome in self.executor.run(self._claimed(), self._within):
-                try:
+            # closed, so that no worker is left behind when a result cannot be kept
+            with closing(self.executor.run(self._unclaimed(), self._within)) as outcomes:
+                for group, outcome in outcomes:
                     self._settle(group, outcome)
-                finally:
+                    self.claimed.remove(group.key)
                     self.store.release(group.key)
+            if self.claimed:  # we would wait for ourselves
+                raise RuntimeError(f"{self.executor} took groups and lost them: {self.claimed}")
             for key in list(self.todo):  # of other drivers, who may be done
                 if self.store.holds(key):
                     self._found(key)
             if self.todo:
+                self.watch.waiting(len(self.todo))
                 time.sleep(POLL_SECONDS)
 
-    def _claimed(self) -> Iterator[Group]:
+    def _unclaimed(self) -> Iterator[Group]:
         """The groups that nobody else has taken on, one by one."""
         for key, (group, *_) in list(self.todo.items()):
             if not self.store.claim(key):
@@ -133,6 +145,7 @@ class _Driver:
                 continue
             self.store.note(key, "running", runs=group.runs)
             self.present = group.runs
+            self.claimed.add(key)
             yield group
 
     def _within(self, fraction: float) -> None:
