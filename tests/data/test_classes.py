@@ -126,6 +126,8 @@ def test_support_is_sorted_and_matches_its_probabilities() -> None:
         (dict(prior=[0.5, 0.25, 0.5]), "prior: sums to 1.25"),
         (dict(names=["a", "b"]), "names: expected 11 token names, got 2"),
         (dict(names=["a"] * 11), "names: two tokens have the same name"),
+        (dict(names=[*"abcdefghij", "\0"]), r"names\[10\]: '\\x00' has a character that no file"),
+        (dict(names=["\ud800", *"abcdefghij"]), r"names\[0\]: '\\ud800' has a character"),
     ],
 )
 def test_bad_input_is_refused(changes: dict[str, Any], message: str) -> None:

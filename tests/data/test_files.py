@@ -330,7 +330,9 @@ def test_aliases_cannot_blow_up(tmp_path: Path) -> None:
 # -- round trips --------------------------------------------------------------------------------
 
 AWKWARD = r"""no null true ~ = << <unk> - # ' " & &a *a !x { 0 12 -0 1987 1. 1e3 12:30 é"""
-NAME = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
+NAME = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8
+) | st.sampled_from(
     [*AWKWARD.split(), "", " ", ": ", "a: b", "\n", "\x85", "\u2028", "\ufeff", "\U0001f600"]
 )
 
@@ -432,13 +434,17 @@ def test_what_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         write_classes(classes, tmp_path / "classes.txt")
     with pytest.raises(ValueError, match="cannot be written: No such file or directory"):
         write_classes(classes, tmp_path / "nowhere" / "classes.yaml")
-    broken = SequenceClasses([[1.0, 0.0]], [0], [1], names=["a", "\ud800"])
-    with pytest.raises(ValueError, match="not valid Unicode"):
-        write_classes(broken, tmp_path / "classes.yaml")
     monkeypatch.setattr(documents, "MAX_BYTES", 100)
     with pytest.raises(ValueError, match="make such classes in Python"):
         write_classes(classes, tmp_path / "classes.yaml")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", [r"\ud800", r"a\u0000", r"\u0000"])
+def test_a_name_that_no_result_could_hold(name: str) -> None:
+    text = '{"vocabulary": ["a", "%s"], "classes": [{"query": 0, "next": 1, "probs": {"0": 1}}]}'
+    with pytest.raises(ValueError, match=r"^vocabulary\[1\]: .* no file keeps .* another name"):
+        parse_classes(text % name)
 
 
 # -- the examples -------------------------------------------------------------------------------

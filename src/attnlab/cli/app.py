@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from attnlab.cli import audit, cite, play, reproduce, study, sweep, text
+from attnlab.cli.printing import say
 from attnlab.cli.simulate import HELP, simulate_verb
 
 BAD_INPUT, DIVERGED, INTERRUPTED = 2, 3, 130
@@ -88,4 +89,4 @@ def _last_words(end: BaseException | None) -> str:
 
 
 def _say(message: str) -> None:
-    print(f"attnlab: {message}", file=sys.stderr)
+    say(f"attnlab: {message}", error=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.printing import plain_console
+from attnlab.cli.printing import plain_console, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,19 +165,10 @@ def _show(document: dict[str, Any], html: Path | None) -> None:
         console.print(f"wrote {html}", soft_wrap=True)
 
 
-def _table(*columns: str, numbers: tuple[str, ...] = ()) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
-    return table
-
-
 def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> None:
     from rich.text import Text
 
-    table = _table("claim", "statement", "algebra, Eq. 10", "in training", "recorded")
+    rows = []
     for found in claims:
         cells = []
         for verdict, number in (("verdict", "number"), ("training", "training_number")):
@@ -186,8 +177,10 @@ def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> N
                 cell.append(f"\n{found[number]}", style="default")
             cells.append(cell)
         same = "same" if found["as_recorded"] else _recorded(found)
-        table.add_row(found["id"], found["statement"], *cells, same if compare else "")
-    console.print(table)
+        now = [same.split()] if compare else []
+        rows.append([found["id"], found["statement"].split(), *cells, *now])
+    columns = ["claim", "statement", "algebra, Eq. 10", "in training"]
+    print_table(console, [*columns, "recorded"] if compare else columns, rows)
     if len(claims) <= 3:
         for found in claims:
             if found["counterexample"]:
@@ -214,11 +207,12 @@ def _show_map(console: Any, knob: str, table: dict[str, Any]) -> None:
     console.print(f"\nWhere theory breaks, over {MAPS[knob]}", style="bold")
     for kind, caption in KINDS.items():
         console.print(caption, style="dim")
-        columns = [f"common_prob {value:g}" for value in table["common_prob"]]
-        shown = _table(knob, *columns, numbers=(knob, *columns))
-        for label, row in zip(table[knob], table[kind], strict=True):
-            shown.add_row(f"{label:g}", *(f"{value:.3g}" for value in row))
-        console.print(shown)
+        columns = [knob, *(f"common_prob {value:g}" for value in table["common_prob"])]
+        rows = [
+            [f"{label:g}", *(f"{value:.3g}" for value in row)]
+            for label, row in zip(table[knob], table[kind], strict=True)
+        ]
+        print_table(console, columns, rows, right=columns)
 
 
 def _show_own(console: Any, own: dict[str, Any]) -> None:
@@ -229,46 +223,48 @@ def _show_own(console: Any, own: dict[str, Any]) -> None:
         f"{own['time']:.4g}",
         soft_wrap=True,
     )
-    table = _table(
-        "asked by",
-        "assumption",
-        "value",
-        "bound",
-        "margin",
-        "",
-        numbers=("value", "bound", "margin"),
-    )
-    for part in own["assumptions"]:
-        table.add_row(
-            part["asked_by"], part["name"], _cell(part["value"]), _cell(part["bound"]),
-            _cell(part["margin"]), "holds" if part["holds"] else Text("fails", style="red"),
-        )  # fmt: skip
-    console.print(table)
-    console.print()
-    fates = _table(
-        "query", "token", "role", "theorem", "z by Eq. 10", "z simulated", "",
-        numbers=("z by Eq. 10", "z simulated"),
+    print_table(
+        console,
+        ("asked by", "assumption", "value", "bound", "margin", ""),
+        [
+            [
+                part["asked_by"].split(), part["name"].split(), _cell(part["value"]),
+                _cell(part["bound"]), _cell(part["margin"]),
+                "holds" if part["holds"] else Text("fails", style="red"),
+            ]
+            for part in own["assumptions"]
+        ],
+        right=("value", "bound", "margin"),
     )  # fmt: skip
+    console.print()
+    fates = []
     for row in own["fates"][:MOST_ROWS]:
         kept = {None: "", True: "as claimed", False: Text("not as claimed", style="red")}[
             row["as_claimed"]
         ]
-        fates.add_row(row["query"], row["token"], row["role"], row["claimed"],
-                      _cell(row["predicted"]), _cell(row["simulated"]), kept)  # fmt: skip
+        fates.append([row["query"], row["token"], row["role"], row["claimed"],
+                      _cell(row["predicted"]), _cell(row["simulated"]), kept])  # fmt: skip
     if own["note"]:
         console.print(own["note"])
-    console.print(fates)
+    print_table(
+        console, ("query", "token", "role", "theorem", "z by Eq. 10", "z simulated", ""), fates,
+        right=("z by Eq. 10", "z simulated"),
+    )  # fmt: skip
     if len(own["fates"]) > MOST_ROWS:
         console.print(f"... {len(own['fates']) - MOST_ROWS} more tokens; --json prints them all")
     console.print(
         f"\npredicted transition: t_0' = {own['t0_prime']:.4g} to t_0 = {own['t0']:.4g} steps",
     )
-    snaps = _table("class", "next", "snap by Eq. 10", "snap simulated",
-                   numbers=("class", "snap by Eq. 10", "snap simulated"))  # fmt: skip
-    for row in own["snap"][:MOST_ROWS]:
-        snaps.add_row(str(row["sequence_class"]), row["next"], _cell(row["predicted"]),
-                      _cell(row["simulated"]))  # fmt: skip
-    console.print(snaps)
+    print_table(
+        console,
+        ("class", "next", "snap by Eq. 10", "snap simulated"),
+        [
+            [str(row["sequence_class"]), row["next"], _cell(row["predicted"]),
+             _cell(row["simulated"])]
+            for row in own["snap"][:MOST_ROWS]
+        ],
+        right=("class", "snap by Eq. 10", "snap simulated"),
+    )  # fmt: skip
     console.print("-: attention never moved, or is still moving at the end", style="dim")
 
 

@@ -8,6 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from attnlab.cli.printing import say
+from attnlab.names import visible
+
 HELP = """Print what to cite: the paper and attnlab, and for a result file how it was made.
 
 \b
@@ -30,7 +33,7 @@ def cite_verb(
         return
     if run is not None:
         for line in _comment(run):
-            print(f"% {line}".rstrip())
+            say(f"% {visible(line)}".rstrip())  # a line of a name would be no comment
         print()
     print(f"{PAPER_BIBTEX}\n\n{ATTNLAB_BIBTEX}")
 

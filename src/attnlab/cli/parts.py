@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attnlab.cli.printing import finite, plain_console
+from attnlab.cli.printing import finite, plain_console, print_table
 from attnlab.cli.watching import watching
 
 if TYPE_CHECKING:
@@ -62,16 +62,10 @@ def tell_parts(done: Reproduction, *, as_json: bool) -> None:
 
 def _show_parts(done: Reproduction) -> None:
     """A table of what was found, what was not expected, and where everything is."""
-    from rich.table import Table
-
     console = plain_console()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("part", "", "what was found"):
-        table.add_column(title, no_wrap=title == "part", overflow="fold")
-    for part in done.parts:
-        table.add_row(part.name, part.outcome, part.headline)
     if done.parts:
-        console.print(table)
+        rows = [(part.name, part.outcome.split(), part.headline.split()) for part in done.parts]
+        print_table(console, ("part", "", "what was found"), rows)
     for part in done.parts:
         for name, value in part.unexpected().items():
             low, high = part.expect[name]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import webbrowser
 from typing import Annotated
 
 import typer
+
+from attnlab.cli.printing import say
 
 HELP = """Open the playground: see attention scan and snap in the browser.
 
@@ -51,7 +52,7 @@ def play_verb(
     start = DEFAULT.state if classes is None else beginning(classes_from(classes))
     made = server(port=port, address=address, origins=origin or (), start=start)
     page = f"http://{'127.0.0.1' if address == '0.0.0.0' else address}:{port}/"
-    print(f"attnlab: the playground is at {page} (stop it with Ctrl-C)", file=sys.stderr)
+    say(f"attnlab: the playground is at {page} (stop it with Ctrl-C)", error=True)
     if browser:
         made.io_loop.add_callback(webbrowser.open, page)
     serve(made, start)

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attnlab.names import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 
-def plain_console() -> Console:
-    """Prints paths and words as they are: [b] and :on: may be a folder, or a word of a text."""
+def say(text: str, *, error: bool = False) -> None:
+    """Print lines, none of which can take hold of the terminal."""
+    print(visible(text, lines=True), file=sys.stderr if error else sys.stdout)
+
+
+def plain_console(*, error: bool = False) -> Console:
+    """Prints paths and words as they are: [b] and :on: may be a folder, or a word of a text, and
+    one may hold what a terminal would obey."""
     from rich.console import Console
 
-    return Console(markup=False, emoji=False, highlight=False)
+    class Plain(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(visible(text, lines=True), **options)
+
+    return Plain(stderr=error, markup=False, emoji=False, highlight=False)
 
 
 def finite(value: float | None) -> float | None:
@@ -23,21 +37,61 @@ def finite(value: float | None) -> float | None:
 
 
 def print_table(
-    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str | list[str]]],
-    *, right: Collection[str], tight: bool = False,
+    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str | list[str] | Text]],
+    *, right: Collection[str] = (), tight: bool = False,
 ) -> None:  # fmt: skip
-    """A table that cuts nothing: where it does not fit, lists are folded between their words, and
-    the rest goes beyond the edge. `tight`: one space between columns."""
+    """A table that cuts nothing: lists and styled texts are folded between their words, the rest
+    stays in one piece. On a terminal too narrow for that, each cell has a line of its own;
+    elsewhere the table goes beyond the edge. `tight`: one space between columns."""
     from rich.cells import cell_len
     from rich.table import Table
+    from rich.text import Text
 
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    by_column = list(zip(columns, zip(*cells, strict=True), strict=True))
+    least = [max(cell_len(name), *(cell.least for cell in column)) for name, column in by_column]
+    whole = [max(cell_len(name), *(cell.whole for cell in column)) for name, column in by_column]
+    spare = console.width - (len(columns) - 1) * (2 - tight) - sum(least)
+    if console.is_terminal and spare < 0:
+        for row in cells:
+            for name, cell in zip(columns, row, strict=True):
+                console.print(Text.assemble((f"{name}: " if name else "", "bold"), cell.text))
+            console.print()
+        return
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=tight)
-    for name, cells in zip(columns, zip(*rows, strict=True), strict=True):
-        unbroken = [word for cell in cells for word in ([cell] if isinstance(cell, str) else cell)]
-        table.add_column(
-            name, justify="right" if name in right else "left",
-            min_width=max(map(cell_len, (name, *unbroken))),
-        )  # fmt: skip
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, str) else " ".join(cell) for cell in row))
+    for name, width in zip(columns, _widths(least, whole, spare), strict=True):
+        justify: Any = "right" if name in right else "left"
+        table.add_column(name, justify=justify, min_width=width, max_width=width)
+    for row in cells:
+        table.add_row(*(cell.text for cell in row))
     console.print(table, crop=False)
+
+
+def _widths(least: list[int], whole: list[int], spare: int) -> list[int]:
+    """The columns' widths: what is to spare goes to the narrowest that are not whole."""
+    widths = list(least)
+    while spare > 0 and (folded := [i for i, width in enumerate(widths) if width < whole[i]]):
+        widths[min(folded, key=widths.__getitem__)] += 1
+        spare -= 1
+    return widths
+
+
+class _Cell(NamedTuple):
+    """A cell's text, its width where it is folded between words, and where it is not."""
+
+    text: Text
+    least: int
+    whole: int
+
+
+def _cell(cell: str | list[str] | Text) -> _Cell:
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    if isinstance(cell, Text):
+        text, words = cell, cell.plain.split()
+    else:
+        words = [visible(word) for word in ([cell] if isinstance(cell, str) else cell)]
+        text = Text(" ".join(words))
+    least = max(map(cell_len, words), default=0)
+    return _Cell(text, least, max(map(cell_len, text.plain.split("\n"))))

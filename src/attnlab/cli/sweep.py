@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnlab.cli.printing import plain_console
+from attnlab.cli.printing import plain_console, print_table, say
 from attnlab.cli.watching import watching
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def sweep_verb(
         with watching(as_json, bar=_Bar, lines=_Lines) as watch:
             ran = run_in(out, plan, executor=chosen, watch=watch)
     except Stopped as problem:
-        print(f"attnlab: {problem}", file=sys.stderr)
+        say(f"attnlab: {problem}", error=True)
         raise typer.Exit(STOPPED) from None
     _show_result(out, plan, ran, as_json)
     if ran.index.failed_runs:
@@ -121,23 +121,20 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
     if as_json:
         print(json.dumps(document, indent=2))
         return
-    from rich.table import Table
-
     console = plain_console()
     console.print(
         f"{document['cells']} cells x {document['seeds']} seeds = {document['runs']} runs in "
         f"{document['groups']} groups, {document['compilations']} compilations",
     )
-    shown = Table(box=None, header_style="bold", pad_edge=False)
     titles = ("settings", "for example", "groups", "runs each", "memory", "time")
-    for title in titles:
-        shown.add_column(title, justify="left" if title == "for example" else "right")
-    for shape in document["shapes"]:
-        shown.add_row(
+    rows = [
+        [
             str(shape["settings"]), shape["example"], str(shape["groups"]),
             str(shape["runs_per_group"]), _size(shape["memory_bytes"]), _time(shape["seconds"]),
-        )  # fmt: skip
-    console.print(shown)
+        ]
+        for shape in document["shapes"]
+    ]  # fmt: skip
+    print_table(console, titles, rows, right={*titles} - {"for example"})
     console.print(
         f"about {_time(document['seconds'])} on two cores, {_size(document['memory_bytes'])} of "
         f"memory besides JAX's own, {_size(document['file_bytes'])} of records before compression",
@@ -161,7 +158,7 @@ def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:
         }
         print(json.dumps(document, indent=2))
         return
-    print(
+    say(
         f"{plan.runs - failed} of {plan.runs} runs in {out} ({ran.computed} groups computed, "
         f"{ran.kept} there already, {_time(ran.seconds)})"
     )
@@ -182,7 +179,7 @@ def _status(directory: Path | None, as_json: bool) -> None:
 
 def _print_status(directory: Path, found: Status) -> None:
     state = "complete" if found.complete else "running" if found.running else "not complete"
-    print(
+    say(
         f"{directory}: {state}; {found.done} of {found.groups} groups done, {found.running} "
         f"running, {found.waiting} waiting, {found.failed} failed; "
         f"{found.runs_done} of {found.runs} runs"
@@ -192,11 +189,11 @@ def _print_status(directory: Path, found: Status) -> None:
 
 def _print_causes(causes: dict[str, str], failed_runs: int) -> None:
     if failed_runs:
-        print(f"{failed_runs} runs failed:")
+        say(f"{failed_runs} runs failed:")
     for key, cause in list(causes.items())[:MOST_CAUSES]:
-        print(f"  group {key}: {cause}")
+        say(f"  group {key}: {cause}")
     if len(causes) > MOST_CAUSES:
-        print(f"  and {len(causes) - MOST_CAUSES} more groups; --json prints them all")
+        say(f"  and {len(causes) - MOST_CAUSES} more groups; --json prints them all")
 
 
 def _size(count: float) -> str:
@@ -275,11 +272,10 @@ class _Bar(_Tally):
     """A bar with the words beside it, and causes of failures above it."""
 
     def __enter__(self) -> _Bar:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
-        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.bar = Progress(*columns, console=plain_console(error=True), transient=True)
         self.bar.start()
         return self
 
@@ -297,7 +293,7 @@ class _Bar(_Tally):
     def settled(self, group: Group, failed_runs: int, cause: str) -> None:
         super().settled(group, failed_runs, cause)
         if cause:
-            self.bar.console.print(f"group {group.key}: {cause}", highlight=False, markup=False)
+            self.bar.console.print(f"group {group.key}: {cause}")
         self._update()
 
     def waiting(self, groups: int) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from attnlab.cli import text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
-from attnlab.cli.printing import finite, plain_console, print_table
+from attnlab.cli.printing import finite, plain_console, print_table, say
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -111,7 +111,7 @@ def train_verb(
     else:
         _table(repr(text), result, rows)
         again = _written(out / RESULT) == before
-        print(f"{out} was finished before; nothing to do" if again else f"wrote {out}")
+        say(f"{out} was finished before; nothing to do" if again else f"wrote {out}")
 
 
 @app.command("plot", help=PLOT_HELP)
@@ -132,7 +132,7 @@ def plot_verb(
     figure = training.draw(training.data(load(path)))
     with atomic_path(out) as temporary:
         figure.savefig(temporary, format=out.suffix[1:], dpi=200)
-    print(f"wrote {out}")
+    say(f"wrote {out}")
 
 
 def _written(path: Path) -> int | None:

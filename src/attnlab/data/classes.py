@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.names import check_name
+
 Scope = Literal["global", "local"]
 
 # Rounding of a normalised row of a million float64 entries stays far below this.
@@ -182,6 +184,8 @@ class SequenceClasses:
             names = tuple(str(name) for name in names)
             if len(names) != vocab_size:
                 raise ValueError(f"names: expected {vocab_size} token names, got {len(names)}")
+            for i, name in enumerate(names):
+                check_name(f"names[{i}]", name)
             if len(set(names)) != vocab_size:
                 raise ValueError("names: two tokens have the same name")
 

@@ -31,6 +31,7 @@ from attnlab.data.documents import (
     read_document,
     shown,
 )
+from attnlab.names import check_name
 
 NOUN = "sequence classes"
 ADVICE = "see docs/sequence-classes.md, or make such classes in Python"
@@ -244,7 +245,9 @@ def _weight(where: str, value: Any) -> float:
 def _name(where: str, name: Any) -> str:
     if not isinstance(name, str) and not _is_whole(name):
         raise ValueError(f"{where}: expected a token name, got {_quoted(name)}")
-    return str(name)
+    name = str(name)
+    check_name(where, name)
+    return name
 
 
 def _is_whole(value: Any) -> bool:
@@ -262,12 +265,6 @@ def _quoted(value: Any) -> str:
 
 def _document(classes: SequenceClasses) -> dict[str, Any]:
     names = classes.names
-    if names is not None:
-        for name in names:
-            try:
-                name.encode()
-            except UnicodeEncodeError:
-                raise ValueError(f"names: {name!r} is not valid Unicode text") from None
     label: Any = range(classes.vocab_size) if names is None else names
     uniform = np.all(classes.prior == 1.0 / classes.num_classes)
     items = []

@@ -1,0 +1,34 @@
+"""Names from elsewhere: which ones can be kept, and how they are shown."""
+
+from __future__ import annotations
+
+import re
+
+# netCDF ends a text at a NUL, and no encoding has half a surrogate pair.
+_NOT_KEPT = re.compile("[\0\ud800-\udfff]")
+# What a terminal obeys instead of showing it (C0 and C1 controls), what turns the order of the
+# letters after it, what ends a line, and what no encoding has.
+_OBEYED = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def check_name(field: str, name: str) -> None:
+    """Refuse a name that a result could not hold."""
+    if _NOT_KEPT.search(name):
+        raise ValueError(
+            f"{field}: {name!r} has a character that no file keeps (NUL, or half of a surrogate "
+            "pair); give another name"
+        )
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""The text with what a terminal would obey written out: ESC is shown as \x1b.
+
+    With `lines`, line ends stay: they are the writer's own.
+    """
+    return _OBEYED.sub(
+        lambda found: "\n" if lines and found[0] == "\n" else _written_out(found[0]), text
+    )
+
+
+def _written_out(character: str) -> str:
+    return character.encode("unicode_escape").decode()
