@@ -76,7 +76,7 @@ def test_some_parts_are_made_then_reused_and_told(place, call):
         (["reproduce", "fig6", "--seeds", "0"], "seeds: expected at least 1"),
         (["reproduce", "fig6", "--recipes", "nowhere"], "nowhere/fig6.yaml: no such file"),
         (["reproduce", "fig9", "--out", "file"], "out: file is not a folder"),
-        (["cite", "file"], "file: damaged"),
+        (["cite", "file"], "file: not a result of attnlab; give a .nc file that it wrote"),
         (["cite", "nothing.nc"], "nothing.nc"),
     ],
 )

@@ -1,6 +1,8 @@
 """attnlab simulate, as a person would use it: one real process, real files."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 
@@ -82,6 +84,17 @@ def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path, call):
     assert "became non-finite at step" in err
     assert "Traceback" not in err
     assert int(attnlab.load(tmp_path / "run.nc").diverged_step.item()) > 1
+
+
+@pytest.mark.parametrize(("option", "file"), [("--out", "run.nc"), ("--plot", "run.png")])
+def test_a_full_disk_names_the_file(option, file, tmp_path, call, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, _, err = call("simulate", "syn-small", *QUICK, option, file, cwd=tmp_path)
+    assert (code, err) == (2, f"attnlab: {file}: No space left on device\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

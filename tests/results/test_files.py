@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ import xarray as xr
 
 from attnlab.results import files
 from attnlab.results.atomic import atomic_path
-from attnlab.results.files import SEAL_SIZE, DamagedFile, load, save
+from attnlab.results.files import SEAL_SIZE, DamagedFile, NotAResult, load, save
 
 
 def result() -> xr.Dataset:
@@ -184,7 +186,7 @@ def test_truncation_anywhere(saved: Path) -> None:
     cuts = {0, 1, 8, 79, 80, 81, 512, len(whole) // 2, len(whole) - SEAL_SIZE, len(whole) - 1}
     for cut in sorted(cuts):
         saved.write_bytes(whole[:cut])
-        with pytest.raises(DamagedFile, match="result.nc: damaged .*; delete it and make it again"):
+        with pytest.raises(DamagedFile, match="result.nc: damaged .*wrote it, make it again"):
             load(saved)
 
 
@@ -228,15 +230,47 @@ def test_edited_value_under_the_old_seal(saved: Path) -> None:
         file["final_loss"][()] = 0.0
     with open(saved, "ab") as end:
         end.write(seal)
-    with pytest.raises(DamagedFile, match="does not match its checksum"):
+    with pytest.raises(DamagedFile, match="not match its checksum.*; delete it and make it again"):
         load(saved)
 
 
 def test_checksum_missing(tmp_path: Path) -> None:
     result().to_netcdf(tmp_path / "plain.nc", engine="h5netcdf")
-    with pytest.raises(DamagedFile, match="no checksum at its end: .*not from attnlab"):
+    with pytest.raises(DamagedFile, match="no checksum at its end: .*not from attnlab") as found:
         load(tmp_path / "plain.nc")
+    assert "delete" not in str(found.value)  # it may be somebody's data
     assert issubclass(DamagedFile, ValueError)
+
+
+def test_a_file_that_never_was_a_result_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# A file that somebody needs\n" * 20)
+    with pytest.raises(NotAResult, match="README.md: not a result of attnlab; give a .nc") as found:
+        load(tmp_path / "README.md")
+    assert "damaged" not in str(found.value)
+
+
+# -- a full disk ------------------------------------------------------------------------------
+
+
+def test_a_full_disk_names_the_file_and_leaves_the_old_one(saved: Path) -> None:
+    before = saved.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(OSError, match="File too large") as found:
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+            save(result(), saved)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert found.value.filename == str(saved)
+    assert found.value.errno == errno.EFBIG
+    assert saved.read_bytes() == before
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as found, atomic_path(tmp_path / "a.txt") as temporary:
+        temporary.write_text((tmp_path / "absent").read_text())
+    assert found.value.filename == str(tmp_path / "absent")
 
 
 # -- atomic writing ---------------------------------------------------------------------------

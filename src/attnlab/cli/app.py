@@ -63,7 +63,11 @@ def main() -> None:
             raise
         _say(str(problem))
         sys.exit(DIVERGED)
-    except (ValueError, OSError) as problem:
+    except OSError as problem:
+        named = problem.filename is not None
+        _say(f"{problem.filename}: {problem.strerror}" if named else str(problem))
+        sys.exit(BAD_INPUT)
+    except ValueError as problem:
         _say(str(problem))
         sys.exit(BAD_INPUT)
     except SystemExit as end:

@@ -14,8 +14,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; write there, and it becomes `path` on leaving.
 
     A reader sees the old file or the new one, never a part. When the block raises, the temporary
-    file is removed and the old file stays. The temporary name keeps the suffix of `path`, because
-    some writers choose the format by it.
+    file is removed and the old file stays; what the disk refuses is told under the name `path`. The
+    temporary name keeps the suffix of `path`, because some writers choose the format by it.
 
         with atomic_path("table.csv") as temporary:
             temporary.write_text(...)
@@ -32,6 +32,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         _sync(temporary)  # the bytes must be on the disk before the name points at them
         os.replace(temporary, target)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, os.fspath(temporary)):
+            raise
+        # a full disk names no file, and the temporary name means nothing to the caller
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
     _sync(target.parent)  # and the name, so that the new file outlives a power cut

@@ -25,13 +25,28 @@ from attnlab.results.atomic import atomic_path
 ENGINE: Final = "h5netcdf"
 SEAL = b"attnlab sha256 %b\n"
 SEAL_SIZE = len(SEAL % (b"0" * 64))
+HDF5 = b"\x89HDF\r\n\x1a\n"  # how such a file begins
 
 
 class DamagedFile(ValueError):
     """A file that is not as it was saved: truncated, edited, or of another origin."""
 
-    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
-        super().__init__(f"{os.fspath(path)}: damaged ({reason}); delete it and make it again")
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        reason: str,
+        remedy: str = "delete it and make it again",
+    ) -> None:
+        super().__init__(f"{os.fspath(path)}: damaged ({reason}); {remedy}")
+
+
+class NotAResult(DamagedFile):
+    """A file in the place of a result that never was one."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        ValueError.__init__(
+            self, f"{os.fspath(path)}: not a result of attnlab; give a .nc file that it wrote"
+        )
 
 
 def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
@@ -67,12 +82,19 @@ def verify(path: str | os.PathLike[str]) -> None:
     """Raise :class:`DamagedFile` unless the file is, byte for byte, what was saved."""
     path = Path(path)
     with open(path, "rb") as file:
+        begin = file.read(len(HDF5))
         size = max(0, path.stat().st_size - SEAL_SIZE)
         file.seek(size)
         found = file.read()
     prefix = SEAL.partition(b"%b")[0]
     if not found.startswith(prefix) or len(found) != SEAL_SIZE:
-        raise DamagedFile(path, "no checksum at its end: cut off, edited, or not from attnlab")
+        if not HDF5.startswith(begin):  # neither whole nor cut off
+            raise NotAResult(path)
+        raise DamagedFile(
+            path,
+            "no checksum at its end: cut off, edited, or not from attnlab",
+            "if attnlab wrote it, make it again",
+        )
     if found != _seal(path, size):
         raise DamagedFile(path, "its content does not match its checksum")
 
