@@ -9,6 +9,8 @@ import xarray as xr
 from small_recipes import small
 
 from attnlab.figures import Outcome, figure, recipe_for
+from attnlab.figures.panels import agreement
+from attnlab.results import published
 
 
 def make(name, keep=None):
@@ -102,26 +104,45 @@ def test_fig6_and_the_recall_of_its_runs(tmp_path):
 
 
 def test_fig6_full_grid_has_every_published_cell():
-    grid, fig6 = recipe_for("fig6").grid, figure("fig6")
-    coords = {name: list(grid[name]) for name in fig6.AXES}
-    empty = xr.DataArray(
-        np.zeros([len(values) for values in coords.values()]), dims=fig6.AXES, coords=coords
-    )
-    assert empty.size == 64
-    mean, std = fig6.published(xr.Dataset({"entropy_mean": empty}))
-    assert int(mean.notnull().sum()) == int(std.notnull().sum()) == 32
+    grid, theirs = recipe_for("fig6").grid, published.fig6()
+    for name in figure("fig6").AXES:
+        assert list(grid[name]) == theirs[name].values.tolist()
+    assert int(theirs["entropy_mean"].notnull().sum()) == 64
+    assert int(theirs["entropy_std"].notnull().sum()) == 64
 
 
-def test_fig6_says_when_the_published_cells_are_not_matched():
-    fig6 = figure("fig6")
-    coords = {"num_last": [1], "eta_z": [1.0, 2.0], "ratio": [2.0, 5.0]}
-    dims = fig6.AXES
-    right = xr.DataArray([[[1.937, 2.022], [1.810, 1.934]]], dims=dims, coords=coords)
-    cells = xr.Dataset({"entropy_mean": right, "entropy_std": 0 * right + 0.05})
-    for shift, outcome in ((0.0, Outcome.REPRODUCED), (0.2, Outcome.DIFFERS)):
-        deviation = (0 * right + shift) / (0.05 / np.sqrt(5))
-        finding = fig6.judge(cells.assign(deviation=deviation).assign_attrs(seeds=10))
-        assert finding.outcome == outcome
+@pytest.mark.parametrize(
+    ("shift", "rest", "outcome"),
+    [(0.0, 0.0, Outcome.REPRODUCED), (3.0, 0.0, Outcome.DIFFERS), (0.0, 3.0, Outcome.DIFFERS)],
+)
+def test_fig6_tells_a_panel_that_lies_apart_from_chance(shift, rest, outcome):
+    """Ten seeds of the published panels themselves, moved as a whole or cell by cell."""
+    fig6, theirs = figure("fig6"), published.fig6().sel(num_last=[1, 5])
+    rng = np.random.default_rng(0)
+    together, apart = rng.normal(size=(2, 1, 1, 10)), rng.normal(size=(2, 4, 4, 10))
+    noise = np.sqrt(0.7) * together + np.sqrt(0.3) * apart
+    noise -= noise.mean(axis=-1, keepdims=True)  # the means are the published ones
+    signs = np.resize([1.0, -1.0], 16).reshape(4, 4)[..., None]
+    moved = theirs["entropy_std"].values[..., None] * (noise + shift + rest * signs)
+    entropy = theirs["entropy_mean"] + xr.DataArray(moved, dims=(*fig6.AXES, "seed"))
+    finding = fig6.judge(fig6.compared(entropy))
+    assert finding.outcome == outcome
+
+
+def test_a_panel_agrees_with_itself_as_often_as_chance_has_it():
+    """Two samples of one panel, whose cells are correlated: the chances are what they say."""
+    rng = np.random.default_rng(0)
+    root = np.linalg.cholesky(0.7 * np.ones((16, 16)) + 0.3 * np.eye(16))
+    found = []
+    for _ in range(500):
+        ours, theirs = root @ rng.normal(size=(2, 16, 10))
+        of = agreement(ours, theirs.mean(axis=1), theirs.std(axis=1, ddof=1), seeds=10)
+        found.append((of.shift_chance, of.rest_chance, of.rest))
+    shift, rest, size = np.transpose(found)
+    for chance in (shift, rest):
+        assert 0.05 < (chance < 0.1).mean() < 0.15
+        assert (chance < 1e-3).mean() < 0.01
+    assert size.mean() == pytest.approx(1, abs=0.1)
 
 
 def test_fig8_h_is_below_h_star_and_training_follows():

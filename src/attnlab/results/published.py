@@ -1,0 +1,31 @@
+"""Published values, each in one place: what figures, claims, benchmarks and tests compare with."""
+
+from __future__ import annotations
+
+import csv
+from importlib import resources
+
+import numpy as np
+import xarray as xr
+
+FIG6_AXES = ("num_last", "eta_z", "ratio")
+FIG6_SEEDS = 10
+FIG6_ROUNDING = 1e-3  # of the last digit that is given
+
+
+def fig6() -> xr.Dataset:
+    """Fig. 6 of the paper: `entropy_mean` and `entropy_std` over ten seeds, all 64 cells.
+
+    The numbers are those of the published runs, to three decimals. Cells of one panel (num_last)
+    share their seeds, so that they deviate together.
+    """
+    text = resources.files("attnlab.results").joinpath("fig6_published.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+    coords = {name: sorted({float(row[name]) for row in rows}) for name in FIG6_AXES}
+    empty = np.full([len(values) for values in coords.values()], np.nan)
+    names = ("entropy_mean", "entropy_std")
+    cells = xr.Dataset({name: (FIG6_AXES, empty.copy()) for name in names}, coords)
+    for row in rows:
+        for name in names:
+            cells[name].loc[{axis: float(row[axis]) for axis in FIG6_AXES}] = float(row[name])
+    return cells
