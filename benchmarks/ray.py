@@ -86,9 +86,8 @@ def main(arguments: list[str]) -> None:
                 begun = time.perf_counter()
                 run_in(Path(folder), plan, executor=chosen)
                 taken[name].append(time.perf_counter() - begun)
-                done = [
-                    e["seconds"] for e in Folder(Path(folder)).ledger.entries() if "seconds" in e
-                ]
+                entries, _ = Folder(Path(folder)).ledger.read()
+                done = [entry["seconds"] for entry in entries if "seconds" in entry]
                 lasting = statistics.median(done) + options.idle * options.seconds
                 print(
                     f"{name}: {taken[name][-1]:.1f} s for {len(done)} groups of {lasting:.1f} s",

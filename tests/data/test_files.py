@@ -258,11 +258,13 @@ def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
         ("vocabulary: !!timestamp x\n", "could not determine a constructor"),
         ("vocabulary: !!int x\n", "invalid YAML: line 1: 'x' is not of type int"),
         ("vocabulary: \x07\n", "invalid YAML: "),
+        ('vocabulary: "\\UFFFFFFFF"\n', "invalid YAML: "),
+        (f"vocabulary: 1{'0' * 5000}\n", "line 1: a whole number of 5001 digits"),
         ("vocabulary: *nowhere\n", "invalid YAML: line 1"),
         ("[" * 100_000, "nested too deeply"),
         ("- " * 100_000, "nested too deeply"),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_bad_yaml_is_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError) as caught:
@@ -318,11 +320,16 @@ def test_an_alias_stands_for_its_value(tmp_path: Path) -> None:
     np.testing.assert_array_equal(probs[0], probs[1])
 
 
+@pytest.mark.usefixtures("yaml_parser")
 def test_aliases_cannot_blow_up(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 15)]
-    with pytest.raises(ValueError, match="a0: unknown key"):
+    with pytest.raises(ValueError, match="aliases stand for more than 1,000,000 values"):
         read("\n".join(lines), tmp_path)
+    probs = "&p {" + ", ".join(f"{i}: 1" for i in range(1000)) + "}"
+    items = [f"{{query: 1, next: {i}, probs: {'*p' if i else probs}}}" for i in range(600)]
+    with pytest.raises(ValueError, match="aliases stand for more than 1,000,000 values"):
+        read(f"vocabulary: 1000\nclasses: [{', '.join(items)}]", tmp_path)
     with pytest.raises(ValueError, match=r"vocabulary\[0\]: expected a token name, got a list"):
         read("vocabulary: &a [*a]\nclasses: []", tmp_path)
 

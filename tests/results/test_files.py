@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import resource
 import subprocess
@@ -273,6 +274,68 @@ def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
     assert found.value.filename == str(tmp_path / "absent")
 
 
+# -- what is elsewhere ------------------------------------------------------------------------
+
+
+def sealed(path: Path) -> Path:
+    """Seal a file as `save` does, whatever is in it."""
+    content = path.read_bytes()
+    path.write_bytes(content + files.SEAL % hashlib.sha256(content).hexdigest().encode())
+    return path
+
+
+def external_storage(file: h5py.File, secret: Path) -> None:
+    file.create_dataset("x", (5,), "u1", external=[(str(secret), 0, 5)])
+
+
+def external_link(file: h5py.File, secret: Path) -> None:
+    file["x"] = h5py.ExternalLink(str(secret), "/loss")
+
+
+def soft_link(file: h5py.File, secret: Path) -> None:
+    file["x"] = h5py.SoftLink("/loss")
+
+
+def virtual(file: h5py.File, secret: Path) -> None:
+    layout = h5py.VirtualLayout((2, 3, 4), "f8")
+    layout[...] = h5py.VirtualSource(str(secret), "loss", (2, 3, 4))
+    file.create_virtual_dataset("x", layout)
+
+
+def group(file: h5py.File, secret: Path) -> None:
+    file.create_group("x")["y"] = h5py.ExternalLink(str(secret), "/loss")
+
+
+@pytest.mark.parametrize("refer", [external_storage, external_link, soft_link, virtual, group])
+def test_nothing_outside_the_file_is_read(tmp_path: Path, saved: Path, refer: Any) -> None:
+    with h5py.File(tmp_path / "crafted.nc", "w") as file:
+        refer(file, saved)
+    with pytest.raises(DamagedFile, match="crafted.nc: damaged .'x' is no array of its own"):
+        load(sealed(tmp_path / "crafted.nc"))
+
+
+def test_a_reference_is_not_even_followed(tmp_path: Path) -> None:
+    """To a FIFO, at which one would wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    with h5py.File(tmp_path / "crafted.nc", "w") as file:
+        external_link(file, tmp_path / "pipe")
+    with pytest.raises(DamagedFile, match="no array of its own"):
+        load(sealed(tmp_path / "crafted.nc"))
+
+
+def test_what_does_not_fit_into_memory_is_not_tried(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "crafted.nc", "w") as file:
+        file.create_dataset("x", (10**15,), "f8", chunks=(1000,))  # of which none is written
+    with pytest.raises(ValueError, match="crafted.nc: would need 8 PB of memory; this machine has"):
+        load(sealed(tmp_path / "crafted.nc"))
+
+
+def test_a_seal_alone_makes_no_result(tmp_path: Path) -> None:
+    (tmp_path / "text.nc").write_text("text")
+    with pytest.raises(DamagedFile, match="text.nc: damaged .sealed, but no netCDF file"):
+        load(sealed(tmp_path / "text.nc"))
+
+
 # -- atomic writing ---------------------------------------------------------------------------
 
 
@@ -283,7 +346,7 @@ def test_a_failed_save_keeps_the_old_file(saved: Path, monkeypatch: pytest.Monke
         path.write_bytes(before[:100])
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(files, "_read", half_written)
+    monkeypatch.setattr(files, "load", half_written)
     with pytest.raises(OSError, match="No space left"):
         save(result() * 2, saved)
     assert saved.read_bytes() == before

@@ -1,13 +1,14 @@
 """A sweep on disk: what is whole is kept, what is damaged is made again, nothing is overstated."""
 
+import copy
 import csv
 import errno
-import json
 import os
 import shutil
 import subprocess
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from tiny_sweep import in_groups, tiny
 
 import attnlab
 from attnlab.results import DamagedFile, files
-from attnlab.results.code import digest_of
+from attnlab.results.sealed import unseal, write_sealed
 from attnlab.sweep import Stopped, open_sweep, run_in, status
 from attnlab.sweep.group import Place
 from attnlab.sweep.index import Entry, Index, index_document
@@ -119,22 +120,117 @@ def test_what_is_damaged_is_made_again_and_nothing_else(done, damage):
     other = {name: content for name, content in bytes_of(done).items() if name != path.name}
     assert other == {name: content for name, content in before.items() if name != path.name}
     if damage == "flip":
-        states = [e["state"] for e in Folder(done).ledger.entries() if e["group"] == KEYS[2]]
+        states = [e["state"] for e in Folder(done).ledger.read()[0] if e["group"] == KEYS[2]]
         assert states == ["running", "done", "damaged", "running", "done"]
     assert open_sweep(done).finished.all()
 
 
-def test_a_damaged_index_or_plan_is_noticed(done):
-    index = json.loads((done / "index.json").read_text())
-    index["index"]["seeds"] = [0, 7]
-    (done / "index.json").write_text(json.dumps(index))
-    with pytest.raises(DamagedFile, match="index.json"):
-        open_sweep(done)
-    (done / "plan.json").write_text("{")
-    with pytest.raises(ValueError, match="not the directory of a sweep"):
-        open_sweep(done)
+def test_two_files_that_were_swapped_are_not_taken_for_each_other(done):
+    expected = open_sweep(done).load()
+    rows = (done / "table.csv").read_text()
+    first, second = (done / "groups" / f"{key}.nc" for key in KEYS[:2])
+    first.rename(done / "aside")
+    second.rename(first)
+    (done / "aside").rename(second)
+    with pytest.raises(DamagedFile, match=f"{KEYS[0]}.nc: damaged .the file of another group"):
+        open_sweep(done).attention.load()
+    assert run_in(done, PLAN).computed == 2
+    xr.testing.assert_identical(open_sweep(done).load().drop_attrs(), expected.drop_attrs())
+    assert (done / "table.csv").read_text() == rows
+
+
+def flips(content, step):
+    """The content with one bit changed, at every `step` bytes."""
+    for place in range(0, len(content), step):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << place % 8
+        yield bytes(flipped)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "index.json", "ledger.jsonl", "table.csv"])
+def test_no_byte_of_what_is_beside_the_groups_can_change_unnoticed(done, name):
+    expected, path = status(done), done / name
+    content = path.read_bytes()
+    if name.endswith(".json"):
+        for flipped in flips(content, 1):
+            with pytest.raises(ValueError, match="checksum"):
+                unseal(flipped)
+    for flipped in flips(content, 41):
+        path.write_bytes(flipped)
+        if name == "plan.json":
+            with pytest.raises(DamagedFile, match="plan.json: damaged .*; run the same"):
+                status(done)
+            continue
+        state = status(done)
+        assert name in state.damaged[0]
+        if name == "index.json":
+            assert not state.complete
+            with pytest.raises(DamagedFile, match="index.json: damaged .*; run the same"):
+                open_sweep(done)
+        else:  # nothing else depends on it
+            assert replace(state, damaged=()) == expected
+    assert run_in(done, PLAN).computed == 0
+    assert bool(status(done).damaged) == (name == "ledger.jsonl")  # whose lines stay as they are
+    assert open_sweep(done).finished.all()
+
+
+def test_no_byte_of_a_group_can_change_unnoticed(done):
+    path = done / "groups" / f"{KEYS[2]}.nc"
+    for flipped in flips(path.read_bytes(), 997):
+        path.write_bytes(flipped)
+        with pytest.raises(DamagedFile), Folder(done).read(KEYS[2]):
+            pass
+
+
+def test_a_damaged_line_of_the_ledger_does_not_hide_what_failed(done):
+    """Neither where the sweep is whole, nor where it is not and the line was all that said so."""
+    (done / "groups" / f"{KEYS[1]}.nc").unlink()
+    Folder(done).note(KEYS[1], "failed", cause="for this test", failed_runs=4)
+    assert (status(done).failed, status(done).waiting) == (0, 1)  # by the index it was done
+    (done / "index.json").unlink()
+    assert (status(done).failed, status(done).causes) == (1, {KEYS[1]: "for this test"})
+    ledger = done / "ledger.jsonl"
+    ledger.write_bytes(ledger.read_bytes().replace(b"for this test", b"for that test"))
+    state = status(done)
+    assert (state.failed, state.waiting) == (0, 1)
+    assert state.damaged == ("ledger.jsonl: 1 of its lines cannot be read",)
+
+
+def test_what_is_sealed_but_not_ours_is_refused(done, tmp_path):
+    """Keys become the names of files: one that leads elsewhere is none."""
+    index = unseal((done / "index.json").read_bytes())
+    for change in (
+        lambda of: of["index"]["groups"][0].__setitem__(3, "../../secret"),
+        lambda of: of["index"]["groups"][0].pop(),
+        lambda of: of.pop("attrs"),
+        lambda of: of.__setitem__("index", None),
+    ):
+        wrong = copy.deepcopy(index)
+        change(wrong)
+        write_sealed(done / "index.json", wrong)
+        with pytest.raises(DamagedFile, match="index.json: damaged .not from attnlab"):
+            open_sweep(done)
+    write_sealed(done / "plan.json", {"digest": "", "memory_budget": 1, "runs": {"../x": 1}})
+    with pytest.raises(DamagedFile, match="plan.json: damaged .not from attnlab: '../x'"):
+        status(done)
     assert run_in(done, PLAN).computed == 0
     assert open_sweep(done).finished.all()
+
+
+@pytest.mark.parametrize("name", ["plan.json", "index.json", "table.csv", f"groups/{KEYS[0]}.nc"])
+def test_what_is_no_file_is_not_waited_for(done, name):
+    (done / name).unlink()
+    os.mkfifo(done / name)
+    if name in ("plan.json", "index.json"):
+        with pytest.raises(DamagedFile, match=f"{name}: damaged .*not a file but a named pipe"):
+            open_sweep(done)
+    elif name == "table.csv":
+        assert "not a file but a named pipe" in status(done).damaged[0]
+    else:
+        with pytest.raises(ValueError, match="not a file but a named pipe"):
+            open_sweep(done).attention.load()
+    assert run_in(done, PLAN).computed == name.startswith("groups")
+    assert status(done).complete
 
 
 def test_another_recipe_in_the_directory_reuses_what_it_can(done):
@@ -150,8 +246,8 @@ def test_a_torn_line_of_the_ledger_is_passed_over(done):
         file.write('{"group": "abc", "sta')
     store = Folder(done)
     store.note(KEYS[0], "failed", cause="for this test")
-    entries = list(store.ledger.entries())
-    assert len(entries) == 9
+    entries, torn = store.ledger.read()
+    assert (len(entries), torn) == (9, 1)
     assert entries[-1]["cause"] == "for this test"
 
 
@@ -210,12 +306,12 @@ def test_ten_thousand_cells_open_at_once(tmp_path):
     document = index_document(
         Index({"common_prob": prob}, {"eta_z": (1.0,)}, (0,), (schema,), entries)
     )
-    record = {"plan": "p", "sha256": digest_of(document), "attrs": {}, "index": document}
-    (tmp_path / "index.json").write_text(json.dumps(record))
-    groups = [[entry.key, 1] for entry in entries]
-    (tmp_path / "plan.json").write_text(json.dumps({"digest": "p", "groups": groups}))
+    record = {"plan": "p", "table": "", "attrs": {}, "index": document}
+    write_sealed(tmp_path / "index.json", record)
+    runs = {entry.key: 1 for entry in entries}
+    write_sealed(tmp_path / "plan.json", {"digest": "p", "memory_budget": 1, "runs": runs})
     (tmp_path / "groups").mkdir()
-    for key, _ in groups:
+    for key in runs:
         (tmp_path / "groups" / f"{key}.nc").touch()
     begun = time.thread_time()  # other tests' threads may be at work in this process
     result = open_sweep(tmp_path)

@@ -184,6 +184,8 @@ def _print_status(directory: Path, found: Status) -> None:
         f"running, {found.waiting} waiting, {found.failed} failed; "
         f"{found.runs_done} of {found.runs} runs"
     )
+    for words in found.damaged:
+        say(words)
     _print_causes(found.causes, found.failed_runs)
 
 

@@ -15,9 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from attnlab.data.regular_file import read_regular
+
 SUFFIXES = (".yaml", ".yml", ".json")
-MAX_BYTES = 256 * 2**20
+MAX_BYTES = 256_000_000
 MAX_DEPTH = 20  # no document of ours needs more than a handful
+MAX_ALIASED = 1_000_000
 
 # The scalars of YAML 1.2. PyYAML follows 1.1, where the words no, on and yes are booleans, 12:30 is
 # a number and 1e-3 is not.
@@ -94,16 +97,9 @@ def shown(value: Any) -> str:
 
 def _read_text(path: Path, advice: str) -> str:
     try:
-        if path.exists() and not path.is_file():
-            raise ValueError(f"{path}: not a file")
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
+        data = read_regular(path, most=MAX_BYTES, advice=advice)
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"{path}: larger than {MAX_BYTES // 2**20} MiB; {advice}")
+        raise ValueError(str(error)) from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -117,7 +113,7 @@ def _parse_json(text: str) -> Any:
     if not text.strip():
         return None
     try:
-        return json.loads(text, object_pairs_hook=_refuse_repeats)
+        return json.loads(text, object_pairs_hook=_refuse_repeats, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise ValueError(f"invalid JSON: line {error.lineno}: {error.msg}") from error
 
@@ -142,12 +138,7 @@ def _parse_yaml(text: str) -> Any:
     try:
         # The C parser builds nested values by recursion and would overflow the stack; its stream
         # of events does not, and costs little.
-        depth = 0
-        for event in yaml.parse(text, Loader=loader):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise RecursionError
+        _check_extent(yaml.parse(text, Loader=loader))
         return yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -155,6 +146,39 @@ def _parse_yaml(text: str) -> Any:
         raise ValueError(f"invalid YAML: {place}{error.problem or error.context}") from error
     except yaml.YAMLError as error:
         raise ValueError(f"invalid YAML: {str(error).splitlines()[0]}") from error
+    except OverflowError:  # PyYAML's own parser takes \\UFFFFFFFF for a character
+        raise ValueError("invalid YAML: an escape that is no character") from None
+
+
+def _check_extent(events: Iterable[Any]) -> None:
+    """Refuse what is nested too deeply, and aliases that stand for more than a file would hold."""
+    import yaml
+
+    # of the collections that are open; an alias counts as much as what it stands for
+    sizes: list[int] = [1]
+    anchors: list[str | None] = [None]
+    of_anchor: dict[str | None, int] = {}
+    borrowed = 0
+    for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            sizes.append(1)
+            anchors.append(event.anchor)
+            if len(sizes) > MAX_DEPTH + 1:
+                raise RecursionError
+        elif isinstance(event, yaml.CollectionEndEvent):
+            size = sizes.pop()
+            of_anchor[anchors.pop()] = size
+            sizes[-1] += size
+        elif isinstance(event, yaml.AliasEvent):
+            size = of_anchor.get(event.anchor, 1)
+            sizes[-1] += size
+            borrowed += size
+            if borrowed > MAX_ALIASED:
+                raise ValueError(
+                    f"its aliases stand for more than {MAX_ALIASED:,} values; write the values out"
+                )
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[-1] += 1
 
 
 @cache
@@ -192,7 +216,12 @@ def _yaml_loader() -> Any:
             raise yaml.constructor.ConstructorError(
                 None, None, f"{text!r} is not of type {kind}", node.start_mark
             )
-        return _SCALAR_VALUES[kind](text)
+        try:
+            return _SCALAR_VALUES[kind](text)
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(
+                None, None, str(error), node.start_mark
+            ) from None
 
     for kind, pattern in _SCALARS.items():
         Loader.add_implicit_resolver(f"{_TAG}{kind}", re.compile(f"(?:{pattern.pattern})$"), None)
@@ -200,10 +229,17 @@ def _yaml_loader() -> Any:
     return Loader
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # Python does not convert numbers of thousands of digits
+        raise ValueError(f"a whole number of {len(text)} digits") from None
+
+
 _SCALAR_VALUES: dict[str, Callable[[str], Any]] = {
     "null": lambda text: None,
     "bool": lambda text: text.lower() == "true",
-    "int": int,
+    "int": _whole,
     "float": lambda text: float(re.sub(r"\.(?=inf|nan)", "", text.lower())),
 }
 

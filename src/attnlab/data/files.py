@@ -31,6 +31,7 @@ from attnlab.data.documents import (
     read_document,
     shown,
 )
+from attnlab.data.machine_memory import size_words
 from attnlab.names import check_name
 
 NOUN = "sequence classes"
@@ -75,8 +76,8 @@ def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> Non
     most = documents.MAX_BYTES
     if len(data := text.encode()) > most:
         raise ValueError(
-            f"{path}: would be {len(data) / 2**20:.0f} MiB, more than the {most // 2**20} MiB "
-            "that can be read back; make such classes in Python"
+            f"{path}: would be {size_words(len(data))}, more than the {size_words(most)} that can "
+            "be read back; make such classes in Python"
         )
     # Opened by name, not by tempfile, so that the file gets the permissions of any new file.
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")

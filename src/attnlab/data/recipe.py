@@ -44,11 +44,12 @@ def as_recipe(document: Any, kind: type[Kind], *, folder: Path | None = None) ->
 
 
 def _read(path: Path, kind: type[Kind], inside: tuple[Path, ...]) -> Kind:
-    if path.resolve() in inside:
-        raise ValueError(f"{path}: a recipe cannot be part of itself")
     document = read_document(path, noun=NOUN, advice=ADVICE)
+    real = path.resolve()
+    if real in inside:
+        raise ValueError(f"{path}: a recipe cannot be part of itself")
     try:
-        reader = _Reader(path.parent, (*inside, path.resolve()))
+        reader = _Reader(path.parent, (*inside, real))
         made: Kind = reader.dataclass("", document, kind)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

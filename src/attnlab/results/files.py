@@ -6,6 +6,9 @@ The bytes are sealed rather than the values because HDF5 must not see a damaged 
 flipped bit in its metadata can make it loop for ever. By hand:
 
     head -c -80 FILE | sha256sum; tail -c 80 FILE
+
+HDF5 can also refer to what is elsewhere: links, arrays made of other files' arrays, values in other
+files. A seal says nothing about those, so that a file with any of them is refused.
 """
 
 from __future__ import annotations
@@ -13,14 +16,19 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Hashable, Mapping
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 import xarray as xr
 
+from attnlab.data.machine_memory import machine_memory, size_words
+from attnlab.data.regular_file import open_regular
 from attnlab.results.atomic import atomic_path
+
+if TYPE_CHECKING:
+    import h5py
 
 ENGINE: Final = "h5netcdf"
 SEAL = b"attnlab sha256 %b\n"
@@ -65,27 +73,45 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
         with open(temporary, "wb") as file:
             file.write(content.getbuffer())
             file.write(SEAL % hashlib.sha256(content.getbuffer()).hexdigest().encode())
-        _refuse_changes(path, dataset, _read(temporary))
+        _refuse_changes(path, dataset, load(temporary))
 
 
 def load(path: str | os.PathLike[str]) -> xr.Dataset:
     """Read a result into memory, after verifying that it is what was saved.
 
     Raises FileNotFoundError when there is no such file, and :class:`DamagedFile` when it was
-    truncated or changed since it was saved.
+    truncated or changed since it was saved, or refers to anything outside itself.
     """
-    verify(path)
-    return _read(Path(path))
+    with open_regular(path) as file:
+        verify_open(file, path)
+        with hdf5(file, path) as content:
+            size = sum(held(content, name, path).nbytes for name in content)
+        if size > machine_memory():
+            raise ValueError(
+                f"{os.fspath(path)}: would need {size_words(size)} of memory; this machine has "
+                f"{size_words(machine_memory())}"
+            )
+        # Result variables are numbers and names: `time` is flow time, never a date.
+        dataset = xr.load_dataset(file, engine=ENGINE, decode_times=False).drop_encoding()
+    dataset.attrs = _plain(dataset.attrs)
+    for variable in dataset.variables.values():
+        variable.attrs = _plain(variable.attrs)
+    return dataset
 
 
 def verify(path: str | os.PathLike[str]) -> None:
     """Raise :class:`DamagedFile` unless the file is, byte for byte, what was saved."""
-    path = Path(path)
-    with open(path, "rb") as file:
-        begin = file.read(len(HDF5))
-        size = max(0, path.stat().st_size - SEAL_SIZE)
-        file.seek(size)
-        found = file.read()
+    with open_regular(path) as file:
+        verify_open(file, path)
+
+
+def verify_open(file: BinaryIO, path: str | os.PathLike[str]) -> None:
+    """The same of a file that is open, at whatever place."""
+    size = max(0, file.seek(0, os.SEEK_END) - SEAL_SIZE)
+    file.seek(0)
+    begin = file.read(len(HDF5))
+    file.seek(size)
+    found = file.read()
     prefix = SEAL.partition(b"%b")[0]
     if not found.startswith(prefix) or len(found) != SEAL_SIZE:
         if not HDF5.startswith(begin):  # neither whole nor cut off
@@ -95,27 +121,42 @@ def verify(path: str | os.PathLike[str]) -> None:
             "no checksum at its end: cut off, edited, or not from attnlab",
             "if attnlab wrote it, make it again",
         )
-    if found != _seal(path, size):
+    if found != _seal(file, size):
         raise DamagedFile(path, "its content does not match its checksum")
 
 
-def _seal(path: Path, size: int) -> bytes:
+@contextmanager
+def hdf5(file: BinaryIO, path: str | os.PathLike[str]) -> Iterator[h5py.File]:
+    """The content of a verified file. (The netCDF libraries take a hundred times as long.)"""
+    import h5py
+
+    try:
+        content = h5py.File(file, "r")
+    except OSError as problem:
+        raise DamagedFile(path, "sealed, but no netCDF file") from problem
+    with content:
+        yield content
+
+
+def held(content: h5py.File, name: str, path: str | os.PathLike[str]) -> h5py.Dataset:
+    """An array of a file, if the file itself holds it."""
+    import h5py
+
+    own = "/" not in name and isinstance(content.get(name, getlink=True), h5py.HardLink)
+    array = content[name] if own else None
+    if not isinstance(array, h5py.Dataset) or array.external or array.is_virtual:
+        raise DamagedFile(path, f"{name!r} is no array of its own; not from attnlab")
+    return array
+
+
+def _seal(file: BinaryIO, size: int) -> bytes:
     """The seal of the first `size` bytes of a file."""
     sha = hashlib.sha256()
-    with open(path, "rb") as file:
-        while size > 0 and (block := file.read(min(size, 1 << 20))):
-            sha.update(block)
-            size -= len(block)
+    file.seek(0)
+    while size > 0 and (block := file.read(min(size, 1 << 20))):
+        sha.update(block)
+        size -= len(block)
     return SEAL % sha.hexdigest().encode()
-
-
-def _read(path: Path) -> xr.Dataset:
-    # Result variables are numbers and names: `time` is flow time, never a date.
-    dataset = xr.load_dataset(path, engine=ENGINE, decode_times=False).drop_encoding()
-    dataset.attrs = _plain(dataset.attrs)
-    for variable in dataset.variables.values():
-        variable.attrs = _plain(variable.attrs)
-    return dataset
 
 
 def _storable(dataset: xr.Dataset) -> xr.Dataset:

@@ -21,7 +21,7 @@ class Claims:
     def take(self, key: str) -> bool:
         """Claim a group; False where another driver has."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.folder / key, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(self.folder / key, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
         if not _lock(descriptor):
             os.close(descriptor)
             return False
@@ -42,7 +42,7 @@ class Claims:
     def is_taken(self, key: str) -> bool:
         """Whether a living driver has claimed the group."""
         try:
-            descriptor = os.open(self.folder / key, os.O_RDONLY)
+            descriptor = os.open(self.folder / key, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             return False
         try:

@@ -1,25 +1,30 @@
 """The directory of a sweep: plan.json, groups/, ledger.jsonl, and at the end table.csv, index.json.
 
-index.json is written last. Without it, or with one of another plan, a sweep is not whole.
+index.json is written last. Without it, or with one of another plan, a sweep is not whole. Both JSON
+files and every line of the ledger are sealed, and the index has the checksum of the table.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
+from attnlab.data.regular_file import NotAFile, open_regular
 from attnlab.results import DamagedFile, atomic_path
-from attnlab.results.code import digest_of
 from attnlab.results.provenance import provenance
+from attnlab.results.sealed import read_sealed, write_sealed
 from attnlab.sweep.executor import Executor
-from attnlab.sweep.index import index_document, index_from
+from attnlab.sweep.group import check_key
+from attnlab.sweep.index import Index, index_document, index_from
 from attnlab.sweep.plan import Plan
 from attnlab.sweep.run import Ran, Stopped, Watcher, run_plan
-from attnlab.sweep.store import Folder
+from attnlab.sweep.store import RESUME, Folder
 from attnlab.sweep.table import table
 from attnlab.sweep.whole import whole
 
@@ -34,22 +39,23 @@ def run_in(
         raise ValueError(f"out: {directory} is not a folder")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if _read(directory / PLAN).get("digest") != plan.digest:
+        before = _planned_or_none(directory)
+        if before is None or before.digest != plan.digest:
             (directory / INDEX).unlink(missing_ok=True)
-            _write(directory / PLAN, _plan_record(plan))
+            write_sealed(directory / PLAN, asdict(_planned(plan)))
         ran = run_plan(plan, Folder(directory), executor=executor, watch=watch)
+        rows = table(ran.index, ran.numbers).encode()
         with atomic_path(directory / TABLE) as temporary:
-            temporary.write_text(table(ran.index, ran.numbers), encoding="utf-8")
-        document = index_document(ran.index)
+            temporary.write_bytes(rows)
         record = {
             "plan": plan.digest,
-            "sha256": digest_of(document),
+            "table": hashlib.sha256(rows).hexdigest(),
             "attrs": provenance({"recipe": asdict(plan.recipe)}, failed_runs=ran.index.failed_runs),
-            "index": document,
+            "index": index_document(ran.index),
         }
-        _write(directory / INDEX, record)
+        write_sealed(directory / INDEX, record)
     except (OSError, Stopped) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else problem
+        reason = getattr(problem, "strerror", None) or problem
         raise Stopped(f"{directory}: {reason}") from problem
     return ran
 
@@ -62,16 +68,16 @@ def open_sweep(directory: str | Path) -> xr.Dataset:
     summary. A sweep of which groups are missing is refused: run it again to finish it.
     """
     directory = Path(directory)
-    state = status(directory)
-    if not state.complete:
+    planned = _read_plan(directory)
+    finished = _read_finished(directory)
+    there = _groups_there(directory)
+    if not (finished and finished.describes(planned, there)):
+        done = sum(key in there for key in planned.runs)
         raise ValueError(
-            f"{directory}: {state.done} of {state.groups} groups are done; run the same "
+            f"{directory}: {done} of {len(planned.runs)} groups are done; run the same "
             "`attnlab sweep` again to finish it"
         )
-    record = _read(directory / INDEX)
-    if digest_of(record["index"]) != record["sha256"]:
-        raise DamagedFile(directory / INDEX, "its content does not match its checksum")
-    return whole(index_from(record["index"]), Folder(directory).read).assign_attrs(record["attrs"])
+    return whole(finished.index, Folder(directory).read).assign_attrs(finished.attrs)
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,8 @@ class Status:
     """How a sweep stands: groups by state, runs, and the causes of what failed, by group.
 
     done: with a result, even if runs in it diverged. failed: without. complete: every group was
-    settled, the table and the index are written.
+    settled, the table and the index are written. damaged: what of the rest is not as it was
+    written, in words; the next run makes it anew.
     """
 
     groups: int
@@ -91,6 +98,7 @@ class Status:
     failed_runs: int
     causes: dict[str, str]
     complete: bool
+    damaged: tuple[str, ...] = ()
 
     @property
     def waiting(self) -> int:
@@ -98,23 +106,33 @@ class Status:
 
 
 def status(directory: str | Path) -> Status:
-    """Look at a sweep from outside, while it runs or afterwards; nothing is changed."""
+    """Look at a sweep from outside, while it runs or afterwards; nothing is changed.
+
+    Groups are gone by their names here: whether they are whole is seen when they are read, or by
+    the next run.
+    """
     directory = Path(directory)
-    plan = _read(directory / PLAN)
-    if not plan:
-        raise ValueError(f"{directory}: not the directory of a sweep (it has no {PLAN})")
+    planned = _read_plan(directory)
     store = Folder(directory)
-    there = {path.stem for path in (directory / "groups").glob("*.nc")}
-    last = {entry["group"]: entry for entry in store.ledger.entries()}
-    runs: dict[str, int] = {}
-    for key, count in plan["groups"]:
-        runs[key] = runs.get(key, 0) + count
-    done = {key for key in runs if key in there}
+    entries, torn = store.ledger.read()
+    damaged = [f"{store.ledger.path.name}: {torn} of its lines cannot be read"] if torn else []
+    finished = None
+    try:
+        finished = _read_finished(directory)
+        if finished is not None:
+            finished.check_table(directory)
+    except (DamagedFile, NotAFile) as problem:
+        damaged.append(str(problem))
+    noted: dict[Any, dict[str, Any]] = {entry.get("group"): entry for entry in entries}
+    if finished is not None and finished.plan == planned.digest:
+        noted = finished.noted()
+    there = _groups_there(directory)
+    runs = planned.runs
+    done = runs.keys() & there
     running = {key for key in runs.keys() - done if store.claims.is_taken(key)}
-    noted = {key: last.get(key, {}) for key in runs}
     left = runs.keys() - done - running
-    failed = {key for key in left if noted[key].get("state") == "failed"}
-    settled = done | failed
+    failed = {key for key in left if noted.get(key, {}).get("state") == "failed"}
+    settled = {key: noted.get(key, {}) for key in runs if key in done | failed}
     return Status(
         groups=len(runs),
         done=len(done),
@@ -122,35 +140,109 @@ def status(directory: str | Path) -> Status:
         failed=len(failed),
         runs=sum(runs.values()),
         runs_done=sum(runs[key] for key in done),
-        failed_runs=sum(noted[key].get("failed_runs", 0) for key in settled),
-        causes={key: noted[key]["cause"] for key in settled if noted[key].get("cause")},
-        complete=settled == set(runs) and _read(directory / INDEX).get("plan") == plan["digest"],
+        failed_runs=sum(entry.get("failed_runs", 0) for entry in settled.values()),
+        causes={key: entry["cause"] for key, entry in settled.items() if entry.get("cause")},
+        complete=finished is not None and finished.describes(planned, there),
+        damaged=tuple(damaged),
     )
 
 
 def planned_budget(directory: Path) -> float | None:
     """The memory budget that the sweep in a directory was planned with."""
-    budget: float | None = _read(directory / PLAN).get("memory_budget")
-    return budget
+    planned = _planned_or_none(directory)
+    return None if planned is None else planned.memory_budget
 
 
-def _plan_record(plan: Plan) -> dict[str, Any]:
-    return {
-        "digest": plan.digest,
-        "memory_budget": plan.memory_budget,
-        "groups": [[group.key, group.runs] for group in plan.groups],
-    }
+@dataclass(frozen=True)
+class _Planned:
+    """plan.json: what the sweep is to give, and the runs of each group."""
+
+    digest: str
+    memory_budget: float
+    runs: dict[str, int]
+
+    def __post_init__(self) -> None:
+        for key in self.runs:
+            check_key(key)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A JSON file of ours, or nothing if it is not there or not whole."""
+def _planned(plan: Plan) -> _Planned:
+    runs: dict[str, int] = {}
+    for group in plan.groups:  # the same one several times where the grid repeats itself
+        runs[group.key] = runs.get(group.key, 0) + group.runs
+    return _Planned(plan.digest, plan.memory_budget, runs)
+
+
+def _planned_or_none(directory: Path) -> _Planned | None:
+    """What was planned there, if that can be read: else it is planned anew."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
+        return _read_plan(directory)
+    except ValueError:
+        return None
 
 
-def _write(path: Path, document: dict[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(document), encoding="utf-8")
+def _read_plan(directory: Path) -> _Planned:
+    path = directory / PLAN
+    try:
+        with _ours(path):
+            return _Planned(**read_sealed(path, remedy=RESUME))
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{directory}: not the directory of a sweep (it has no {PLAN})") from None
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """index.json: where everything is, once every group was settled, and the table's checksum."""
+
+    plan: str
+    table: str
+    attrs: dict[str, Any]
+    index: Index
+
+    def describes(self, planned: _Planned, there: set[str]) -> bool:
+        """Whether it belongs to this plan and to the groups that are there."""
+        return self.plan == planned.digest and all(
+            (group.key in there) == (group.schema is not None) for group in self.index.groups
+        )
+
+    def noted(self) -> dict[str, dict[str, Any]]:
+        """What the ledger says in the end, of each group."""
+        found: dict[str, dict[str, Any]] = {}
+        for group in self.index.groups:
+            state = "done" if group.schema is not None else "failed"
+            same = found.setdefault(group.key, {"state": state, "failed_runs": 0})
+            same["failed_runs"] += group.failed_runs
+            same["cause"] = group.cause
+        return found
+
+    def check_table(self, directory: Path) -> None:
+        path = directory / TABLE
+        with suppress(FileNotFoundError), open_regular(path) as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == self.table:
+                return
+        raise DamagedFile(path, "not what was written", RESUME)
+
+
+def _read_finished(directory: Path) -> _Finished | None:
+    path = directory / INDEX
+    try:
+        with _ours(path):
+            record = read_sealed(path, remedy=RESUME)
+            return _Finished(**{**record, "index": index_from(record["index"])})
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _ours(path: Path) -> Iterator[None]:
+    """What is sealed and yet not of our making is damaged, too."""
+    try:
+        yield
+    except DamagedFile:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as problem:
+        raise DamagedFile(path, f"not from attnlab: {problem}", RESUME) from None
+
+
+def _groups_there(directory: Path) -> set[str]:
+    return {path.stem for path in (directory / "groups").glob("*.nc")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ from attnlab.sweep.summary import summary
 
 # What decides a group's numbers, apart from its spec; and how its file is laid out.
 CODE = ("data", "results", "dynamics")
-FORMAT = 1
+FORMAT = 2
 # Coords that belong to the classes, of which a group may have several.
 OF_CLASSES = ("query_token", "next_token", "token_name")
 
@@ -77,6 +78,12 @@ class Group:
     def key(self) -> str:
         """The name of the group: a digest of its spec and of the code that runs it."""
         return digest_of([FORMAT, self.spec, code_digest(*CODE)])[:24]
+
+
+def check_key(key: str) -> None:
+    """Refuse what no group is named: it would be a path to anywhere."""
+    if not re.fullmatch("[0-9a-f]{24}", key):
+        raise ValueError(f"{key!r} is not the key of a group")
 
 
 def run_group(group: Group, tell: Callable[[float], None] | None = None) -> xr.Dataset:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.sweep.group import Group, Place
+from attnlab.sweep.group import Group, Place, check_key
 from attnlab.sweep.plan import Plan
 from attnlab.sweep.recipe import Value
 from attnlab.sweep.schema import Schema, schema_from
@@ -30,6 +30,15 @@ class Entry:
     schema: int | None
     diverged: tuple[tuple[int, int, int], ...] = ()
     cause: str = ""
+
+    def __post_init__(self) -> None:
+        check_key(self.key)
+
+    @property
+    def failed_runs(self) -> int:
+        place = self.place
+        runs = len(place.settings) * (place.cells[1] - place.cells[0])
+        return len(self.diverged) if self.schema is not None else runs * len(range(*place.seeds))
 
     def box(self) -> tuple[Any, ...]:
         """The group's runs among (setting, cell, seed)."""

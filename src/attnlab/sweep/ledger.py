@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from attnlab.data.regular_file import open_regular
+from attnlab.results.sealed import seal, unseal
+
 
 class Ledger:
-    """A file of JSON lines that several drivers append to.
+    """A file of sealed JSON lines that several drivers append to.
 
     It is not what a sweep goes by: a group is done when its file is there and whole. A line that
-    a killed driver left unfinished is passed over.
+    a killed driver left unfinished, or that was changed, is passed over and counted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,16 +32,20 @@ class Ledger:
             "by": f"{socket.gethostname()}:{os.getpid()}",
             **facts,
         }
-        line = json.dumps(entry).encode() + b"\n"
+        line = seal(entry)
         with open(self.path, "ab+", buffering=0) as file:
             file.write(line if _ends_a_line(file) else b"\n" + line)
 
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """The lines, from the first on."""
-        with suppress(FileNotFoundError), open(self.path, "rb") as file:
+    def read(self) -> tuple[list[dict[str, Any]], int]:
+        """The entries, from the first on, and how many lines are not as they were written."""
+        entries, damaged = [], 0
+        with suppress(FileNotFoundError), open_regular(self.path) as file:
             for line in file:
-                with suppress(ValueError):
-                    yield json.loads(line)
+                try:
+                    entries.append(unseal(line))
+                except ValueError:
+                    damaged += 1
+        return entries, damaged
 
 
 def _ends_a_line(file: BinaryIO | Any) -> bool:

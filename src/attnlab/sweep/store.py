@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -10,9 +11,14 @@ from typing import Any, Protocol
 
 import xarray as xr
 
-from attnlab.results import DamagedFile, save, verify
+from attnlab.data.regular_file import NotAFile, open_regular
+from attnlab.results import DamagedFile, save
+from attnlab.results.files import hdf5, held, verify_open
 from attnlab.sweep.claims import Claims
 from attnlab.sweep.ledger import Ledger
+
+KEY = "group"  # the attribute of a file that has its key
+RESUME = "run the same `attnlab sweep` again, which makes it anew"
 
 
 @dataclass(frozen=True)
@@ -76,13 +82,16 @@ class Memory:
 
 
 class Folder:
-    """Keeps each group in a file of its own, `groups/KEY.nc`, written atomically and sealed."""
+    """Keeps each group in a file of its own, `groups/KEY.nc`, written atomically and sealed.
+
+    The key is in the file too, so that one under another's name is not taken for it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ledger = Ledger(path / "ledger.jsonl")
         self.claims = Claims(path / "running")
-        self._verified: set[str] = set()
+        self._verified: dict[str, tuple[int, ...]] = {}
 
     def file(self, key: str) -> Path:
         return self.path / "groups" / f"{key}.nc"
@@ -90,36 +99,38 @@ class Folder:
     def holds(self, key: str) -> bool:
         """Whether the file is there and as it was written; a damaged one is removed."""
         try:
-            verify(self.file(key))
+            with self.read(key):
+                return True
         except FileNotFoundError:
             return False
-        except DamagedFile as problem:
+        except (DamagedFile, NotAFile) as problem:
             self.note(key, "damaged", cause=str(problem))
             self.file(key).unlink(missing_ok=True)
             return False
-        self._verified.add(key)
-        return True
 
     @contextmanager
     def read(self, key: str) -> Iterator[Contents]:
-        """The group, whose checksum is verified the first time."""
-        import h5py  # the netCDF libraries on top of it take a hundred times as long to open a file
+        """The group, whose checksum is verified the first time, and again when it has changed."""
+        path = self.file(key)
+        with open_regular(path) as file:
+            about = os.fstat(file.fileno())
+            version = (about.st_ino, about.st_size, about.st_mtime_ns)
+            if self._verified.get(key) != version:
+                verify_open(file, path)
+            with hdf5(file, path) as content:
+                if content.attrs.get(KEY) != key:
+                    raise DamagedFile(path, "the file of another group", RESUME)
+                self._verified[key] = version
 
-        if key not in self._verified:
-            verify(self.file(key))
-            self._verified.add(key)
-        with h5py.File(self.file(key), "r") as file:
+                def array(name: str) -> Any:
+                    found = held(content, name, path)
+                    return found.asstr() if found.dtype.kind == "O" else found
 
-            def array(name: str) -> Any:
-                found = file[name]
-                return found.asstr() if h5py.check_string_dtype(found.dtype) else found
-
-            yield Contents(file.attrs, array)
+                yield Contents(content.attrs, array)
 
     def write(self, key: str, dataset: xr.Dataset) -> None:
         self.file(key).parent.mkdir(parents=True, exist_ok=True)
-        save(dataset, self.file(key))
-        self._verified.add(key)
+        save(dataset.assign_attrs({KEY: key}), self.file(key))
 
     def claim(self, key: str) -> bool:
         return self.claims.take(key)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.data.regular_file import open_regular
 from attnlab.results.atomic import atomic_path
 
 
@@ -24,7 +25,7 @@ def cache_folder() -> Path:
 def read_arrays(path: Path) -> dict[str, NDArray[np.generic]] | None:
     """The arrays that were kept, or None: a file that is absent or damaged is made again."""
     try:
-        with np.load(path, allow_pickle=False) as kept:
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as kept:
             return {name: kept[name] for name in kept.files}  # the archive checks each one's CRC
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return None

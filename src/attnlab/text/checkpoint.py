@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.data.regular_file import open_regular
 from attnlab.results import DamagedFile, atomic_path
 
 Arrays = dict[str, NDArray[Any]]
@@ -52,7 +53,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy") as file:
+        with open_regular(path), safe_open(path, framework="numpy") as file:
             about = dict(file.metadata() or {})
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:

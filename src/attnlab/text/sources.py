@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnlab.data.machine_memory import machine_memory
+from attnlab.data.regular_file import read_regular
+
 WIKITEXT = {"wikitext-2": "wikitext-2-v1", "wikitext-103": "wikitext-103-v1"}
 WIKITEXT_AT_THE_HUB = "Salesforce/wikitext"
 HUB_PATIENCE = 10.0  # seconds for the first answer
@@ -50,9 +53,12 @@ def read_source(source: str | Path, validation: str | Path | None = None) -> Tex
     else:
         raise FileNotFoundError(f"{source}: no such corpus; {_CHOICES}")
     if validation is not None:
-        if not Path(validation).is_file():
-            raise FileNotFoundError(f"validation: {validation} is no file; give a text file")
-        held = read_text(Path(validation))
+        try:
+            held = read_text(Path(validation))
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"validation: {validation} is no file; give a text file"
+            ) from None
     if held is None:
         train, held = _hold_out(train)
     return Text(name, train, held)
@@ -60,7 +66,8 @@ def read_source(source: str | Path, validation: str | Path | None = None) -> Tex
 
 def read_text(path: Path) -> str:
     """A UTF-8 file with something in it."""
-    data = path.read_bytes()
+    # characters take up to four times the room of bytes, and lists of tokens more
+    data = read_regular(path, most=machine_memory() // 16, advice="give a part of it")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data:
         raise ValueError(
             f"{path}: not UTF-8 text, but UTF-16 or no text at all; convert a text with "
