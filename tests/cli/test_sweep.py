@@ -51,11 +51,16 @@ def test_plan_run_status_and_resume(sweep, tmp_path):
     assert "out: complete; 1 of 1 groups done, 0 running, 0 waiting, 0 failed; 8 of 8 runs" in out
     code, out, _ = sweep("status", "out", "--json")
     assert json.loads(out)["complete"] is True
+    with open(tmp_path / "out" / "table.csv", "a") as file:
+        file.write("0.3,1,2,0\n")
+    code, out, _ = sweep("status", "out")
+    assert "out/table.csv: damaged (not what was written); run the same `attnlab sweep`" in out
 
     code, out, err = sweep("mine.yaml", "--out", "out", "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert (document["kept"], document["computed"], document["failed_runs"]) == (1, 0, 0)
+    assert "damaged" not in sweep("status", "out")[1]
 
 
 def test_a_diverged_run_gives_exit_code_3_and_its_cause(sweep, tmp_path):
@@ -97,7 +102,22 @@ def test_a_sweep_that_cannot_write_says_so(sweep, tmp_path):
         (["mine.yaml", "--out", "mine.yaml"], "out: mine.yaml is not a folder"),
         (["mine.yaml", "--out", "x", "--executor", "slurm"], "executor: expected local or ray"),
         (["mine.yaml", "--out", "x", "--workers", "-1"], "workers: expected 0"),
-        (["mine.yaml", "--out", "x", "--memory-budget", "much"], "memory_budget: expected 512M"),
+        *(
+            (["mine.yaml", "--dry-run", "--memory-budget", size], "memory_budget: expected 512M")
+            for size in (
+                "much",
+                "0",
+                "-1",
+                "nan",
+                "inf",
+                "1e400G",
+                "1" + "0" * 400,
+                "",
+                "G",
+                "1.2.3",
+            )
+        ),
+        (["mine.yaml", "--executor", "ray", "--cpus-per-task", "nan"], "cpus_per_task, gpus_per"),
         (["status"], "status: name the directory of a sweep"),
         (["status", "nowhere"], "nowhere: not the directory of a sweep"),
     ],

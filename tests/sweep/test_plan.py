@@ -5,9 +5,9 @@ import pytest
 from tiny_sweep import in_groups, tiny
 
 from attnlab.data.recipe import read_recipe
-from attnlab.dynamics import Optimizer, program
+from attnlab.dynamics import Optimizer, Save, program
 from attnlab.figures import recipe_folder
-from attnlab.sweep import EngineRecipe, SweepRecipe, make_plan
+from attnlab.sweep import EngineRecipe, ModelRecipe, SweepRecipe, make_plan
 from attnlab.sweep.plan import plan_document
 from attnlab.sweep.run import run_plan
 from attnlab.sweep.store import Memory
@@ -80,12 +80,47 @@ def test_a_group_is_named_by_what_decides_its_numbers():
         assert all(other.key != group.key for other in make_plan(tiny(**changes)).groups)
 
 
-def test_what_a_plan_refuses():
-    with pytest.raises(ValueError, match="memory_budget: expected a positive number"):
-        make_plan(tiny(), memory_budget=0)
-    with pytest.raises(ValueError, match="the flow has times, other engines steps"):
-        make_plan(tiny(grid={"engine.name": ("limit", "flow")}, eta_z=1.0))
-    with pytest.raises(ValueError, match="steps: expected a positive whole number"):
-        make_plan(tiny(steps=1.5))
-    with pytest.raises(ValueError, match="'eta_x' is not a parameter"):
-        make_plan(tiny(grid={"eta_x": (1,)}, eta_z=1.0))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grid": {"engine.name": ("limit", "flow")}}, "the flow has times, other engines steps"),
+        ({"steps": 1.5}, "steps: expected a positive whole number up to 2,147,483,647, got 1.5"),
+        ({"steps": 1e300}, "positive whole number up to 2,147,483,647, got 1e+300"),
+        ({"grid": {"steps": (5, 0)}}, "grid: at steps = 0: steps: expected a positive number"),
+        (
+            {"steps": 2e9, "save": Save("loss", every=1)},
+            "save.every: would record each run 2e+09 times; record it at most 10,000,000 times",
+        ),
+        (
+            {"steps": 5, "save": Save("loss", geometric=10**12)},
+            "save.geometric: would record each run 1e+12 times",
+        ),
+        (
+            {"model": ModelRecipe("embedded", dim=10**9)},
+            "a single run would need 80 EB of memory; this machine has",
+        ),
+        (
+            {"engine": EngineRecipe("sampled", batch_size=10**12)},
+            "take fewer tokens, classes, sequences, dims or records",
+        ),
+        (
+            {"engine": EngineRecipe("sampled", sequences=10**12)},
+            "of memory; this machine has",
+        ),
+        (
+            {"steps": 10**6, "save": Save(every=1), "grid": {"distinct": (1000,)},
+             "classes": "single-common:num_classes=9"},
+            "single-common:num_classes=9,distinct=1000,common_prob=0.1: a single run would need",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_plan_refuses_before_anything_is_allocated(changes, message):
+    with pytest.raises(ValueError) as caught:
+        make_plan(tiny(**{"grid": {}, "eta_z": 1.0, **changes}))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("budget", [0, -1, float("nan"), float("inf"), True, 10**400])
+def test_what_is_no_memory_budget(budget):
+    with pytest.raises(ValueError, match="memory_budget: expected a"):
+        make_plan(tiny(), memory_budget=budget)

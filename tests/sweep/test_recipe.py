@@ -84,14 +84,10 @@ def test_what_a_recipe_refuses(changes, message):
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
-        (
-            {"engine.lenght": (3,)},
-            "grid: at engine.lenght = 3: engine.lenght: unknown key; did you",
-        ),
         ({"engine.length": ("a",)}, "engine.length: expected a whole number, got 'a'"),
         ({"engine.length": (8,)}, "engine.length: belongs to the engine 'sampled', not to 'limit'"),
         ({"optimizer.momentum": (1.5,)}, "optimizer.momentum: expected a number in [0, 1)"),
-        ({"save.every": (1,)}, "save.every: 'save' has no fields"),
+        ({"model.name": ("embedded",)}, "model.dim: missing; the model 'embedded' needs it"),
     ],
 )
 def test_what_a_grid_refuses(grid, message):
@@ -100,9 +96,81 @@ def test_what_a_grid_refuses(grid, message):
         recipe.settings()
 
 
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grid": {"etaz": [1]}}, "grid.etaz: unknown key; did you mean 'eta_z'?"),
+        ({"grid": {"engine.lenght": [3]}}, "grid.engine.lenght: unknown key; did you mean"),
+        ({"grid": {"save.every": [1]}}, "grid.save.every: unknown key; known: eta_y, eta_z, ratio"),
+        ({"grid": {"num_lst": [1]}}, "grid.num_lst: unknown key; did you mean 'num_last'?"),
+        (
+            {"grid": {"num_last": [1]}, "classes": "syn-mediun"},
+            "grid.num_last: unknown key; known: eta_y, eta_z, ratio, init, steps, classes, ",
+        ),
+        (
+            {"grid": {"num_last": [1]}, "classes": "mine.yaml"},
+            "'mine.yaml' has no parameters of its own",
+        ),
+        ({"eta_z": "nan"}, "eta_z: expected a number, got 'nan'"),
+        ({"eta_z": NAN}, "eta_z: expected a finite number, got nan"),
+        ({"eta_z": -1}, "eta_z: expected a number of at least 0, got -1"),
+        ({"eta_z": None, "grid": {"eta_z": ["nan"]}}, "eta_z[0]: expected a number, got 'nan'"),
+        ({"eta_z": None, "grid": {"eta_z": [1, NAN]}}, "grid.eta_z[1]: expected a finite number"),
+        ({"eta_z": None, "grid": {"eta_z": [INFINITE]}}, "grid.eta_z[0]: expected a finite number"),
+        ({"eta_z": None, "grid": {"eta_z": [-0.5]}}, "eta_z[0]: expected a number of at least"),
+        ({"eta_z": None, "grid": {"eta_z": [True]}}, "grid.eta_z[0]: expected a number, got True"),
+        ({"eta_z": None, "grid": {"eta_z": [10**400]}}, "eta_z[0]: expected a whole number of"),
+        ({"eta_z": None, "grid": {"eta_z": [[1]]}}, "a number or text, got a list"),
+        ({"eta_z": None, "grid": {"eta_z": 1}}, "grid.eta_z: expected a list, got 1"),
+        ({"eta_y": None, "ratio": 1e200, "eta_z": 1e200}, "ratio: eta_y = ratio * eta_z is more"),
+        ({"grid": {"num_last": ["x"]}}, "grid.num_last[0]: expected a number, got 'x'"),
+        ({"grid": {"num_last": [True]}}, "grid.num_last[0]: expected a number, got True"),
+        ({"grid": {"num_last": [2**63]}}, "grid.num_last[0]: expected a whole number of 64 bits"),
+        ({"grid": {"steps": [True]}}, "grid.steps[0]: expected a number, got True"),
+        ({"grid": {"init": ["one"]}}, "grid.init[0]: 'one' is not among the choices"),
+        ({"grid": {"classes": ["a\0b"]}}, "grid.classes[0]: 'a\\x00b' has a character"),
+        ({"steps": True}, "steps: expected a number, got True"),
+        ({"steps": INFINITE}, "steps: expected a finite number, got inf"),
+        ({"seeds": True}, "seeds: expected a whole number or a list, got True"),
+        ({"seeds": -1}, "seeds: expected at least 1, or a list of them, got -1"),
+        ({"seeds": 2**33}, "seeds: expected at least 1, or a list of them, got 8589934592"),
+        ({"seeds": [2**32]}, "seeds[0]: expected a number from 0 to 2^32 - 1, got 4294967296"),
+        ({"seeds": [-1]}, "seeds[0]: expected a number from 0 to 2^32 - 1, got -1"),
+        ({"seeds": [10**30]}, "seeds[0]: expected a whole number of 64 bits"),
+        ({"seeds": []}, "seeds: expected at least 1, or a list of different ones"),
+        ({"model": {"name": "embedded"}}, "model.dim: missing; the model 'embedded' needs it"),
+        ({"engine": {"name": "limit", "batch_size": 2**70}}, "batch_size: expected a whole number"),
+        ({"classes": "\ud800"}, "classes: '\\ud800' has a character that no file keeps"),
+        ({"dtype": "float16"}, "dtype: 'float16' is not among the choices"),
+        (
+            {"eta_z": None, "grid": {"eta_z": list(range(1, 2001)), "steps": list(range(1, 6001))}},
+            "grid.steps: 2,000 x 6,000 = 12,000,000 runs, and a sweep has at most 10,000,000; give",
+        ),
+        ({"seeds": 10**9}, "seeds: 1,000,000,000 = 1,000,000,000 runs, and a sweep has at most"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_recipe_is_told_when_it_is_made(changes, message):
+    with pytest.raises(ValueError) as caught:
+        as_recipe({**SMALL, **changes}, SweepRecipe)
+    assert message in str(caught.value)
+
+
+def test_a_grid_is_counted_before_it_is_laid_out():
+    """1000^5 combinations take no time, because there are none of them."""
+    values = list(range(1, 1001))
+    names = ("num_last", "next_per_last", "steps", "engine.batch_size", "optimizer.epsilon")
+    with pytest.raises(ValueError) as caught:
+        as_recipe({**SMALL, "grid": dict.fromkeys(names, values)}, SweepRecipe)
+    assert "grid.num_last: 1,000 x 1,000 x 1,000 x 1,000 x 1,000 = " in str(caught.value)
+    assert "settings, and a sweep has at most 100,000; give fewer values" in str(caught.value)
+
+
 def test_two_names_may_not_give_one_dim():
     with pytest.raises(ValueError, match="two of its names give the same dim"):
-        tiny(grid={"classes.heads": (1,), "model.heads": (1,)}, eta_z=1.0)
+        tiny(grid={"vocab_size": (20,), "classes.vocab_size": (30,)}, eta_z=1.0)
 
 
 def test_engines_and_models_by_name():

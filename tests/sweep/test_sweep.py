@@ -75,6 +75,16 @@ def test_the_function_and_the_recipe_agree(result):
     xr.testing.assert_identical(made.drop_attrs(), result)
 
 
+def test_arrays_are_lists_and_what_is_neither_is_refused(result):
+    grid = {name: np.asarray(values) for name, values in RECIPE.grid.items()}
+    made = call(grid=grid, seeds=np.int64(2))
+    xr.testing.assert_identical(made.drop_attrs(), result)
+    with pytest.raises(ValueError, match="grid.eta_z: expected a list, got 1"):
+        call(grid={"eta_z": 1})
+    with pytest.raises(ValueError, match="seeds: expected a list, got 2.5"):
+        call(seeds=2.5)
+
+
 def test_grouping_and_order_do_not_matter(result):
     backwards = replace(RECIPE, grid={name: values[::-1] for name, values in RECIPE.grid.items()})
     same = run(in_groups(backwards)).sortby(["common_prob", "eta_z"])

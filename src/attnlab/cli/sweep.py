@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import sys
 import time
 from dataclasses import asdict
@@ -79,7 +81,9 @@ def sweep_verb(
     budget = None if memory_budget is None else _bytes(memory_budget)
     if budget is None and out is not None:
         budget = planned_budget(out)  # the same groups as before
-    plan = make_plan(read_recipe(recipe, SweepRecipe), memory_budget=budget or MEMORY_BUDGET)
+    if budget is None:
+        budget = MEMORY_BUDGET
+    plan = make_plan(read_recipe(recipe, SweepRecipe), memory_budget=budget)
     if dry_run:
         _show_plan(plan, as_json)
         return
@@ -107,14 +111,18 @@ def _executor(name: str, workers: int, address: str, cpus: float, gpus: float) -
 
 
 def _bytes(text: str) -> float:
-    number, unit = text.rstrip("KMGTBibkmgt"), text.lstrip("0123456789.").upper()[:1]
+    found = re.fullmatch(r"([0-9.]+)([KMGT]?)(i?B)?", text, re.IGNORECASE)
     try:
-        return float(number) * UNITS[unit]
-    except (ValueError, KeyError):
-        raise ValueError(f"memory_budget: expected 512M or 4G, got {text!r}") from None
+        size = float(found[1]) * UNITS[found[2].upper()] if found else 0.0
+    except ValueError:
+        size = 0.0
+    if not 0 < size < math.inf:
+        raise ValueError(f"memory_budget: expected 512M or 4G, got {text!r}")
+    return size
 
 
 def _show_plan(plan: Plan, as_json: bool) -> None:
+    from attnlab.data.machine_memory import size_words
     from attnlab.sweep.plan import plan_document
 
     document = plan_document(plan)
@@ -130,14 +138,16 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
     rows = [
         [
             str(shape["settings"]), shape["example"], str(shape["groups"]),
-            str(shape["runs_per_group"]), _size(shape["memory_bytes"]), _time(shape["seconds"]),
+            str(shape["runs_per_group"]), size_words(shape["memory_bytes"]),
+            _time(shape["seconds"]),
         ]
         for shape in document["shapes"]
     ]  # fmt: skip
     print_table(console, titles, rows, right={*titles} - {"for example"})
     console.print(
-        f"about {_time(document['seconds'])} on two cores, {_size(document['memory_bytes'])} of "
-        f"memory besides JAX's own, {_size(document['file_bytes'])} of records before compression",
+        f"about {_time(document['seconds'])} on two cores, {size_words(document['memory_bytes'])} "
+        f"of memory besides JAX's own, {size_words(document['file_bytes'])} of records before "
+        "compression",
     )
 
 
@@ -196,14 +206,6 @@ def _print_causes(causes: dict[str, str], failed_runs: int) -> None:
         say(f"  group {key}: {cause}")
     if len(causes) > MOST_CAUSES:
         say(f"  and {len(causes) - MOST_CAUSES} more groups; --json prints them all")
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:.3g} TiB"
 
 
 def _time(seconds: float) -> str:

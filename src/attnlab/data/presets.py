@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 from attnlab.data import constructions
 from attnlab.data.classes import SequenceClasses
-from attnlab.data.documents import SUFFIXES, did_you_mean
+from attnlab.data.documents import SUFFIXES, did_you_mean, shown
 from attnlab.data.files import read_classes
 
 PRESETS: Mapping[str, Callable[..., SequenceClasses]] = {
@@ -48,6 +48,12 @@ def from_preset(text: str) -> SequenceClasses:
         return construction(**given)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def parameters_of(text: str) -> list[str]:
+    """The parameters of the preset that a text names; none where it names another thing."""
+    construction = PRESETS.get(text.partition(":")[0].strip())
+    return [] if construction is None else list(inspect.signature(construction).parameters)
 
 
 def resolve(text: str | os.PathLike[str]) -> SequenceClasses:
@@ -90,4 +96,4 @@ def _number(where: str, text: str, annotation: Any) -> int | float:
         return int(text) if kind is int else float(text)
     except ValueError:
         noun = "a whole number" if kind is int else "a number"
-        raise ValueError(f"{where}: expected {noun}, got {text!r}") from None
+        raise ValueError(f"{where}: expected {noun}, got {shown(text)}") from None

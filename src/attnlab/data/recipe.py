@@ -22,11 +22,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from attnlab.data.documents import SUFFIXES, check_keys, did_you_mean, read_document, shown
+from attnlab.names import check_name
 
 Kind = TypeVar("Kind")
 
 NOUN, ADVICE = "recipes", "see the examples under recipes/"
 SCALARS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+NOUNS = {**SCALARS, list: "a list", dict: "a mapping"}
 
 
 def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
@@ -41,6 +43,11 @@ def as_recipe(document: Any, kind: type[Kind], *, folder: Path | None = None) ->
     """
     made: Kind = _Reader(folder or Path(), ()).dataclass("", document, kind)
     return made
+
+
+def as_value(where: str, value: Any, kind: Any) -> Any:
+    """A single value as a recipe would have it; `where` names it when it is not of that kind."""
+    return _Reader(Path(), ()).value(where, value, kind)
 
 
 def _read(path: Path, kind: type[Kind], inside: tuple[Path, ...]) -> Kind:
@@ -121,15 +128,25 @@ class _Reader:
     def one_of(self, where: str, value: Any, kinds: tuple[Any, ...]) -> Any:
         if value is None and types.NoneType in kinds:
             return None
+        kinds = tuple(kind for kind in kinds if kind is not types.NoneType)
+        # what is a number is judged as one, and not told that it is no text
+        alike = [kind for kind in kinds if _origin(kind) is type(value)]
         problems = []
-        for kind in kinds:
-            if kind is types.NoneType:
-                continue
+        for kind in alike or kinds:
             try:
                 return self.value(where, value, kind)
             except ValueError as error:
                 problems.append(error)
-        raise problems[-1]
+        nouns = [NOUNS.get(_origin(k)) for k in kinds if k is not int or float not in kinds]
+        if len(problems) == 1 or None in nouns:
+            raise problems[-1]
+        raise ValueError(f"{where}: expected {' or '.join(nouns)}, got {shown(value)}")  # type: ignore[arg-type]
+
+
+def _origin(kind: Any) -> Any:
+    """The type that a value of this kind has in a document: a list for what becomes a tuple."""
+    origin = get_origin(kind) or kind
+    return list if origin in (tuple, Sequence) else origin
 
 
 def _scalar(where: str, value: Any, kind: Any) -> Any:
@@ -143,4 +160,8 @@ def _scalar(where: str, value: Any, kind: Any) -> Any:
         raise wrong
     if kind is float and not math.isfinite(value):
         raise ValueError(f"{where}: expected a finite number, got {value}")
+    if kind is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{where}: expected a whole number of 64 bits, got {shown(value)}")
+    if kind is str:
+        check_name(where, value)
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from attnlab.dynamics import Embedded, Engine, Extended, Flow, Limit, Model, Pairwise, Sampled
@@ -33,6 +33,9 @@ class _Named:
                     f"{key}: belongs to the {self.NOUN} {' or '.join(map(repr, right))}, "
                     f"not to {self.name!r}"
                 )
+        for item in fields(self.KINDS[self.name]):
+            if item.default is MISSING and item.name not in self._given():
+                raise ValueError(f"{item.name}: missing; the {self.NOUN} {self.name!r} needs it")
         self.make()  # whose own checks apply
 
 

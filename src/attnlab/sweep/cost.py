@@ -28,6 +28,7 @@ FLOW_EVALUATIONS = 2000  # of the gradient, however long the flow
 RECORD_COPIES = 4
 # Numbers as large as Y that a run needs: itself, its gradient, memory and stages of a solver.
 STATE_COPIES = {"step": 4, "time": 12}
+ROW_COPIES = 2  # of sequences: what was drawn, and what the gradient makes of it
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Cost:
 def cost_of(setting: SweepRecipe, classes: SequenceClasses, records: int) -> Cost:
     """The cost of a run of these classes with so many records."""
     M, K, Q, A = classes.vocab_size, len(classes), classes.queries.size, classes.in_play.size
-    heads = setting.model.heads or 1
+    heads, d = setting.model.heads or 1, setting.model.dim or 0
     symmetric = setting.init == "zero" and setting.model.name == "pairwise"
     outputs = np.unique(classes.next_token).size + 1 if symmetric else M
     itemsize = np.dtype(setting.dtype).itemsize
@@ -55,13 +56,17 @@ def cost_of(setting: SweepRecipe, classes: SequenceClasses, records: int) -> Cos
         ("attention" in what) * K * M + ("logits" in what) * Q * M + ("statistics" in what) * 4 * K
     ) + ("loss" in what)
     kept = float(numbers * records * itemsize)
-    state = STATE_COPIES[setting.clock] * outputs * A * heads * itemsize
+    # Y; or an embedding, W_V, W_Q and W_K, and the Y that they make
+    trained = outputs * A * heads + (M * d + 5 * d**2)
+    state = STATE_COPIES[setting.clock] * trained * itemsize
     engine = setting.engine.engine()
     rows = engine.rows if isinstance(engine, Sampled) else K
     tables = 0.0
-    gradient = STEP_SECONDS + heads * PRODUCT_SECONDS * rows * A * outputs
+    gradient = STEP_SECONDS + PRODUCT_SECONDS * (heads * rows * A * outputs + d * M * (d + A))
     if isinstance(engine, Sampled):
         gradient += DRAW_SECONDS * rows * classes.num_nonzeros / K
+        # the counts of each sequence, of a training set too, and what they are multiplied with
+        state += ROW_COPIES * (rows + (engine.sequences or 0)) * (A + outputs) * itemsize
         # for each probability a distribution of up to T counts, for each of up to T tokens; twice,
         # alone and stacked
         tables = 2 * min(TABLE_BYTES, 4 * classes.num_nonzeros * engine.length**2)

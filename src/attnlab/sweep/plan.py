@@ -8,8 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses, classes_from
+from attnlab.data.machine_memory import machine_memory, size_words
+from attnlab.data.recipe import as_value
 from attnlab.results.code import digest_of
 from attnlab.sweep.cost import CALL_SECONDS, COMPILE_SECONDS, SETTING_SECONDS, Cost, cost_of
 from attnlab.sweep.group import Group, Place
@@ -20,6 +23,8 @@ MEMORY_BUDGET = 2**30
 GROUP_SECONDS = 30.0
 # simulate() advances at most 16 runs together on a processor; multiples of it leave none short.
 BATCH = 16
+MOST_STEPS = 2**31 - 1  # which are counted in 32 bits
+MOST_RECORDS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def make_plan(
     memory_budget: float = MEMORY_BUDGET,
 ) -> Plan:
     """Group the cells of a recipe; `classes`, where given, are used instead of those it names."""
-    if not memory_budget > 0:
+    if not as_value("memory_budget", memory_budget, float) > 0:
         raise ValueError(f"memory_budget: expected a positive number, got {memory_budget}")
     settings = recipe.settings()
     if classes is not None and any(setting.classes != recipe.classes for setting in settings):
@@ -118,6 +123,7 @@ def make_plan(
     known = {name: classes_from(name) for name in named}
     made = [known[setting.classes] if classes is None else classes for setting in settings]
     moments = [_moments(setting) for setting in settings]
+    rates = recipe.rates()  # the same for all settings
     by_shape: dict[str, list[int]] = {}
     for number, (setting, of) in enumerate(zip(settings, made, strict=True)):
         by_shape.setdefault(_shape_key(setting, of, moments[number]), []).append(number)
@@ -125,9 +131,10 @@ def make_plan(
     for numbers in by_shape.values():
         first = numbers[0]
         cost = cost_of(settings[first], made[first], len(moments[first]))
+        _check_fits(made[first], cost)
         groups = [
             _group(place, settings[place.settings[0]], [made[i] for i in place.settings],
-                   moments[first])
+                   moments[first], rates)
             for place in _places(recipe, numbers, cost, memory_budget)
         ]  # fmt: skip
         shapes.append(Shape(tuple(numbers), cost, tuple(groups)))
@@ -136,11 +143,36 @@ def make_plan(
 
 def _moments(setting: SweepRecipe) -> tuple[float, ...]:
     """The steps or times to record at: the same however runs are grouped."""
-    if setting.clock == "time":
-        return tuple(map(float, setting.save.times(float(setting.steps), 0)))
-    if int(setting.steps) != setting.steps:
-        raise ValueError(f"steps: expected a positive whole number, got {setting.steps}")
-    return tuple(map(float, setting.save.steps(int(setting.steps), 0)))
+    steps, save = setting.steps, setting.save
+    if setting.clock == "step" and (int(steps) != steps or steps > MOST_STEPS):
+        raise ValueError(
+            f"steps: expected a positive whole number up to {MOST_STEPS:,}, got {steps:g}"
+        )
+    _check_records(setting)
+    times = save.times(float(steps), 0) if setting.clock == "time" else save.steps(int(steps), 0)
+    return tuple(map(float, times))
+
+
+def _check_records(setting: SweepRecipe) -> None:
+    """Refuse more records of a run than can be counted out."""
+    every, geometric = setting.save.every, setting.save.geometric
+    count = setting.steps / every if every else geometric or 0
+    if count > MOST_RECORDS:
+        field = "every" if every else "geometric"
+        raise ValueError(
+            f"save.{field}: would record each run {count:.3g} times; record it at most "
+            f"{MOST_RECORDS:,} times"
+        )
+
+
+def _check_fits(classes: SequenceClasses, cost: Cost) -> None:
+    need = cost.memory + cost.tables
+    if need > machine_memory():
+        raise ValueError(
+            f"{classes.origin}: a single run would need {size_words(need)} of memory; this machine "
+            f"has {size_words(machine_memory())}; take fewer tokens, classes, sequences, dims or "
+            "records"
+        )
 
 
 def _shape_key(setting: SweepRecipe, classes: SequenceClasses, at: tuple[float, ...]) -> str:
@@ -177,9 +209,13 @@ def _places(
 
 
 def _group(
-    place: Place, setting: SweepRecipe, classes: list[SequenceClasses], at: tuple[float, ...]
+    place: Place,
+    setting: SweepRecipe,
+    classes: list[SequenceClasses],
+    at: tuple[float, ...],
+    rates: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> Group:
-    eta_y, eta_z = setting.rates()
+    eta_y, eta_z = rates
     chosen = slice(*place.cells)
     return Group(
         place=place,

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import product
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.data.documents import SUFFIXES
+from attnlab.data.documents import SUFFIXES, did_you_mean, shown
 from attnlab.data.lab_note import LabNote
-from attnlab.data.recipe import as_recipe
+from attnlab.data.presets import parameters_of
+from attnlab.data.recipe import as_recipe, as_value
 from attnlab.dynamics import Optimizer, Save
 from attnlab.sweep.choices import EngineRecipe, ModelRecipe
 
 Value = bool | int | float | str
 
 Init = Literal["zero", "uniform"]
+Precision = Literal["float32", "float64"]
 
 RATES = ("eta_y", "eta_z", "ratio")
 PARTS = ("engine", "optimizer", "model")  # of a recipe, which have fields of their own
+SEEDS = 2**32  # they are numbers below this
+MOST_RUNS, MOST_SETTINGS = 10_000_000, 100_000
 # Dims of a result that a swept parameter may not take.
 TAKEN = ("seed", "step", "time", "sequence_class", "query", "token", "head", "layer", "distance")
 
@@ -51,30 +55,96 @@ class SweepRecipe(LabNote):
     steps: float
     seeds: int | tuple[int, ...] = 1
     save: Save = field(default_factory=Save)
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Precision = "float32"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [name for name in RATES if name in self.grid or getattr(self, name) is not None]
-        if given not in (["eta_y", "eta_z"], ["eta_z", "ratio"]):
+        for name, values in self.grid.items():
+            self._check_values(name, values)
+        if len(set(self.dims())) < len(self.grid):
+            raise ValueError(f"grid: two of its names give the same dim: {list(self.dims())}")
+        self._check_rates()
+        if not as_value("steps", self.steps, float) > 0:
+            raise ValueError(f"steps: expected a positive number, got {self.steps!r}")
+        if not isinstance(self.init, str) or self.init not in get_args(Init):
+            raise ValueError(f"init: expected one of {get_args(Init)}, got {self.init!r}")
+        as_value("dtype", self.dtype, Precision)
+        self._check_seeds()
+        self._check_size()
+
+    def _check_values(self, name: str, values: tuple[Value, ...]) -> None:
+        kind = float if name in RATES else self._kind(name)
+        for i, value in enumerate(values):
+            number = as_value(f"grid.{name}[{i}]", value, kind)
+            if name in RATES and number < 0:
+                raise ValueError(f"grid.{name}[{i}]: expected a number of at least 0, got {value}")
+        if not values or len(set(values)) < len(values):
+            raise ValueError(f"grid.{name}: expected a list of different values")
+
+    def _kind(self, name: str) -> Any:
+        """What the values are of something that is swept and no rate, if there is such a thing."""
+        own = {"init": Init, "steps": float, "classes": str | int}
+        inside = [f"{part}.{item.name}" for part in PARTS for item in fields(getattr(self, part))]
+        named = (self.classes, *self.grid.get("classes", ()))
+        parameters = [key for text in named for key in parameters_of(str(text))]
+        if name in own:
+            return own[name]
+        if name in inside:
+            return Value  # its own dataclass knows better
+        if name.removeprefix("classes.") in parameters:
+            return int | float
+        words = did_you_mean(name, dict.fromkeys([*RATES, *own, *parameters, *inside]))
+        if not parameters:
+            words += f"; {shown(self.classes)} has no parameters of its own"
+        raise ValueError(f"grid.{name}: unknown key; {words}")
+
+    def _check_rates(self) -> None:
+        given = {
+            name: self.grid.get(name, (getattr(self, name),))
+            for name in RATES
+            if name in self.grid or getattr(self, name) is not None
+        }
+        if list(given) not in (["eta_y", "eta_z"], ["eta_z", "ratio"]):
             raise ValueError(
                 "grid: give eta_z, and either eta_y or ratio (eta_y = ratio * eta_z), here or "
                 "outside the grid"
             )
-        for name, values in self.grid.items():
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"grid.{name}: expected a list of different values")
-            if name in RATES and getattr(self, name) is not None:
+        for name in given:
+            alone = getattr(self, name)
+            if name in self.grid and alone is not None:
                 raise ValueError(f"{name}: is swept in the grid; leave it out here")
-        if len(set(self.dims())) < len(self.grid):
-            raise ValueError(f"grid: two of its names give the same dim: {list(self.dims())}")
-        if not (isinstance(self.steps, (int, float)) and 0 < self.steps < math.inf):
-            raise ValueError(f"steps: expected a positive number, got {self.steps!r}")
-        if self.init not in get_args(Init):
-            raise ValueError(f"init: expected one of {get_args(Init)}, got {self.init!r}")
-        seeds = self.seed_list()
-        if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-            raise ValueError(f"seeds: expected at least 1, or a list of them, got {self.seeds}")
+            if name not in self.grid and as_value(name, alone, float) < 0:
+                raise ValueError(f"{name}: expected a number of at least 0, got {alone}")
+        if "ratio" in given and math.prod(max(map(float, of)) for of in given.values()) == math.inf:
+            raise ValueError("ratio: eta_y = ratio * eta_z is more than a number can be")
+
+    def _check_seeds(self) -> None:
+        if not isinstance(self.seeds, tuple):
+            if not 1 <= as_value("seeds", self.seeds, int) <= SEEDS:
+                raise ValueError(f"seeds: expected at least 1, or a list of them, got {self.seeds}")
+            return
+        for i, seed in enumerate(self.seeds):
+            if not 0 <= as_value(f"seeds[{i}]", seed, int) < SEEDS:
+                raise ValueError(f"seeds[{i}]: expected a number from 0 to 2^32 - 1, got {seed}")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("seeds: expected at least 1, or a list of different ones")
+
+    def _check_size(self) -> None:
+        """Refuse what could not even be counted out."""
+        sizes = {f"grid.{name}": len(values) for name, values in self.grid.items()}
+        settings = {name: n for name, n in sizes.items() if name.removeprefix("grid.") not in RATES}
+        seeds = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        for what, factors, most in (
+            ("settings", settings, MOST_SETTINGS),
+            ("runs", {**sizes, "seeds": seeds}, MOST_RUNS),
+        ):
+            if (count := math.prod(factors.values())) > most:
+                longest = max(factors, key=factors.__getitem__)
+                words = " x ".join(f"{n:,}" for n in factors.values() if n > 1)
+                raise ValueError(
+                    f"{longest}: {words} = {count:,} {what}, and a sweep has at most {most:,}; "
+                    f"give fewer values here, or make several sweeps of it"
+                )
 
     def seed_list(self) -> tuple[int, ...]:
         """The seeds, one by one."""
@@ -129,8 +199,6 @@ def _with(recipe: SweepRecipe, chosen: Mapping[str, Value]) -> SweepRecipe:
     for name, value in chosen.items():
         home, dot, inner = name.rpartition(".")
         if dot and home != "classes":
-            if home not in PARTS:
-                raise ValueError(f"{name}: {home!r} has no fields; {', '.join(PARTS)} have")
             parts.setdefault(home, {})[inner] = value
         elif name in ("init", "steps") or (name == "classes" and isinstance(value, str)):
             recipe = replace(recipe, **{name: value})  # type: ignore[arg-type]
@@ -160,6 +228,6 @@ def _dim(name: str) -> str:
 
 def _number(value: Value) -> str:
     """A number as text that loses nothing; whole ones without a point, as presets want them."""
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
         value = int(value)
     return repr(value)

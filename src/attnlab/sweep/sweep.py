@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from attnlab.data import SequenceClasses
+from attnlab.data.documents import shown
 from attnlab.dynamics import (
     AlibiPosition,
     Engine,
@@ -72,7 +74,7 @@ def sweep(
     given = None if isinstance(classes, str) else classes
     recipe = SweepRecipe(
         classes=classes if isinstance(classes, str) else classes.origin,
-        grid={name: tuple(values) for name, values in grid.items()},
+        grid={name: _plain(f"grid.{name}", values) for name, values in grid.items()},
         eta_y=eta_y,
         eta_z=eta_z,
         ratio=ratio,
@@ -81,7 +83,7 @@ def sweep(
         model=_model_recipe(Pairwise() if model is None else model),
         init=init,
         steps=steps,
-        seeds=seeds if isinstance(seeds, int) else tuple(seeds),
+        seeds=int(seeds) if isinstance(seeds, int | np.integer) else _plain("seeds", seeds),
         save=Save() if save is None else save,
         dtype=dtype,
     )
@@ -93,6 +95,13 @@ def sweep(
     index = run_plan(plan, store, executor=executor).index
     made = whole(index, store.read).load()
     return made.assign_attrs(provenance({"recipe": asdict(recipe)}, failed_runs=index.failed_runs))
+
+
+def _plain(where: str, values: Any) -> tuple[Any, ...]:
+    """Values as Python has them, also those of an array."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ValueError(f"{where}: expected a list, got {shown(values)}")
+    return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
 
 
 def _engine_recipe(engine: Engine) -> EngineRecipe:
