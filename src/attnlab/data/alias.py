@@ -47,7 +47,7 @@ def alias_table(probs: NDArray[np.float64]) -> AliasTable:
     alias[full] = np.broadcast_to(np.arange(1 << bits), alias.shape)[full]
     steps[full] = 0
     words = (steps.astype(np.uint64) << np.uint64(bits)).astype(np.uint32) | alias.astype(np.uint32)
-    return AliasTable(jnp.asarray(words.reshape(-1)), bits)
+    return AliasTable(jax.device_put(words.reshape(-1)), bits)
 
 
 def _pair_columns(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

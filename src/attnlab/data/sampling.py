@@ -110,7 +110,7 @@ def count_sampler(classes: SequenceClasses, length: int) -> CountSampler | Token
     going_left = np.concatenate([*reversed(levels), np.zeros((len(classes), 0))], axis=1)
     probabilities, index = np.unique(going_left, return_inverse=True)
     return CountSampler(
-        node_probability=jnp.asarray(index.reshape(-1).astype(np.int32)),
+        node_probability=jax.device_put(index.reshape(-1).astype(np.int32)),
         binomial=_binomial_digits(probabilities, draws) if depth else (),
         depth=depth,
         width=int(widths.max()),
@@ -160,7 +160,7 @@ def _binomial_digit(p: NDArray[np.float64], shift: int, digits: int, width: int)
     pmf /= pmf.sum(axis=-1, keepdims=True)
     return BinomialDigit(
         table=alias_table(pmf.reshape(-1, width)),
-        lowest=jnp.asarray(lowest.reshape(-1).astype(np.int32)),
+        lowest=jax.device_put(lowest.reshape(-1).astype(np.int32)),
         digits=digits,
         shift=shift,
     )
@@ -215,7 +215,7 @@ def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
     probs[classes.class_of_entry, slot] = classes.values
     tokens[classes.class_of_entry, slot] = classes.tokens
     probs /= probs.sum(axis=1, keepdims=True)
-    return TokenSampler(alias_table(probs), jnp.asarray(tokens.astype(np.int32)), length - 1)
+    return TokenSampler(alias_table(probs), jax.device_put(tokens.astype(np.int32)), length - 1)
 
 
 def class_table(classes: SequenceClasses) -> AliasTable:

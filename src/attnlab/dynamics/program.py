@@ -60,9 +60,8 @@ def begin(
 def remember(optimizer: Optimizer, trained: Parameters) -> State:
     """The states before the first step, (setting, seed, rate, ...): nothing in the optimisers'
     memory."""
-    transform = optimizer.transform(0.0)  # rates do not enter it
-    init = jax.vmap(jax.vmap(jax.vmap(transform.init)))
-    return State(trained, (init(trained.Y), init(trained.Z)))
+    remember = jax.vmap(jax.vmap(jax.vmap(optimizer.remember)))
+    return State(trained, (remember(trained.Y), remember(trained.Z)))
 
 
 @partial(jax.jit, static_argnames=("model", "optimizer"), compiler_options=QUICK_COMPILE)
@@ -116,8 +115,7 @@ def _move(
     for trained, slope, memory, eta in zip(
         state.trained, gradient, state.optimizer, etas, strict=True
     ):
-        update, memory = optimizer.transform(eta).update(slope, memory, trained)
-        moved.append((jax.tree.map(jnp.add, trained, update), memory))
+        moved.append(optimizer.move(eta, trained, slope, memory))
     (Y, memory_y), (Z, memory_z) = moved
     return State(Parameters(Y, Z), (memory_y, memory_z))
 

@@ -150,8 +150,8 @@ def row_source(
         source = OrderedRows(
             class_table(classes),
             token_sampler(classes, engine.length),
-            jnp.asarray(where.places(np.arange(classes.vocab_size)).astype(np.int32)),
-            None if learned else jnp.asarray(position.biases(engine.length - 1)),
+            jax.device_put(where.places(np.arange(classes.vocab_size)).astype(np.int32)),
+            None if learned else jax.device_put(position.biases(engine.length - 1)),
             size,
         )
     if engine.sequences is None:
@@ -169,7 +169,7 @@ def _sampled_rows(
         classes.num_nonzeros
     ) - np.repeat(classes.offsets[:-1], widths)
     return SampledRows(
-        class_table(classes), count_sampler(classes, length), jnp.asarray(slot), batch_size
+        class_table(classes), count_sampler(classes, length), jax.device_put(slot), batch_size
     )
 
 

@@ -72,9 +72,14 @@ def arrays_of(tree: Any) -> Arrays:
 def tree_of(arrays: Arrays, like: Any) -> Any:
     """The tree of the shape of `like` that has these arrays in its places."""
     leaves, shape = jax.tree.flatten_with_path(like)
-    return jax.tree.unflatten(
-        shape, [jax.numpy.asarray(arrays[jax.tree_util.keystr(path)]) for path, _ in leaves]
-    )
+    names = [jax.tree_util.keystr(path) for path, _ in leaves]
+    for name in names:
+        if name not in arrays:
+            raise ValueError(
+                f"checkpoint: written by another version of attnlab, it has no {name}; train anew, "
+                "in another folder"
+            )
+    return jax.tree.unflatten(shape, [jax.numpy.asarray(arrays[name]) for name in names])
 
 
 def _digest(about: Mapping[str, str], arrays: Arrays) -> str:
