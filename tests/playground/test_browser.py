@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 from attnlab import load, simulate
 from attnlab.data.files import format_classes
+from attnlab.playground import run as run_module
 from attnlab.playground import story
 from attnlab.playground.frames import class_title
 from attnlab.playground.run import run
@@ -59,7 +61,7 @@ def port() -> Iterator[int]:
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    assert up.wait(60)
+    assert up.wait(PATIENCE / 1000)
     yield chosen
     servers[0].io_loop.add_callback(servers[0].io_loop.stop)
     thread.join(10)
@@ -71,27 +73,43 @@ def browser() -> Iterator[Any]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def open_page(browser: Any, port: int) -> Callable[..., Any]:
-    """Open the page in a state; the requests it makes are kept in `page.requests`."""
+@pytest.fixture
+def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Make pages that share nothing with those of other tests."""
+    contexts: list[Any] = []
 
-    def opened(query: str = "", width: int = 1280) -> Any:
-        page = browser.new_page(viewport={"width": width, "height": 900})
+    def made(width: int = 1280) -> Any:
+        contexts.append(browser.new_context(viewport={"width": width, "height": 900}))
+        page = contexts[-1].new_page()
         page.set_default_timeout(PATIENCE)
-        page.requests, page.sent = [], []
-        page.on("request", lambda request: page.requests.append(request.url))
-        page.on("websocket", lambda ws: ws.on("framesent", lambda data: page.sent.append(data)))
-        page.goto(f"http://127.0.0.1:{port}/?{query}")
+        return page
+
+    yield made
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def open_page(new_page: Callable[..., Any], port: int) -> Callable[..., Any]:
+    """Open a page in a state and wait for its first bars."""
+
+    def opened(query: str = to_query(START)) -> Any:
+        page = new_page()
+        page.goto(address(port, query))
         ready(page)
         return page
 
     return opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def page(open_page: Callable[..., Any]) -> Any:
-    """One page that the tests below share, each leaving it in use."""
-    return open_page(to_query(START))
+    """A page in the state START."""
+    return open_page()
+
+
+def address(port: int, query: str) -> str:
+    return f"http://127.0.0.1:{port}/?{query}"
 
 
 def ready(page: Any) -> None:
@@ -134,12 +152,18 @@ def expect_bars(page: Any, name: str, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(drawn, wanted, atol=FINE * wanted.max())
 
 
-def heights(setting: Setting, *, sequence_class: int, frame: int = -1) -> np.ndarray:
-    """The attention that `simulate` itself gives, on the support of a class."""
+@lru_cache
+def attention(setting: Setting) -> Any:
+    """What `simulate` itself gives."""
     result = simulate(
         setting.sequence_classes, setting.engine, **setting.arguments(), progress=False
     )
-    of_class = result["attention"].isel(seed=0, sequence_class=sequence_class)
+    return result["attention"].isel(seed=0)
+
+
+def heights(setting: Setting, *, sequence_class: int, frame: int = -1) -> np.ndarray:
+    """The attention on the support of a class."""
+    of_class = attention(setting).isel(sequence_class=sequence_class)
     shown: np.ndarray = of_class.values[frame, setting.sequence_classes.support(sequence_class)]
     return shown
 
@@ -150,6 +174,18 @@ def turn(page: Any, slider: str, *keys: str) -> None:
         page.keyboard.press(key)
 
 
+def seeded(seed: int) -> State:
+    return State(START.a.turned("seed", seed))
+
+
+def wait_for(page: Any, condition: Callable[[], bool]) -> None:
+    """Wait for something that no page shows, while its messages come and go."""
+    deadline = time.monotonic() + PATIENCE / 1000
+    while not condition():
+        assert time.monotonic() < deadline
+        page.wait_for_timeout(20)
+
+
 def test_a_slider_moves_the_bars_to_the_simulators_numbers(page: Any) -> None:
     expect_bars(page, "a 0", heights(START.a, sequence_class=0))
     turn(page, "decoder rate η_Y", "ArrowRight")
@@ -157,15 +193,25 @@ def test_a_slider_moves_the_bars_to_the_simulators_numbers(page: Any) -> None:
     expect_bars(page, "a 0", heights(moved, sequence_class=0))
     expect_bars(page, "a 1", heights(moved, sequence_class=1))
     page.wait_for_url("**eta_y**")
-    turn(page, "decoder rate η_Y", "ArrowLeft")
-    expect_bars(page, "a 0", heights(START.a, sequence_class=0))
 
 
-def test_playing_and_scrubbing_stay_in_the_browser(page: Any) -> None:
+SENT = """
+window.sent = []
+const send = WebSocket.prototype.send
+WebSocket.prototype.send = function (data) {
+  window.sent.push(String(data))
+  send.call(this, data)
+}
+"""
+
+
+def test_playing_and_scrubbing_stay_in_the_browser(new_page: Callable[..., Any], port: int) -> None:
     told = story.tell(run(START.a).result, START.a.sequence_classes, first=0)
-    page.get_by_text("Theorem 4: scanning ends").wait_for()  # the theory has arrived
-    page.wait_for_timeout(500)
-    page.sent.clear()
+    page = new_page()
+    page.add_init_script(SENT)
+    page.goto(address(port, to_query(START)))
+    page.get_by_text("Theorem 4: scanning ends").wait_for()  # the theory, which comes last
+    page.evaluate("window.sent.length = 0")
     turn(page, "time", "Home", "ArrowRight", "ArrowRight", "ArrowRight")
     expect_bars(page, "a 1", heights(START.a, sequence_class=1, frame=3))
     assert page.locator("p.story").first.inner_text() == told[3]
@@ -179,8 +225,7 @@ def test_playing_and_scrubbing_stay_in_the_browser(page: Any) -> None:
     page.keyboard.press("End")
     page.keyboard.press(" ")  # plays from wherever the focus is of no use
     expect_bars(page, "a 1", heights(START.a, sequence_class=1))
-    patches = [data for data in page.sent if "PATCH-DOC" in str(data)]
-    assert not patches, "the server was told about frames"
+    assert page.evaluate("window.sent") == [], "the server was told about frames"
 
 
 def test_two_runs_side_by_side(page: Any) -> None:
@@ -194,17 +239,20 @@ def test_two_runs_side_by_side(page: Any) -> None:
     page.locator("p.story.other").wait_for(state="hidden")
 
 
-def test_a_link_opens_the_same_page_and_errors_stay_in_their_session(
+def test_a_link_opens_the_same_page(page: Any, open_page: Callable[..., Any]) -> None:
+    turn(page, "seed", "ArrowRight", "ArrowRight")
+    wanted = heights(seeded(2).a, sequence_class=0)
+    expect_bars(page, "a 0", wanted)
+    page.wait_for_url("**seed%22%3A2%7D**")
+    second = open_page(page.url.partition("?")[2])
+    expect_bars(second, "a 0", wanted)
+    assert second.url == page.url
+
+
+def test_errors_stay_in_their_session_and_leave_it_in_use(
     page: Any, open_page: Callable[..., Any]
 ) -> None:
-    turn(page, "seed", "ArrowRight", "ArrowRight")
-    seeded = START.a.turned("seed", 2)
-    expect_bars(page, "a 0", heights(seeded, sequence_class=0))
-    page.wait_for_url("**seed**")
-    second = open_page(page.url.partition("?")[2])
-    expect_bars(second, "a 0", heights(seeded, sequence_class=0))
-    assert second.url == page.url
-    # an error there ...
+    second = open_page()
     second.get_by_text("Your own classes").click()
     bad = {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"!!python/object:os.system {}"}
     second.set_input_files("input[type=file]", files=bad)
@@ -212,11 +260,11 @@ def test_a_link_opens_the_same_page_and_errors_stay_in_their_session(
     large = {**bad, "name": "large.yaml", "buffer": b"x" * (MOST_WRITTEN + 1)}
     second.set_input_files("input[type=file]", files=large)
     second.get_by_role("alert").filter(has_text="takes up to").wait_for()
-    # ... does not reach here
-    assert page.get_by_role("alert").filter(has_text="yaml").count() == 0
-    turn(page, "seed", "Home")
-    expect_bars(page, "a 0", heights(START.a, sequence_class=0))
-    # and leaves that page in use
+    # nothing of that reaches another
+    turn(page, "seed", "ArrowRight")
+    expect_bars(page, "a 0", heights(seeded(1).a, sequence_class=0))
+    assert page.get_by_role("alert").count() == 0
+    # and that page is in use
     words = {**bad, "name": "words.yaml", "buffer": WORDS.encode()}
     second.set_input_files("input[type=file]", files=words)
     second.get_by_text("class 1: query was → next elected").wait_for()
@@ -226,17 +274,13 @@ def test_a_link_opens_the_same_page_and_errors_stay_in_their_session(
     chart(second, "a 1").locator("svg").hover(position={"x": 250, "y": 80})
     tip = chart(second, "a 1").locator(".tip").filter(has_text="P(l|n) 0.5000")
     tip.filter(has_text="token of (distinct)").filter(has_text="by the end it").wait_for()
-    second.close()
 
 
-def test_the_classes_of_a_text_are_loaded_and_looked_through_without_a_link(
-    open_page: Callable[..., Any],
-) -> None:
+def test_the_classes_of_a_text_are_loaded_and_looked_through_without_a_link(page: Any) -> None:
     from attnlab.text import estimate_classes, open_corpus
 
     classes = estimate_classes(open_corpus("builtin"))
     text = format_classes(classes, suffix=".yaml")
-    page = open_page(to_query(START))
     page.get_by_text("Your own classes").click()
     file = {"name": "classes.yaml", "mimeType": "text/yaml", "buffer": text.encode()}
     page.set_input_files("input[type=file]", files=file)
@@ -251,31 +295,23 @@ def test_the_classes_of_a_text_are_loaded_and_looked_through_without_a_link(
     page.get_by_label("Start from").select_option("Fig. 4: SGD on Syn-Small")
     page.get_by_role("button", name="Copy link").wait_for()
     page.wait_for_url("**fig4**")
-    page.close()
 
 
-def test_the_link_is_copied_and_a_heavy_run_holds_up_nobody_else(
-    page: Any, open_page: Callable[..., Any]
-) -> None:
+def test_the_link_is_copied(page: Any) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy link").click()
     page.get_by_text("copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == page.url
-    heavy = open_page(to_query(START))
-    turn(heavy, "steps", "End")
-    heavy.get_by_text("computing…").wait_for()
-    turn(page, "seed", "ArrowRight")
-    expect_bars(page, "a 0", heights(START.a.turned("seed", 1), sequence_class=0))
-    assert heavy.get_by_text("computing…").is_visible()
-    heavy.close()
-    turn(page, "seed", "Home")
-    expect_bars(page, "a 0", heights(START.a, sequence_class=0))
 
 
 def test_a_link_out_of_bounds_is_refused_on_a_page_that_fits_a_telephone_and_works_offline(
-    open_page: Callable[..., Any], port: int
+    new_page: Callable[..., Any], port: int
 ) -> None:
-    page = open_page("s=%7B%22a%22%3A%7B%22steps%22%3A1e9%7D%7D", width=375)
+    page = new_page(width=375)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(address(port, "s=%7B%22a%22%3A%7B%22steps%22%3A1e9%7D%7D"))
+    ready(page)
     page.get_by_role("alert").filter(has_text="steps: expected from 1 to 20000").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     play = page.get_by_role("button", name="play")
@@ -283,8 +319,122 @@ def test_a_link_out_of_bounds_is_refused_on_a_page_that_fits_a_telephone_and_wor
     box = play.bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 375
     here = (f"http://127.0.0.1:{port}/", "blob:", "data:")
-    assert [url for url in page.requests if not url.startswith(here)] == []
-    page.close()
+    assert [url for url in requests if not url.startswith(here)] == []
+
+
+class Wire:
+    """What a page and its server say to each other; `hold` keeps what the page says from when it
+    has fetched its document, until `release`."""
+
+    def __init__(self, page: Any, *, hold: bool = False) -> None:
+        self.kept: list[str] = []
+        self.fetched = threading.Event()
+        self._hold, self._holds = hold, False
+        page.route_web_socket("**/ws?*", self._connect)
+
+    def _connect(self, end: Any) -> None:
+        self.page_end, self.server_end = end, end.connect_to_server()
+        self.page_end.on_message(self._up)
+        self.server_end.on_message(self._down)
+
+    def _up(self, message: Any) -> None:
+        if self._holds:
+            self.kept.append(str(message))
+        else:
+            self.server_end.send(message)
+
+    def _down(self, message: Any) -> None:
+        if "PULL-DOC-REPLY" in str(message):
+            self._holds = self._hold
+            self.fetched.set()
+        self.page_end.send(message)
+
+    def release(self) -> None:
+        self._holds = False
+        for message in self.kept:
+            self.server_end.send(message)
+
+    def cut(self) -> None:
+        self.server_end.close()
+        self.page_end.close()
+
+
+def test_a_run_that_ends_before_the_page_is_drawn_is_not_missed(
+    new_page: Callable[..., Any], port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Panel throws away what changes between the browser's fetching of the document and the news
+    that it is drawn; here the run ends just then, and a while passes before the news arrives."""
+    page = new_page()
+    wire = Wire(page, hold=True)
+    ended = threading.Event()
+
+    def timely(*data: Any, **arguments: Any) -> Any:
+        assert wire.fetched.wait(PATIENCE / 1000)
+        result = simulate(*data, **arguments)
+        ended.set()
+        return result
+
+    monkeypatch.setattr(run_module, "simulate", timely)
+    page.goto(address(port, to_query(seeded(3))))
+    wait_for(page, lambda: ended.is_set() and any("document_ready" in each for each in wire.kept))
+    for _ in range(20):  # the server has gone round often enough to take the run
+        assert get(port, "/favicon.ico")[0] == 200
+    wire.release()
+    ready(page)
+    expect_bars(page, "a 0", heights(seeded(3).a, sequence_class=0))
+    page.get_by_role("button", name="Copy link").wait_for()  # what is around the charts came too
+
+
+def test_pages_that_are_opened_at_once_all_show_their_runs(
+    new_page: Callable[..., Any], port: int
+) -> None:
+    pages = {seed: new_page() for seed in (4, 5, 6)}
+    for seed, page in pages.items():
+        page.goto(address(port, to_query(seeded(seed))), wait_until="commit")
+    for seed, page in pages.items():
+        expect_bars(page, "a 0", heights(seeded(seed).a, sequence_class=0))
+
+
+def test_a_page_whose_connection_was_cut_opens_anew_where_it_was(
+    new_page: Callable[..., Any], port: int
+) -> None:
+    page = new_page()
+    wire = Wire(page)
+    page.goto(address(port, to_query(START)))
+    ready(page)
+    turn(page, "seed", "ArrowRight")
+    page.wait_for_url("**seed%22%3A1%7D**")
+    with page.expect_navigation():
+        wire.cut()
+    expect_bars(page, "a 0", heights(seeded(1).a, sequence_class=0))
+    turn(page, "seed", "ArrowRight")
+    expect_bars(page, "a 0", heights(seeded(2).a, sequence_class=0))
+
+
+def test_a_heavy_run_holds_up_nobody_else_and_ends_when_its_page_is_closed(
+    page: Any, new_page: Callable[..., Any], port: int, endless: Any
+) -> None:
+    heavy = new_page()
+    heavy.goto(address(port, to_query(seeded(endless.seed))))
+    heavy.get_by_text("computing…").wait_for()
+    turn(page, "seed", "ArrowRight")
+    expect_bars(page, "a 0", heights(seeded(1).a, sequence_class=0))
+    assert heavy.get_by_text("computing…").is_visible()
+    assert endless.begun.is_set() and not endless.ended.is_set()
+    heavy.close()
+    assert endless.ended.wait(PATIENCE / 1000)
+
+
+def test_a_run_is_given_up_for_a_newer_wish(
+    new_page: Callable[..., Any], port: int, endless: Any
+) -> None:
+    page = new_page()
+    page.goto(address(port, to_query(seeded(endless.seed))))
+    page.get_by_text("computing…").wait_for()
+    turn(page, "seed", "Home")
+    expect_bars(page, "a 0", heights(START.a, sequence_class=0))
+    assert endless.ended.is_set()
+    page.get_by_text("computing…").wait_for(state="detached")
 
 
 CONTROLS = """

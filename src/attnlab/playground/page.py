@@ -7,10 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from html import escape
+from threading import Event
 from typing import Any
 
 import panel as pn
 from bokeh.document import without_document_lock
+from bokeh.models import CustomJS
 
 from attnlab.dynamics import Diverged
 from attnlab.playground import code, own_data
@@ -18,7 +20,7 @@ from attnlab.playground.frames import ClassFrames, class_title
 from attnlab.playground.panel_controls import ControlPanel
 from attnlab.playground.prediction import Prediction, predict
 from attnlab.playground.presets import PRESETS, guide
-from attnlab.playground.run import Run, run
+from attnlab.playground.run import Cancelled, Run, run
 from attnlab.playground.setting import MOST_WRITTEN
 from attnlab.playground.stage import SHOWN, Stage
 from attnlab.playground.state import State, link
@@ -44,7 +46,9 @@ LEAD = (
 BUSY = (
     '<p class="busy" role="status">computing… (what is new is compiled first, for some seconds)</p>'
 )
-PATIENCE = 400  # ms before one is told to wait: words that come and go move the page
+# ms before one is told to wait (words that come and go move the page), and before a run is given
+# up for a newer wish (quick ones are shown while a slider moves)
+PATIENCE = 400
 DRAWING = 150  # ms in which the browser has the processor to draw a run, before theory takes it
 TOO_LONG = (
     "These classes are too long for a link: to share this, share their file, and load it there. "
@@ -54,6 +58,7 @@ FREE = "Turn the controls, then play."
 FOLDED = ("Data", "Training", "Model")
 ROLES = {True: "common", False: "distinct"}
 STYLE = (BROWSER / "page.css").read_text(encoding="utf-8")
+OPEN_ANEW = (BROWSER / "open_anew.js").read_text(encoding="utf-8")
 
 
 class Page:
@@ -65,16 +70,49 @@ class Page:
         self.document = document
         self.stage = Stage()
         self.controls = ControlPanel(self._turn, self._compare)
+        self._asked = document is None  # by the browser, once it has drawn the page
+        self._unasked: list[Callable[[], None]] = []  # changes that wait for that
+        self._gone = False
         self._wanted: State | None = None
+        self._computing: State | None = None
+        self._stop = Event()  # of what is computed
         self._shown: State | None = None
-        self._busy = False
         self._showing = False
         self._make_widgets()
         self.layout = self._lay_out()
         self._reflect()
         if problem:
             self.message.html = _problem(problem)
+        if document is not None:
+            pn.state.onload(self._answer)
+            document.on_event("connection_lost", lambda event: self._leave())
+            document.on_session_destroyed(lambda context: self._leave())
+            document.js_on_event("connection_lost", CustomJS(code=OPEN_ANEW))
         self._start(keep_message=bool(problem))
+
+    # -- what its browser does ------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        """The page is drawn, and asks for what has changed since it was made."""
+        self._asked = True
+        unasked, self._unasked = self._unasked, []
+        for change in unasked:
+            change()
+
+    def _leave(self) -> None:
+        """The page is closed: nothing more is computed for it, or shown on it."""
+        self._gone = True
+        self._stop.set()
+
+    def _change(self, change: Callable[[], None]) -> None:
+        """Change the page, once it has asked. Panel throws away what changes before (its `hold`):
+        it takes the browser to fetch the page later, but that may have fetched it already."""
+        if self._gone:
+            return
+        if self._asked:
+            change()
+        else:
+            self._unasked.append(change)
 
     # -- what a person does ---------------------------------------------------------------------
 
@@ -122,6 +160,9 @@ class Page:
 
     def _try(self, make: Callable[[], State]) -> None:
         """Go to another state, or say why that cannot be and stay."""
+        self._change(lambda: self._go(make))
+
+    def _go(self, make: Callable[[], State]) -> None:
         try:
             self.state = make()
         except ValueError as error:
@@ -136,23 +177,30 @@ class Page:
         if not keep_message:
             self.message.html = ""
         self._wanted = self.state
-        if not self._busy:
+        if self._computing is None:
             self._next()
-        self._later(PATIENCE, self._say_busy)
+        stop = self._stop
+        self._later(PATIENCE, lambda: self._hurry(stop))
 
-    def _say_busy(self) -> None:
-        if self._busy and not self.message.html:
+    def _hurry(self, stop: Event) -> None:
+        """Say that it takes long, and give up what has been computed for so long in vain."""
+        if self._computing is None:
+            return
+        if not self.message.html:
             self.message.html = BUSY
+        wanted = self._wanted
+        if wanted is not None and replace(wanted, view=self._computing.view) != self._computing:
+            stop.set()
 
     def _next(self) -> None:
         state, self._wanted = self._wanted, None
-        if state is None:
-            return
-        self._busy = True
-        self._do(lambda: _runs(state), lambda runs: self._show(state, runs))
+        self._computing = state
+        if state is not None:
+            stop = self._stop = Event()
+            self._do(lambda: _runs(state, stop), lambda runs: self._show(state, runs))
 
     def _show(self, state: State, runs: dict[str, Run]) -> None:
-        self._shown, self._busy = state, False
+        self._shown, self._computing = state, None
         self.stage.show(runs["a"], runs.get("b"), state.view)
         self._show_texts(state)
         if self.message.html == BUSY:
@@ -163,7 +211,7 @@ class Page:
             self._later(DRAWING, lambda: self._predict(state, runs))
 
     def _predict(self, state: State, runs: dict[str, Run]) -> None:
-        if self._shown is state and not self._busy:
+        if self._shown is state and self._computing is None:
             self._do(
                 lambda: {name: predict(of.setting) for name, of in runs.items()},
                 lambda found: self._overlay(state, found),
@@ -178,7 +226,7 @@ class Page:
         if self.document is None:
             work()
         else:
-            self.document.add_timeout_callback(work, milliseconds)
+            self.document.add_timeout_callback(lambda: self._change(work), milliseconds)
 
     def _do(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Work in a thread, then back on the page; an error is shown here and nowhere else."""
@@ -186,6 +234,8 @@ class Page:
         def attempt() -> Callable[[], None]:
             try:
                 done = work()
+            except Cancelled:
+                return self._next
             except (ValueError, Diverged) as error:
                 words = str(error)
                 return lambda: self._fail(words)
@@ -203,14 +253,16 @@ class Page:
         @without_document_lock
         async def wait() -> None:
             after = await asyncio.wrap_future(attempted)
-            document.add_next_tick_callback(lambda: _together(document, after))
+            if not self._gone:  # there would be no document
+                document.add_next_tick_callback(
+                    lambda: self._change(lambda: _together(document, after))
+                )
 
         # Not from the thread itself, which would race with the making of the session.
         document.add_next_tick_callback(wait)
 
     def _fail(self, words: str) -> None:
         self.message.html = _problem(words)
-        self._busy = False
         self._next()
 
     # -- what is around the charts --------------------------------------------------------------
@@ -339,10 +391,10 @@ class Page:
         self.downloads.html = f"<p>Download run A: {' · '.join(links)}</p>"
 
 
-def _runs(state: State) -> dict[str, Run]:
-    runs = {"a": run(state.a)}
+def _runs(state: State, stop: Event) -> dict[str, Run]:
+    runs = {"a": run(state.a, stop=stop)}
     if state.b is not None:
-        runs["b"] = run(state.b)
+        runs["b"] = run(state.b, stop=stop)
     return runs
 
 

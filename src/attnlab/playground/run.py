@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,36 @@ class Run:
         )
 
 
+class Cancelled(Exception):
+    """A run that was ended because nobody waits for it any more."""
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """A setting to run, and what ends the run early; runs are kept by the setting alone."""
+
+    setting: Setting
+    stop: Event = field(compare=False)
+
+
+def run(setting: Setting, *, stop: Event | None = None) -> Run:
+    """Simulate a setting; the same one again costs nothing.
+
+    Raises what `simulate` raises, and `Cancelled` between two compiled calls once `stop` is set.
+    """
+    return _run(_Wish(setting, Event() if stop is None else stop))
+
+
 @lru_cache(maxsize=KEPT)
-def run(setting: Setting) -> Run:
-    """Simulate a setting; the same one again costs nothing. Raises what `simulate` raises."""
+def _run(wish: _Wish) -> Run:
+    def go_on(fraction: float) -> None:
+        if wish.stop.is_set():
+            raise Cancelled
+
+    go_on(0.0)
+    setting = wish.setting
     result = simulate(
-        setting.sequence_classes, setting.engine, **setting.arguments(), progress=False
+        setting.sequence_classes, setting.engine, **setting.arguments(), progress=go_on
     )
     return Run(setting, result.isel(seed=0, drop=True))
 
