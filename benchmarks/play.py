@@ -6,7 +6,8 @@ protocol: 100 steps, T = 128, batch 128) after the warm-up, whose programs are c
 change of shape, which compiles one.
 
 With --opens N, pages with new runs are opened instead, one after the other beside --busy loops, and
-those that stay empty are counted. Before every second one a page is closed while it computes.
+those that stay empty are counted. Before every second one a page is closed while it computes. The
+runs are of several lengths, so that they end at any moment of the making of a page.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import chromium  # noqa: E402
 
+LENGTHS = (100, 500, 1000, 2000)  # steps
 MEASURE = """
 ([name, index]) => new Promise((done, failed) => {
   const inside = (root, fits) => {
@@ -114,7 +116,8 @@ def open_many(browser: Any, url: str, opens: int, patience: float) -> None:
         after_closing = i % 2 == 1
         if after_closing:
             close_while_computing(browser, address(url, seed=2 * i, steps=20_000), patience)
-        taken = seconds_to_bars(browser, address(url, seed=2 * i + 1), patience)
+        steps = LENGTHS[i // 2 % len(LENGTHS)]
+        taken = seconds_to_bars(browser, address(url, seed=2 * i + 1, steps=steps), patience)
         found[after_closing].append(taken)
         if (i + 1) % 20 == 0:
             print(f"{i + 1} opened", file=sys.stderr, flush=True)
@@ -188,7 +191,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--opens", type=int, help="open so many pages instead")
     parser.add_argument("--busy", type=int, default=0, help="busy loops beside the server")
     parser.add_argument(
-        "--patience", type=float, default=60.0, help="seconds after which a page counts as empty"
+        "--patience", type=float, default=120.0, help="seconds after which a page counts as empty"
     )
     options = parser.parse_args(arguments)
     path = chromium.find()

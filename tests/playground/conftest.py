@@ -12,7 +12,7 @@ import pytest
 from attnlab import simulate
 from attnlab.playground import run as run_module
 
-LIMIT = 90  # s, if nobody does
+LIMIT = 300  # s, if nobody does
 
 
 class Endless:
@@ -30,8 +30,9 @@ class Endless:
             try:
                 while not self.over.wait(0.01) and time.monotonic() < deadline:
                     progress(0.5)
-            finally:
+            except Exception:
                 self.ended.set()
+                raise
         return simulate(*data, progress=progress, **arguments)
 
 

@@ -19,7 +19,7 @@ from bokeh.server.callbacks import NextTickCallback, TimeoutCallback  # noqa: E4
 from attnlab.playground.page import Page  # noqa: E402
 
 START = Setting(steps=50)
-LIMIT = 90  # s: a busy machine is slow
+LIMIT = 300  # s: a busy machine is slow
 
 
 def go_round(document: Document) -> None:
