@@ -63,11 +63,11 @@ def test_import_is_light_and_changes_nothing():
     assert out == "True"
 
 
-def test_simulating_needs_only_jax_numpy_and_xarray():
+def test_simulating_needs_only_jax_numpy_optax_and_xarray():
     """A bare accelerator machine has those and little more."""
     out = run(
         "import sys\n"
-        "for name in ('scipy.stats', 'optax', 'diffrax', 'matplotlib', 'h5netcdf', 'h5py', 'yaml',"
+        "for name in ('scipy.stats', 'diffrax', 'matplotlib', 'h5netcdf', 'h5py', 'yaml',"
         " 'typer', 'rich', 'jinja2', 'torch'):\n"
         "    sys.modules[name] = None\n"
         "import attnlab\n"

@@ -1,24 +1,16 @@
-"""Optimisers: one step of SGD, Adam or AdamW, of any tree of arrays."""
+"""Optimisers, through optax, with one rate for Y and one for Z."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+import optax
 
 Name = Literal["sgd", "adam", "adamw"]
 ADAMW_DECAY = 1e-2
-
-
-class Moments(NamedTuple):
-    """What Adam remembers: how many steps were taken, and means of the gradient and its square."""
-
-    count: Any
-    mean: Any
-    square: Any
 
 
 @dataclass(frozen=True)
@@ -61,45 +53,16 @@ class Optimizer:
         """Whether what has no gradient in a step does not move in it."""
         return self.name == "sgd" and not self.momentum and not self.weight_decay
 
-    def remember(self, trained: Any) -> Any:
-        """What is remembered before the first step."""
-        zeros = jax.tree.map(jnp.zeros_like, trained)
-        if self.name == "sgd":
-            return zeros if self.momentum else ()
-        return Moments(jnp.zeros((), jnp.int32), zeros, zeros)
-
-    def move(
-        self, rate: float | jax.Array, trained: Any, gradient: Any, memory: Any
-    ) -> tuple[Any, Any]:
-        """What is trained, and what is remembered, after a step at one rate (a number or a traced
-        scalar)."""
-        if self.weight_decay and self.name != "adamw":
-            gradient = self._decayed(gradient, trained)
-        descend = self._descend_sgd if self.name == "sgd" else self._descend_adam
-        direction, memory = descend(gradient, memory)
-        if self.weight_decay and self.name == "adamw":
-            direction = self._decayed(direction, trained)
-        return jax.tree.map(lambda w, d: w - rate * d, trained, direction), memory
-
-    def _decayed(self, direction: Any, trained: Any) -> Any:
-        return jax.tree.map(lambda d, w: d + self.weight_decay * w, direction, trained)
-
-    def _descend_sgd(self, gradient: Any, memory: Any) -> tuple[Any, Any]:
-        if not self.momentum:
-            return gradient, memory
-        memory = jax.tree.map(lambda g, m: g + self.momentum * m, gradient, memory)
-        return memory, memory
-
-    def _descend_adam(self, gradient: Any, memory: Moments) -> tuple[Any, Moments]:
-        """Kingma and Ba (2015), Algorithm 1."""
-        first, second, count = self.beta_1, self.beta_2, memory.count + 1
-        mean = jax.tree.map(lambda g, m: (1 - first) * g + first * m, gradient, memory.mean)
-        square = jax.tree.map(
-            lambda g, s: (1 - second) * g**2 + second * s, gradient, memory.square
-        )
-
-        def direction(m: jax.Array, s: jax.Array) -> jax.Array:
-            unbiased, spread = m / (1 - first**count), s / (1 - second**count)
-            return unbiased / (jnp.sqrt(spread) + self.epsilon)
-
-        return jax.tree.map(direction, mean, square), Moments(count, mean, square)
+    def transform(self, rate: float | jax.Array) -> optax.GradientTransformation:
+        """The optax transformation at one rate (a number or a traced scalar)."""
+        if self.name == "adamw":
+            return optax.adamw(
+                rate, self.beta_1, self.beta_2, self.epsilon, weight_decay=self.weight_decay
+            )
+        if self.name == "adam":
+            plain = optax.adam(rate, self.beta_1, self.beta_2, self.epsilon)
+        else:
+            plain = optax.sgd(rate, momentum=self.momentum or None)
+        if not self.weight_decay:
+            return plain
+        return optax.chain(optax.add_decayed_weights(self.weight_decay), plain)

@@ -60,8 +60,9 @@ def begin(
 def remember(optimizer: Optimizer, trained: Parameters) -> State:
     """The states before the first step, (setting, seed, rate, ...): nothing in the optimisers'
     memory."""
-    remember = jax.vmap(jax.vmap(jax.vmap(optimizer.remember)))
-    return State(trained, (remember(trained.Y), remember(trained.Z)))
+    transform = optimizer.transform(0.0)  # rates do not enter it
+    init = jax.vmap(jax.vmap(jax.vmap(transform.init)))
+    return State(trained, (init(trained.Y), init(trained.Z)))
 
 
 @partial(jax.jit, static_argnames=("model", "optimizer"), compiler_options=QUICK_COMPILE)
@@ -115,7 +116,8 @@ def _move(
     for trained, slope, memory, eta in zip(
         state.trained, gradient, state.optimizer, etas, strict=True
     ):
-        moved.append(optimizer.move(eta, trained, slope, memory))
+        update, memory = optimizer.transform(eta).update(slope, memory, trained)
+        moved.append((jax.tree.map(jnp.add, trained, update), memory))
     (Y, memory_y), (Z, memory_z) = moved
     return State(Parameters(Y, Z), (memory_y, memory_z))
 

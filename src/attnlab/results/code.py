@@ -12,7 +12,7 @@ from attnlab.results.provenance import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 # Other versions of these may round differently, or draw other random numbers.
-LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "diffrax")
+LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "optax", "diffrax")
 
 
 @cache

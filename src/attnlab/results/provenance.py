@@ -9,7 +9,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-LIBRARIES = ("attnlab", "jax", "jaxlib", "numpy", "scipy", "diffrax", "xarray")
+LIBRARIES = ("attnlab", "jax", "jaxlib", "numpy", "scipy", "optax", "diffrax", "xarray")
 
 
 def versions() -> dict[str, str]:

@@ -51,7 +51,7 @@ class Fleet:
         for first in range(0, len(plan.runs), size):
             rates, seeds = zip(*plan.runs[first : first + size], strict=True)
             of_group = jnp.asarray(rates, jnp.float32), jnp.asarray(seeds, jnp.uint32)
-            begun = program.begin(plan.model, plan.optimizer, corpus.vocab_size, of_group[1])
+            begun = program.begin(plan.model, plan.optimizer, corpus.vocab_size, *of_group)
             self.groups.append(_Group(*of_group, begun))
         self._advance(self.groups[0], 0)  # compiles once what the threads share
 

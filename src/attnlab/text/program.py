@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.text.loss import aligned_cross_entropy, cross_entropy
@@ -21,20 +22,23 @@ class State(NamedTuple):
     """Runs between two steps. The random numbers of a step are a function of seed and step."""
 
     params: Params
-    memory: Any
+    memory: optax.OptState
     loss_sum: jax.Array  # of the training loss since the last record
     diverged: jax.Array  # the first step with a loss that is not finite, or -1
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def begin(spec: TransformerSpec, optimizer: Optimizer, vocab_size: int, seeds: jax.Array) -> State:
+def begin(
+    spec: TransformerSpec, optimizer: Optimizer, vocab_size: int, rates: jax.Array, seeds: jax.Array
+) -> State:
     """Every run at step 0."""
 
-    def one_run(seed: jax.Array) -> State:
+    def one_run(rate: jax.Array, seed: jax.Array) -> State:
         params = init(spec, vocab_size, _key(seed, _START))
-        return State(params, optimizer.remember(params), jnp.float32(0), jnp.int32(-1))
+        memory = optimizer.transform(rate).init(params)
+        return State(params, memory, jnp.float32(0), jnp.int32(-1))
 
-    return jax.vmap(one_run)(seeds)
+    return jax.vmap(one_run)(rates, seeds)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3), donate_argnums=4)
@@ -58,10 +62,12 @@ def advance(
         key = jax.random.fold_in(_key(seed, _DROPOUT), step)
         loss, gradient = jax.value_and_grad(_loss)(near, spec, logits, places, targets, key)
         summed = _summed(gradient, tokens) if rows_only else gradient
-        # a factor is part of the update that follows, and no pass of its own over the gradients
+        # optax's clipping chooses for each entry between two values, which is one pass more over
+        # the gradients of embedding and decoder; a factor is part of the update that follows.
         factor = jnp.minimum(1.0, clip / _norm(gradient, summed))
         summed = jax.tree.map(lambda leaf: factor * leaf, summed)
-        near, memory = optimizer.move(rate, near, summed, memory)
+        updates, memory = optimizer.transform(rate).update(summed, memory, near)
+        near = optax.apply_updates(near, updates)
         fails = (diverged < 0) & ~jnp.isfinite(loss)
         return State(
             _rows_written(params, near, tokens) if rows_only else near,
