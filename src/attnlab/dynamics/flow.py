@@ -14,7 +14,7 @@ from attnlab.dynamics.engines import Flow
 from attnlab.dynamics.gradient import Parameters, class_rows
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.models import Model
-from attnlab.dynamics.program import each_setting, observe
+from attnlab.dynamics.program import each, observe
 from attnlab.dynamics.progress import Report
 from attnlab.dynamics.run import Recorded, Run, flatten
 from attnlab.dynamics.stack import stacks
@@ -114,4 +114,4 @@ def _integrate(
     def one_setting(layout: Layout, fixed: Any, trained: Parameters) -> dict[str, Any]:
         return over_seeds(layout, fixed, trained, *rates)
 
-    return each_setting(one_setting)(layout, fixed, trained)
+    return each(one_setting)(layout, fixed, trained)

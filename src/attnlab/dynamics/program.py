@@ -52,7 +52,7 @@ def begin(
     def one_setting(layout: Layout, start: Start) -> tuple[Any, Parameters]:
         return jax.vmap(lambda key: model.begin(layout, start, random, key))(keys)
 
-    fixed, trained = each_setting(one_setting)(layout, start)
+    fixed, trained = each(one_setting)(layout, start)
     return fixed, jax.tree.map(lambda x: jnp.repeat(x[:, :, None], points, axis=2), trained)
 
 
@@ -98,13 +98,13 @@ def advance(
                     etas = (eta_y * factors[0], eta_z * factors[1])
                     return _move(optimizer, state, gradient, etas)
 
-                return jax.vmap(one_run)(states, *rates)
+                return each(one_run)(states, *rates)
 
             return jax.lax.fori_loop(first, first + count, step, states)
 
-        return jax.vmap(one_seed)(keys, fixed, states)
+        return each(one_seed)(keys, fixed, states)
 
-    states = each_setting(one_setting)(layout, source, fixed, states)
+    states = each(one_setting)(layout, source, fixed, states)
     return states, jnp.stack([_all_finite(group) for group in states.trained])
 
 
@@ -148,20 +148,21 @@ def record(
                     out["loss"] = model.loss(layout, rows, state.trained, fixed)
                 return out
 
-            return jax.vmap(one_run)(states)
+            return each(one_run)(states)
 
-        return jax.vmap(one_seed)(keys, fixed, states)
+        return each(one_seed)(keys, fixed, states)
 
-    return each_setting(one_setting)(layout, source, fixed, states)
+    return each(one_setting)(layout, source, fixed, states)
 
 
-def each_setting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function vectorised over the first axis, that of settings, of all its arguments."""
+def each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function vectorised over the first axis of all its arguments."""
 
     def mapped(*arguments: Any) -> Any:
         if jax.tree.leaves(arguments)[0].shape[0] > 1:
             return jax.vmap(function)(*arguments)
-        # one alone is left as it is: a batch of one is another program to XLA
+        # One alone is left as it is: a batch of one is another program to XLA, and where it is an
+        # axis more a slower one.
         alone = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
         return jax.tree.map(lambda leaf: leaf[None], alone)
 
