@@ -1,17 +1,19 @@
-"""What keeps the suite short: workers share compiled programs, and tests that use the same runs
-or shapes go to the same worker."""
+"""What keeps the suite short: compiled programs are kept for all workers and for the next time, and
+tests that use the same runs or shapes go to the same worker."""
 
 import gc
 import os
-import shutil
-import tempfile
-from pathlib import PurePosixPath
+import signal
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-CACHE = pytest.StashKey[str]()
+# What people quote is tested with the programs that they run. Elsewhere most programs run for less
+# time than it takes to optimise them.
+AS_SHIPPED = {"dynamics", "theory", "audit", "figures"}
+CACHE_BYTES = 2**30
 # Folders whose tests share runs that are kept in memory; elsewhere a file is what goes together.
 TOGETHER = {"audit"}
 # What takes longest begins first, so that no worker is left with it at the end.
@@ -21,21 +23,37 @@ FIRST = ("audit", "test_simulate", "test_extended", "test_browser", "test_studie
 def pytest_configure(config: pytest.Config) -> None:
     # Tracing leaves much behind that lives on, and looking through it again and again takes time.
     gc.set_threshold(200_000, 50, 100)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; tests press Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist inherits the environment
         return
-    config.stash[CACHE] = tempfile.mkdtemp(prefix="attnlab-tests-")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = config.stash[CACHE]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "attnlab" / "tests"
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
+    os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(CACHE_BYTES)  # the oldest go
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
-    # Most programs here run for less time than optimising them would take. With 0 in the
-    # environment the tests run the programs that users run.
-    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     os.environ["EQX_ON_ERROR"] = "nan"  # as the command line sets it, so that flows are kept too
 
 
+@pytest.hookimpl(tryfirst=True)  # before the fixtures
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _optimize(item.path.parent.name in AS_SHIPPED)
+
+
+def _optimize(wanted: bool) -> None:
+    """Compile from now on as users do, or quickly."""
+    import jax
+
+    if jax.config.read("jax_disable_most_optimizations") is wanted:
+        jax.config.update("jax_disable_most_optimizations", not wanted)
+        jax.clear_caches()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def turn(item: pytest.Item) -> int:
-        names = [name for name in FIRST if name in (item.path.parent.name, item.path.stem)]
-        return FIRST.index(names[0]) if names else len(FIRST)
+    def turn(item: pytest.Item) -> tuple[bool, int]:
+        folder = item.path.parent.name
+        names = [name for name in FIRST if name in (folder, item.path.stem)]
+        # a worker changes its way of compiling once
+        return folder not in AS_SHIPPED, FIRST.index(names[0]) if names else len(FIRST)
 
     items.sort(key=turn)
 
@@ -52,8 +70,3 @@ class InGroups(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
     config.option.loadscopereorder = False  # the order is that of FIRST, not of many tests first
     return InGroups(config, log)
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if CACHE in config.stash:
-        shutil.rmtree(config.stash[CACHE], ignore_errors=True)

@@ -97,7 +97,8 @@ def test_agrees_with_plain_loops(changed):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_agrees_with_pytorch(norm):
-    torch = pytest.importorskip("torch", reason="PyTorch is in the extras observe and bench")
+    import torch
+
     spec = spec_of(norm=norm, positions="none")
     params = shaken(spec)
     layer = torch.nn.TransformerEncoderLayer(
