@@ -117,6 +117,31 @@ def test_empty_and_absent_files(tmp_path):
         read_recipe(tmp_path / "none.yaml", Recipe)
 
 
+def test_a_long_key_is_cut_in_the_message(tmp_path):
+    path = write(tmp_path, GOOD + f"{'k' * 500}: 1\n")
+    with pytest.raises(ValueError) as caught:
+        read_recipe(path, Recipe)
+    assert f"{'k' * 60}...: unknown key" in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"what": 1}, "what: expected text or a list, got 1"),
+        ({"about": "a\0b"}, "about: 'a\\x00b' has a character that no file keeps"),
+        (
+            {"engine": {"name": "flow", "length": 2**63}},
+            "engine.length: expected a whole number of 64 bits, got 9223372036854775808",
+        ),
+    ],
+)
+def test_values_that_nothing_could_hold(changes, message):
+    with pytest.raises(ValueError) as caught:
+        as_recipe({"about": "x", "rate": 2, "engine": {"name": "flow"}, **changes}, Recipe)
+    assert message in str(caught.value)
+
+
 def test_values_need_not_come_from_a_file():
     document = {"about": "x", "rate": 2, "engine": {"name": "flow"}}
     assert as_recipe(document, Recipe).rate == 2.0

@@ -21,6 +21,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MAX_BYTES = 256_000_000
 MAX_DEPTH = 20  # no document of ours needs more than a handful
 MAX_ALIASED = 1_000_000
+LONGEST_KEY = 60  # that is shown
 
 # The scalars of YAML 1.2. PyYAML follows 1.1, where the words no, on and yes are booleans, 12:30 is
 # a number and 1e-3 is not.
@@ -73,7 +74,7 @@ def check_keys(where: str, item: Any, known: Iterable[str], needed: Iterable[str
     prefix = f"{where}." if where else ""
     for key in item:
         if key not in known:
-            raise ValueError(f"{prefix}{key}: unknown key; {did_you_mean(key, known)}")
+            raise ValueError(f"{prefix}{_brief(key)}: unknown key; {did_you_mean(key, known)}")
     for key in needed:
         if key not in item:
             raise ValueError(f"{prefix}{key}: missing")
@@ -93,6 +94,11 @@ def shown(value: Any) -> str:
         kind = "mapping" if isinstance(value, dict) else "list"
         return f"a {kind}" if value else f"an empty {kind}"
     return "nothing" if value is None else reprlib.repr(value)
+
+
+def _brief(key: Any) -> Any:
+    """A key in an error message, cut where it is long."""
+    return f"{key[:LONGEST_KEY]}..." if isinstance(key, str) and len(key) > LONGEST_KEY else key
 
 
 def _read_text(path: Path, advice: str) -> str:
@@ -122,7 +128,7 @@ def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"key {repeated!r} is given twice")
+        raise ValueError(f"key {_brief(repeated)!r} is given twice")
     return mapping
 
 
@@ -204,7 +210,7 @@ def _yaml_loader() -> Any:
                     continue  # refused below, by PyYAML
                 if key in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"key {key!r} is given twice", key_node.start_mark
+                        None, None, f"key {_brief(key)!r} is given twice", key_node.start_mark
                     )
                 seen.add(key)
             return dict(super().construct_mapping(node, deep))
