@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from attnlab.playground.frames import class_frames, predicted, shown_tokens, tra
 from attnlab.playground.own_data import written
 from attnlab.playground.prediction import predict
 from attnlab.playground.presets import PRESETS
-from attnlab.playground.run import Run, run, table
+from attnlab.playground.run import Cancelled, Run, run, table
 from attnlab.playground.setting import Setting
 from attnlab.results import measures
 
@@ -32,6 +33,25 @@ def test_a_run_is_what_simulate_gives() -> None:
     direct = simulate(FIG2.sequence_classes, FIG2.engine, **FIG2.arguments(), progress=False)
     xr.testing.assert_equal(done.result, direct.isel(seed=0, drop=True))
     assert run(FIG2) is done
+
+
+class Soon(Event):
+    """Set when it has been asked for a few times."""
+
+    asked = 0
+
+    def is_set(self) -> bool:
+        self.asked += 1
+        return self.asked > 3
+
+
+def test_a_run_that_nobody_waits_for_ends_and_is_not_kept() -> None:
+    setting = FIG2.turned("seed", 9)
+    soon = Soon()
+    with pytest.raises(Cancelled):
+        run(setting, stop=soon)
+    assert soon.asked == 4, "it went on"
+    assert run(setting) is run(setting)
 
 
 def test_frames_hold_the_numbers_of_the_run_and_of_the_theory() -> None:
