@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> None:
         begun = time.perf_counter()
         simulate(
             "syn-small", Limit(), eta_y=0.1, eta_z=0.1, steps=STEPS,
-            save=Save("loss", at=[STEPS]), progress=False,
+            momentum=0.0, save=Save("loss", at=[STEPS]), progress=False,
         )  # fmt: skip
         return time.perf_counter() - begun
 

@@ -43,8 +43,9 @@ def main(arguments: list[str]) -> None:
     import numpy as np
 
     from attnlab import simulate
-    from attnlab.dynamics import Save
+    from attnlab.dynamics import Limit, Optimizer, Save
     from attnlab.sweep import Local, Ray, SweepRecipe, cluster, local, make_plan, run_in
+    from attnlab.sweep.choices import EngineRecipe
     from attnlab.sweep.store import Folder
 
     classes = "single-common:num_classes=10,distinct=10,vocab_size=200"
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> None:
         def seconds(count: int) -> float:
             """Of processor time: what a group takes where each of two workers has its core."""
             begun = time.process_time()
-            simulate(classes, eta_y=1.0, eta_z=1.0, steps=count, save=Save("loss", at=[count]))
+            simulate(classes, Limit(), steps=count, momentum=0.0, save=Save("loss", at=[count]))
             return time.process_time() - begun
 
         seconds(1)  # compiles
@@ -71,6 +72,8 @@ def main(arguments: list[str]) -> None:
         grid={"common_prob": tuple(np.linspace(0.1, 0.5, options.groups).tolist())},
         eta_y=1.0,
         eta_z=1.0,
+        engine=EngineRecipe("limit"),
+        optimizer=Optimizer(momentum=0.0),
         steps=steps,
         save=Save(what="loss", at=[steps]),
     )

@@ -31,8 +31,9 @@ def main(arguments: list[str]) -> None:
 
     import numpy as np
 
-    from attnlab.dynamics import Save
+    from attnlab.dynamics import Optimizer, Save
     from attnlab.sweep import SweepRecipe, group, make_plan, open_sweep, run_in
+    from attnlab.sweep.choices import EngineRecipe
 
     rates = tuple(np.linspace(0.1, 1.0, options.rates).tolist())
     recipe = SweepRecipe(
@@ -42,6 +43,8 @@ def main(arguments: list[str]) -> None:
             "eta_z": rates,
             "ratio": rates,
         },
+        engine=EngineRecipe("limit"),
+        optimizer=Optimizer(momentum=0.0),
         steps=1,
         save=Save(what=("statistics", "loss"), at=[1]),
     )

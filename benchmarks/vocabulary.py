@@ -15,7 +15,7 @@ def run(bands: int | None) -> None:
 
     begun = time.perf_counter()
     classes = zipf(VOCABULARY, CLASSES, bands=bands)
-    simulate(classes, Limit(), eta_y=1.0, eta_z=1.0, steps=STEPS, progress=False)
+    simulate(classes, Limit(), steps=STEPS, momentum=0.0, progress=False)
     seconds = time.perf_counter() - begun
     gibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     what = f"{bands:,} profiles" if bands else "all profiles different"

@@ -2,7 +2,7 @@
 
     import attnlab
 
-    result = attnlab.simulate("syn-small", eta_y=1.0, eta_z=1.0, steps=1000)
+    result = attnlab.simulate("syn-small")
     result.attention.isel(seed=0, step=-1)
 
 Names are loaded when they are first used, so that importing the package stays quick and needs

@@ -13,12 +13,14 @@ grid:
   common_prob: [0.1, 0.2]
   eta_z: [0.5, 1]
 ratio: 2
+engine: {name: limit}
+optimizer: {momentum: 0}
 steps: 10
 seeds: 2
 save: {what: [attention, loss, statistics], every: 5}
 """
 DIVERGING = RECIPE.replace("[0.5, 1]", "[1, 1e38]").replace(
-    "steps: 10", "optimizer: {momentum: 0.9}\nsteps: 40"
+    "{momentum: 0}\nsteps: 10", "{momentum: 0.9}\nsteps: 40"
 )
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
+from plain import plain
 
 import attnlab
 from attnlab import (
@@ -70,7 +71,7 @@ TRAINING_SET = Sampled(LENGTH, None, sequences=3)
 @pytest.fixture(scope="module")
 def everything():
     """Every switch at once, on a training set of three sequences."""
-    return simulate(CLASSES, TRAINING_SET, **ARGUMENTS)
+    return plain(CLASSES, TRAINING_SET, **ARGUMENTS)
 
 
 def name_of(model):
@@ -171,7 +172,7 @@ def test_groups_of_equal_entries_train_as_the_whole_matrices():
     M = classes.vocab_size
     model = Extended(residual=True, normalization="layer", heads=2, combine="concatenate")
     start = np.random.default_rng(1).normal(scale=0.5, size=(2, 1, M))
-    result = simulate(
+    result = plain(
         classes, Limit(), eta_y=0.8, eta_z=0.6, steps=8, model=model, init=start, **DOUBLE
     )
     # T to infinity: a sequence whose token frequencies are exactly P
@@ -218,7 +219,7 @@ def test_everything_trains_as_the_brute_force_on_the_same_sequences(everything):
 )
 def test_without_switches_it_is_pairwise(engine, init):
     pairwise, extended = (
-        simulate(CLASSES, engine, eta_y=1.0, eta_z=0.5, steps=30, init=init, model=m,
+        plain(CLASSES, engine, eta_y=1.0, eta_z=0.5, steps=30, init=init, model=m,
                  save=Save(at=[0, 30]), **DOUBLE)
         for m in (Pairwise(), Extended())
     )  # fmt: skip
@@ -232,7 +233,7 @@ def test_rms_is_l2_at_a_rate_that_is_m_times_higher():
     """RMS norm is sqrt(M) times L2: Y shrinks by that factor and its gradient grows by it."""
     M = CLASSES.vocab_size
     l2, rms = (
-        simulate(CLASSES, Limit(), eta_y=eta_y, eta_z=0.5, steps=20, save=Save("attention"),
+        plain(CLASSES, Limit(), eta_y=eta_y, eta_z=0.5, steps=20, save=Save("attention"),
                  model=Extended(residual=True, normalization=kind), **DOUBLE)
         for kind, eta_y in (("l2", 0.8), ("rms", 0.8 / M))
     )  # fmt: skip
@@ -336,13 +337,13 @@ def test_heads_start_independently_within_the_bounds_of_a_random_start():
 def test_from_zero_heads_stay_identical_and_a_given_start_tells_them_apart():
     arguments = {"eta_y": 1.0, "eta_z": 1.0, "steps": 200, "save": Save("attention", at=[200])}
     model = Extended(heads=2)
-    same = simulate(syn_small(), Limit(), model=model, **arguments)
+    same = plain(syn_small(), Limit(), model=model, **arguments)
     np.testing.assert_allclose(same.attention.isel(head=0), same.attention.isel(head=1))
     start = np.zeros((2, 2, syn_small().vocab_size))
     start[1, 0, 12] = 2.0  # head 1 prefers token 12 in the classes of the first query
     labelled = xr.DataArray(start, dims=("head", "query", "token"))
     for init in (start, labelled):
-        apart = simulate(syn_small(), Limit(), model=model, init=init, **arguments)
+        apart = plain(syn_small(), Limit(), model=model, init=init, **arguments)
         winner = final(apart).isel(seed=0, sequence_class=0).argmax("token")
         assert winner.values.tolist()[1] == 12
         assert winner.values.tolist()[0] != 12
@@ -350,7 +351,7 @@ def test_from_zero_heads_stay_identical_and_a_given_start_tells_them_apart():
 
 def test_batches_of_any_size_give_the_same(everything, monkeypatch):
     monkeypatch.setitem(attnlab.dynamics.stack.WORKING_BYTES, "cpu", 20_000)
-    pieces = simulate(CLASSES, TRAINING_SET, **ARGUMENTS)
+    pieces = plain(CLASSES, TRAINING_SET, **ARGUMENTS)
     for name in ("attention", "loss", "position_bias"):
         np.testing.assert_allclose(everything[name], pieces[name], rtol=1e-10, atol=1e-12)
 
@@ -408,7 +409,7 @@ def test_values_are_checked_where_they_are_made(make, field):
 )
 def test_what_does_not_fit_together_names_the_field(model, engine, init, field):
     with pytest.raises(ValueError, match=f"^{field}"):
-        simulate(CLASSES, engine, eta_y=1.0, eta_z=1.0, steps=5, model=model, init=init)
+        plain(CLASSES, engine, eta_y=1.0, eta_z=1.0, steps=5, model=model, init=init)
 
 
 def test_positions_are_read_from_text():

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from attnlab.dynamics import Save
+from attnlab.dynamics import Optimizer, Save
 from attnlab.sweep import Plan, SweepRecipe, make_plan
+from attnlab.sweep.choices import EngineRecipe
 
 CELLS, SEEDS = 2, 2  # of each setting
 
@@ -15,6 +16,8 @@ def tiny(**changes: Any) -> SweepRecipe:
         classes="single-common:num_classes=2,distinct=2,vocab_size=20",
         grid={"common_prob": (0.1, 0.2, 0.3, 0.4), "eta_z": (0.5, 1.0)},
         ratio=2.0,
+        engine=EngineRecipe("limit"),
+        optimizer=Optimizer(momentum=0.0),
         steps=10,
         seeds=SEEDS,
         save=Save(what=("attention", "loss", "statistics"), every=5),

@@ -49,8 +49,8 @@ def bytes_of(folder):
 def test_a_sweep_is_kept_and_opened(done):
     result = open_sweep(done)
     in_memory = attnlab.sweep(
-        PLAN.recipe.classes, grid=PLAN.recipe.grid, ratio=2.0, steps=10, seeds=2,
-        save=PLAN.recipe.save,
+        PLAN.recipe.classes, attnlab.Limit(), grid=PLAN.recipe.grid, ratio=2.0, momentum=0.0,
+        steps=10, seeds=2, save=PLAN.recipe.save,
     )  # fmt: skip
     xr.testing.assert_identical(result.load().drop_attrs(), in_memory.drop_attrs())
     before = bytes_of(done)

@@ -44,7 +44,7 @@ def call(**given):
     """attnlab.sweep() as the recipe would have it."""
     same = {
         "grid": dict(RECIPE.grid), "ratio": RECIPE.ratio, "steps": RECIPE.steps,
-        "seeds": RECIPE.seeds, "save": RECIPE.save,
+        "seeds": RECIPE.seeds, "save": RECIPE.save, "engine": Limit(), "momentum": 0.0,
     }  # fmt: skip
     return attnlab.sweep(RECIPE.classes, **{**same, **given})
 
@@ -55,8 +55,9 @@ def test_a_cell_is_what_simulate_gives(result):
     )  # fmt: skip
     for cell in ({"common_prob": 0.2, "eta_z": 1.0}, {"common_prob": 0.4, "eta_z": 0.5}):
         alone = attnlab.simulate(
-            f"{RECIPE.classes},common_prob={cell['common_prob']}", eta_y=[0.5, 2 * cell["eta_z"]],
-            eta_z=cell["eta_z"], steps=RECIPE.steps, seeds=RECIPE.seeds, save=RECIPE.save,
+            f"{RECIPE.classes},common_prob={cell['common_prob']}", Limit(), momentum=0.0,
+            eta_y=[0.5, 2 * cell["eta_z"]], eta_z=cell["eta_z"], steps=RECIPE.steps,
+            seeds=RECIPE.seeds, save=RECIPE.save,
         ).isel(eta_y=1)  # fmt: skip
         same = result.sel(cell)
         for name in ("attention", "loss", "entropy", "probability", "query_token"):
@@ -150,8 +151,8 @@ def test_heads_and_steps_as_dims():
 def test_classes_given_as_an_object(result):
     classes = classes_from(f"{RECIPE.classes},common_prob=0.2")
     made = attnlab.sweep(
-        classes, grid={"eta_z": RECIPE.grid["eta_z"]}, ratio=RECIPE.ratio, steps=RECIPE.steps,
-        seeds=RECIPE.seeds, save=RECIPE.save,
+        classes, Limit(), grid={"eta_z": RECIPE.grid["eta_z"]}, ratio=RECIPE.ratio, momentum=0.0,
+        steps=RECIPE.steps, seeds=RECIPE.seeds, save=RECIPE.save,
     )  # fmt: skip
     np.testing.assert_array_equal(made["attention"], result["attention"].sel(common_prob=0.2))
     with pytest.raises(ValueError, match="have no parameters to sweep"):

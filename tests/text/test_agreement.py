@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from plain import plain
 from scipy.stats import spearmanr
 from small_text import ANNOUNCED, read_corpus
 
-from attnlab import Limit, Save, simulate
+from attnlab import Limit, Save
 from attnlab.text import measure_agreement, scores
 from attnlab.text.agreement import (
     SCORES,
@@ -69,7 +70,7 @@ def test_eq10_agrees_with_training_where_the_decoder_is_fast(corpus):
     rates = {"eta_y": 2.0, "eta_z": 0.02, "steps": 300}
     predicted = scores.eq10(classes, **rates)
     save = Save(("logits",), at=[300])
-    run = simulate(classes, Limit(), **rates, save=save, progress=False).isel(seed=0, step=-1)
+    run = plain(classes, Limit(), **rates, save=save, progress=False).isel(seed=0, step=-1)
     z = run["attention_logits"].values[classes.query_index]
     for k in range(len(classes)):
         own = classes.support(k)

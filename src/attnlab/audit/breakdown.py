@@ -93,7 +93,7 @@ def _stepped(
 ) -> NDArray[np.float64]:
     result = simulate(
         setting.classes, engine, eta_y=setting.eta_y, eta_z=setting.eta_z, steps=steps, seeds=seeds,
-        save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
+        momentum=0.0, save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
     )  # fmt: skip
     return logits(setting, result.isel(step=-1).mean("seed"))
 

@@ -30,7 +30,7 @@ def _lemma_5(setting: Setting) -> Outcome:
     apart = SequenceClasses([{0: 1.0}, {1: 1.0}], [2, 2], [3, 4], vocab_size=M)
     result = simulate(
         apart, Limit(), eta_y=eta_y, eta_z=1.0, steps=int(steps[-1]),
-        save=Save("loss", at=steps.tolist()), dtype="float64", progress=False,
+        momentum=0.0, save=Save("loss", at=steps.tolist()), dtype="float64", progress=False,
     )  # fmt: skip
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
     return Outcome(

@@ -55,7 +55,7 @@ def _lemma_1(setting: Setting) -> Outcome:
     s, steps = setting, 40
     result = simulate(
         s.classes, Limit(), eta_y=s.eta_y, eta_z=s.eta_z, steps=steps,
-        save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
+        momentum=0.0, save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
     )  # fmt: skip
     simulated = logits(s, result.isel(seed=0, step=-1))
     by_hand, decoder = np.zeros(simulated.shape), np.zeros((s.P.shape[1], s.M))
@@ -167,7 +167,7 @@ def _finite_length(setting: Setting) -> Outcome:
     steps = round(10 * s.t0)
     run = simulate(
         s.classes, Sampled(length, 64), eta_y=s.eta_y, eta_z=s.eta_z, steps=steps, seeds=16,
-        save=Save("logits", at=[steps]), dtype="float64", progress=False,
+        momentum=0.0, save=Save("logits", at=[steps]), dtype="float64", progress=False,
     )  # fmt: skip
     z = logits(s, run.isel(step=0))
     fates = theory.token_fates(s.P, psi=s.psi)

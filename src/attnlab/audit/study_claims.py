@@ -94,7 +94,7 @@ def _spurious(setting: Setting) -> Outcome:
         engine = Sampled(LENGTH, min(sequences or MANY, MANY), sequences=sequences)
         result = simulate(
             s.classes, engine, eta_y=s.eta_y, eta_z=s.eta_z, steps=s.steps, seeds=SEEDS, init=start,
-            save=Save(what="statistics", at=(int(s.steps),)), progress=False,
+            momentum=0.0, save=Save(what="statistics", at=(int(s.steps),)), progress=False,
         )  # fmt: skip
         return float(result["common_mass"].mean())
 

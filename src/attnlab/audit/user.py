@@ -26,6 +26,7 @@ from attnlab.audit.hypotheses import (
 from attnlab.audit.readings import as_dataset, logits, reduced
 from attnlab.audit.settings import Setting, joint_flow
 from attnlab.data import SequenceClasses
+from attnlab.defaults import ETA_Y, ETA_Z
 from attnlab.results import measures
 from attnlab.theory import Part
 
@@ -112,7 +113,11 @@ class OwnAudit:
 
 
 def own_setting(
-    classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float | None = None
+    classes: SequenceClasses,
+    *,
+    eta_y: float = ETA_Y,
+    eta_z: float = ETA_Z,
+    steps: float | None = None,
 ) -> Setting:
     """Classes and rates as a setting; trained for 100 t_0 unless `steps` (flow time) is given."""
     for name, rate in (("eta-y", eta_y), ("eta-z", eta_z)):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.printing import plain_console, print_table
+from attnlab.defaults import ETA_Y, ETA_Z
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,8 @@ HELP = """Put every claim of the paper to the test, or the theory to your own cl
 Without CLASSES: each claim is predicted, measured and judged on built-in settings, against the
 algebra and against training, and compared with the verdict on record (exit code 1 if one has
 changed). With CLASSES (a preset or a file): which assumptions hold and by what margin, the
-predicted and the simulated fate of each token, the predicted and the measured snap.
+predicted and the simulated fate of each token, the predicted and the measured snap. The rates are
+those of attnlab simulate unless they are given; Assumption 1c asks for a smaller --eta-z.
 
 \b
 Examples:
@@ -46,10 +48,12 @@ def audit_verb(
         str | None, typer.Argument(help="A preset or a file of sequence classes.")
     ] = None,
     eta_y: Annotated[
-        float | None, typer.Option(help="Rate of the decoder Y, with CLASSES (default 1).")
+        float | None,
+        typer.Option(help=f"Rate of the decoder Y, with CLASSES (default {ETA_Y:g})."),
     ] = None,
     eta_z: Annotated[
-        float | None, typer.Option(help="Rate of the attention Z, with CLASSES (default 0.1).")
+        float | None,
+        typer.Option(help=f"Rate of the attention Z, with CLASSES (default {ETA_Z:g})."),
     ] = None,
     steps: Annotated[
         float | None, typer.Option(help="Flow time, with CLASSES (default 100 t_0).")
@@ -65,14 +69,15 @@ def audit_verb(
             raise ValueError(f"html: the name should end in .html, got {html}")
         if not html.parent.is_dir():
             raise ValueError(f"html: the folder {html.parent} does not exist")
-    rates = {"eta-y": eta_y, "eta-z": eta_z, "steps": steps}
-    given = [name for name, value in rates.items() if value is not None]
+    rates = {"eta_y": eta_y, "eta_z": eta_z, "steps": steps}
+    given = {name: value for name, value in rates.items() if value is not None}
     if classes is None and given:
-        raise ValueError(f"{given[0]}: the built-in settings have their own; give CLASSES with it")
+        option = next(iter(given)).replace("_", "-")
+        raise ValueError(f"{option}: the built-in settings have their own; give CLASSES with it")
     if classes is None:
         document = _all(claim or [], as_json)
     else:
-        document = _own(classes, eta_y, eta_z, steps, claim or [], as_json)
+        document = _own(classes, given, claim or [], as_json)
     if html is not None:
         _write(document, html)
     if as_json:
@@ -95,24 +100,12 @@ def _all(ids: list[str], quiet: bool) -> dict[str, Any]:
     return audit_document(findings, made)
 
 
-def _own(
-    text: str,
-    eta_y: float | None,
-    eta_z: float | None,
-    steps: float | None,
-    ids: list[str],
-    quiet: bool,
-) -> dict[str, Any]:
+def _own(text: str, given: dict[str, float], ids: list[str], quiet: bool) -> dict[str, Any]:
     from attnlab.audit import audit_classes, examine_all, own_setting, select
     from attnlab.audit.document import audit_document
     from attnlab.data import classes_from
 
-    setting = own_setting(
-        classes_from(text),
-        eta_y=1.0 if eta_y is None else eta_y,
-        eta_z=0.1 if eta_z is None else eta_z,
-        steps=steps,
-    )
+    setting = own_setting(classes_from(text), **given)
     claims = select(ids) if ids else ()
     with _progress(len(claims) + 1, quiet) as tell:
         findings = examine_all(claims, setting=setting, tell=tell)

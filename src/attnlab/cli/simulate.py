@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab import defaults
 from attnlab.cli.arguments import PICTURES, check_writable, number, numbers
 from attnlab.cli.printing import plain_console, print_table
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 HELP = """Train the paper's 1-layer transformer and see what attention does.
 
 CLASSES is a preset (syn-small, syn-medium:num_last=3, zipf:vocab=10000,classes=20, ...) or a
-YAML or JSON file of sequence classes. The defaults are the paper's protocol for Syn-Small:
-sequences of 128 tokens, batches of 128, SGD with momentum 0.9, 100 steps.
+YAML or JSON file of sequence classes. The defaults are the paper's protocol for Syn-Small, as in
+Python's attnlab.simulate: batches of 128 sequences of 128 tokens, SGD with momentum 0.9, 100 steps.
 
 \b
 Examples:
@@ -45,13 +46,22 @@ def simulate_verb(
     classes: Annotated[str, typer.Argument(help="A preset or a file of sequence classes.")],
     engine: Annotated[
         str, typer.Option(help="sampled, limit (T to infinity) or flow.")
-    ] = "sampled",
-    eta_y: Annotated[str, typer.Option(help="Rate of the decoder Y, or several: 1,10.")] = "1",
-    eta_z: Annotated[str, typer.Option(help="Rate of the attention Z, or several.")] = "1",
-    steps: Annotated[str, typer.Option(help="Optimiser steps; flow time for the flow.")] = "100",
-    length: Annotated[int, typer.Option(help="T, query included (sampled).")] = 128,
+    ] = defaults.ENGINE,
+    eta_y: Annotated[
+        str, typer.Option(help="Rate of the decoder Y, or several: 1,10.")
+    ] = f"{defaults.ETA_Y:g}",
+    eta_z: Annotated[
+        str, typer.Option(help="Rate of the attention Z, or several.")
+    ] = f"{defaults.ETA_Z:g}",
+    steps: Annotated[
+        str, typer.Option(help="Optimiser steps; flow time for the flow.")
+    ] = f"{defaults.STEPS:g}",
+    length: Annotated[int, typer.Option(help="T, query included (sampled).")] = defaults.LENGTH,
     batch_size: Annotated[
-        int | None, typer.Option(help="Default 128 if sampled; the expected gradient if limit.")
+        int | None,
+        typer.Option(
+            help=f"Default {defaults.BATCH_SIZE} if sampled; the expected gradient if limit."
+        ),
     ] = None,
     sequences: Annotated[
         int | None, typer.Option(help="Train on so many sequences, drawn once (sampled).")
@@ -77,7 +87,8 @@ def simulate_verb(
         float | None, typer.Option(help="L2 for sgd and adam, decoupled for adamw (there 0.01).")
     ] = None,
     momentum: Annotated[
-        float | None, typer.Option(help="Of sgd; 0.9 unless the engine is the flow.")
+        float | None,
+        typer.Option(help=f"Of sgd; {defaults.MOMENTUM:g} unless the engine is the flow."),
     ] = None,
     init: Annotated[str, typer.Option(help="zero, or uniform in +-1/sqrt(M).")] = "zero",
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
@@ -105,8 +116,6 @@ def simulate_verb(
     chosen = _engine(engine, length, batch_size, sequences)
     # typer has only checked that they are texts; the values check themselves
     model = Extended(residual, normalization, heads, combine, position, attend_self)  # type: ignore[arg-type]
-    if momentum is None:
-        momentum = 0.9 if optimizer == "sgd" and engine != "flow" else 0.0
     asked = Save(
         what=tuple(word.strip() for word in save.split(",")),
         every=every,
@@ -147,7 +156,7 @@ def _engine(name: str, length: int, batch_size: int | None, sequences: int | Non
     from attnlab.dynamics import Flow, Limit, Sampled
 
     if name == "sampled":
-        return Sampled(length, 128 if batch_size is None else batch_size, sequences)
+        return Sampled(length, defaults.BATCH_SIZE if batch_size is None else batch_size, sequences)
     if sequences is not None:
         raise ValueError("sequences: a training set of sequences needs the engine sampled")
     if name == "limit":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from attnlab.defaults import BATCH_SIZE, LENGTH
+
 
 @dataclass(frozen=True)
 class Sampled:
@@ -16,8 +18,8 @@ class Sampled:
     set at each step.
     """
 
-    length: int = 128
-    batch_size: int | None = 128
+    length: int = LENGTH
+    batch_size: int | None = BATCH_SIZE
     sequences: int | None = None
 
     def __post_init__(self) -> None:

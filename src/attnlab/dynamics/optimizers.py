@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import jax
 import numpy as np
 import optax
+
+from attnlab.defaults import MOMENTUM
+from attnlab.dynamics.engines import Engine, Flow
 
 Name = Literal["sgd", "adam", "adamw"]
 ADAMW_DECAY = 1e-2
@@ -17,7 +20,8 @@ ADAMW_DECAY = 1e-2
 class Optimizer:
     """An optimiser by name and its constants; the rates are given to `simulate`.
 
-    SGD's momentum is the ordinary form: m <- momentum * m + gradient, parameter -= rate * m.
+    SGD's momentum is the ordinary form: m <- momentum * m + gradient, parameter -= rate * m. None
+    stands for what is usual: 0.9 for sgd in `simulate`, none in the flow and on text.
 
     Weight decay (None: 0.01 for adamw, else 0) acts on all that is trained. For sgd and adam it is
     the L2 penalty weight_decay |w|^2 / 2: the gradient has weight_decay * w added before momentum
@@ -25,7 +29,7 @@ class Optimizer:
     """
 
     name: Name = "sgd"
-    momentum: float = 0.0
+    momentum: float | None = None
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-8
@@ -35,7 +39,7 @@ class Optimizer:
         if self.name not in get_args(Name):
             raise ValueError(f"optimizer: expected one of {get_args(Name)}, got {self.name!r}")
         for field_name in ("momentum", "beta_1", "beta_2"):
-            if not 0 <= getattr(self, field_name) < 1:
+            if not 0 <= (getattr(self, field_name) or 0.0) < 1:
                 raise ValueError(
                     f"{field_name}: expected a number in [0, 1), got {getattr(self, field_name)}"
                 )
@@ -47,6 +51,13 @@ class Optimizer:
             )
         if self.name != "sgd" and self.momentum:
             raise ValueError("momentum: belongs to sgd; for Adam set beta_1")
+
+    def within(self, engine: Engine) -> Optimizer:
+        """What it is in a run with that engine."""
+        if self.momentum is not None:
+            return self
+        steps = self.name == "sgd" and not isinstance(engine, Flow)
+        return replace(self, momentum=MOMENTUM if steps else 0.0)
 
     @property
     def keeps_still(self) -> bool:
@@ -66,3 +77,12 @@ class Optimizer:
         if not self.weight_decay:
             return plain
         return optax.chain(optax.add_decayed_weights(self.weight_decay), plain)
+
+
+def as_optimizer(optimizer: str | Optimizer, momentum: float | None) -> Optimizer:
+    """An optimiser that was given by name, perhaps with its momentum, or as such."""
+    if isinstance(optimizer, str):
+        return Optimizer(optimizer, momentum)  # type: ignore[arg-type]
+    if momentum is not None:
+        raise ValueError("momentum: set it in the Optimizer that was given")
+    return optimizer

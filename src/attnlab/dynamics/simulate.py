@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnlab.data.classes import SequenceClasses
 from attnlab.data.presets import resolve
+from attnlab.defaults import ETA_Y, ETA_Z, STEPS
 from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.engines import Engine, Flow, Limit, Sampled
 from attnlab.dynamics.extended import Extended
@@ -22,7 +23,7 @@ from attnlab.dynamics.flow import run_flow
 from attnlab.dynamics.grid import Grid, make_grid
 from attnlab.dynamics.layout import dense_layout, sparse_layout
 from attnlab.dynamics.models import Embedded, Model, Pairwise
-from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.optimizers import Optimizer, as_optimizer
 from attnlab.dynamics.positions import FixedPosition
 from attnlab.dynamics.progress import Choice, reporting
 from attnlab.dynamics.run import Recorded, Run, Setting
@@ -36,11 +37,11 @@ def simulate(
     classes: SequenceClasses | str | Sequence[SequenceClasses | str],
     engine: Engine | None = None,
     *,
-    eta_y: Any,
-    eta_z: Any,
-    steps: float,
+    eta_y: Any = ETA_Y,
+    eta_z: Any = ETA_Z,
+    steps: float = STEPS,
     optimizer: str | Optimizer = "sgd",
-    momentum: float = 0.0,
+    momentum: float | None = None,
     init: Init = "zero",
     seeds: int | Sequence[int] = 1,
     save: Save | None = None,
@@ -51,13 +52,16 @@ def simulate(
 ) -> xr.Dataset:
     """Train the 1-layer transformer of "Scan and Snap" on sequence classes and record it.
 
+    The defaults are the paper's protocol for Syn-Small, as on the command line.
+
     classes: what is learnt from, or the name of a preset ("syn-medium:num_last=3"). Several sets
         of the same sizes and queries, as a list, run together and have a dim `setting`.
-    engine: `Sampled(length, batch_size)`, `Limit(batch_size=None)` (default) or `Flow()`.
+    engine: `Sampled(length=128, batch_size=128)` (default), `Limit(batch_size=None)` or `Flow()`.
     eta_y, eta_z: rates of the decoder Y and of the attention Z; numbers, lists (each becomes a
         dim) or DataArrays (their dims are kept), all run together.
     steps: optimiser steps; for `Flow`, time in units of one expected-gradient step.
-    optimizer, momentum: "sgd", "adam", "adamw" or an `Optimizer`.
+    optimizer, momentum: "sgd", "adam", "adamw" or an `Optimizer`. The momentum of sgd is 0.9 unless
+        it is given; the flow has none.
     init: "zero"; "uniform", each entry of Y and Z uniform in +-1/sqrt(M); or logits z(0), an
         array (query, token) or (token,), with Y(0) = 0; with several heads also (head, query,
         token).
@@ -75,13 +79,10 @@ def simulate(
     numbers leave the finite range.
     """
     sets = _sets(classes)
-    engine = Limit() if engine is None else engine
+    engine = Sampled() if engine is None else engine
     model = Pairwise() if model is None else model
     save = Save() if save is None else save
-    if isinstance(optimizer, str):
-        optimizer = Optimizer(name=optimizer, momentum=momentum)  # type: ignore[arg-type]
-    elif momentum:
-        raise ValueError("momentum: set it in the Optimizer that was given")
+    optimizer = as_optimizer(optimizer, momentum).within(engine)
     _check(engine, steps, dtype, optimizer, model, init)
     grid = make_grid(eta_y, eta_z, seeds)
     begun = time.perf_counter()
@@ -132,7 +133,7 @@ def _check(
     if isinstance(engine, Flow):
         if not (np.isfinite(steps) and steps > 0):
             raise ValueError(f"steps: expected a positive time, got {steps}")
-        if optimizer != Optimizer(weight_decay=optimizer.weight_decay):
+        if optimizer != Optimizer(momentum=0.0, weight_decay=optimizer.weight_decay):
             raise ValueError(
                 "optimizer: the flow is that of plain gradient descent; use 'sgd' without "
                 "momentum, or a stepping engine"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
+from attnlab import defaults
 from attnlab.data import SequenceClasses, family
 from attnlab.data.files import parse_classes
 from attnlab.dynamics import Engine, Extended, Flow, Limit, Model, Pairwise, Sampled, Save
@@ -58,14 +59,14 @@ class Setting:
     ramp: float = 0.1
     vocab_size: int | None = None
     written: str | None = None
-    eta_y: float = 1.0
-    eta_z: float = 1.0
-    steps: float = 100
-    length: int | None = 128
-    batch_size: int | None = 128
+    eta_y: float = defaults.ETA_Y
+    eta_z: float = defaults.ETA_Z
+    steps: float = defaults.STEPS
+    length: int | None = defaults.LENGTH
+    batch_size: int | None = defaults.BATCH_SIZE
     flow: bool = False
     optimizer: Literal["sgd", "adam"] = "sgd"
-    momentum: float = 0.9
+    momentum: float = defaults.MOMENTUM
     init: Literal["zero", "uniform"] = "zero"
     residual: bool = False
     heads: int = 1
@@ -163,13 +164,13 @@ class Setting:
         if name == "classes":
             also["queries"] = min(self.queries, value)
         if name == "optimizer":
-            also["momentum"] = 0.0 if value == "adam" or self.flow else 0.9
+            also["momentum"] = 0.0 if value == "adam" or self.flow else defaults.MOMENTUM
         if name == "flow" and value:
             also |= {"length": None, "batch_size": None, "optimizer": "sgd", "momentum": 0.0}
         elif name in ("flow", "length", "batch_size", "momentum", "optimizer") and self.flow:
             also |= {"flow": False, "steps": min(self.steps, MOST_STEPS)}
         if name == "length" and value is not None and self.batch_size is None:
-            also["batch_size"] = 128
+            also["batch_size"] = defaults.BATCH_SIZE
         if name == "batch_size" and value is None:
             also["length"] = None
         return replace(self, **{**also, name: value})

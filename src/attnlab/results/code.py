@@ -17,13 +17,13 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "optax", "diffrax")
 
 @cache
 def code_digest(*folders: str) -> str:
-    """The SHA-256 of all files of these folders of attnlab, and of the libraries' versions."""
+    """The SHA-256 of all files of these folders, the defaults and the libraries' versions."""
     sha = hashlib.sha256()
     installed = versions()
     for library in LIBRARIES:  # a bare accelerator machine has not all of them
         sha.update(f"{library} {installed.get(library)}\n".encode())
-    for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*")):
+    for place in ("defaults.py", *folders):
+        for path in sorted([ROOT / place, *(ROOT / place).rglob("*")]):
             if path.is_file() and "__pycache__" not in path.parts:
                 sha.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
     return sha.hexdigest()

@@ -112,7 +112,7 @@ def _end(
     result = simulate(
         classes, Limit(), eta_y=recipe.eta_y, eta_z=recipe.eta_z, steps=recipe.steps, model=model,
         init=start if model else start[0], save=Save(what="logits", at=(recipe.steps,)),
-        progress=progress,
+        momentum=0.0, progress=progress,
     )  # fmt: skip
     z = result["attention_logits"].isel(seed=0, step=-1).values
     return np.asarray(z.reshape(start.shape), dtype=np.float64)

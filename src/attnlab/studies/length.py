@@ -74,7 +74,7 @@ def _family(recipe: Recipe, text: str, progress: Progress) -> xr.Dataset:
         result = simulate(
             classes, engine, eta_y=recipe.eta_y, eta_z=recipe.eta_z, steps=recipe.steps,
             seeds=1 if length is None else recipe.seeds,
-            save=Save(what="logits", at=(recipe.steps,)), progress=report,
+            momentum=0.0, save=Save(what="logits", at=(recipe.steps,)), progress=report,
         )  # fmt: skip
         return result["attention_logits"].isel(step=-1).astype(np.float64)
 

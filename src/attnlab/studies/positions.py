@@ -73,7 +73,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         result = simulate(
             classes, Sampled(length, recipe.batch_size), eta_y=recipe.eta_y, eta_z=recipe.eta_z,
             steps=recipe.steps, seeds=recipe.seeds, model=model, progress=report,
-            save=Save(what=("attention", "logits"), every=recipe.every),
+            momentum=0.0, save=Save(what=("attention", "logits"), every=recipe.every),
         )  # fmt: skip
         results.append(result)
     *paired, learned = results

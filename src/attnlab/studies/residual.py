@@ -69,7 +69,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         result = simulate(
             classes, Limit(), eta_y=recipe.eta_y, eta_z=recipe.eta_z, steps=recipe.steps,
             model=Extended(residual=residual), progress=report,
-            save=Save(what="logits", at=(recipe.steps,)),
+            momentum=0.0, save=Save(what="logits", at=(recipe.steps,)),
         )  # fmt: skip
         z = result["attention_logits"].isel(seed=0, step=-1).values[:, classes.in_play]
         P, psi = classes.probs[:, classes.in_play], classes.query_index

@@ -65,7 +65,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         result = simulate(
             classes, Sampled(recipe.length, batch, sequences=size), eta_y=recipe.eta_y,
             eta_z=recipe.eta_z, steps=recipe.steps, seeds=recipe.seeds, init=start,
-            save=Save(what=("attention", "logits"), at=(recipe.steps,)), progress=report,
+            momentum=0.0, save=Save(what=("attention", "logits"), at=(recipe.steps,)),
+            progress=report,
         ).isel(step=-1, token=tokens)  # fmt: skip
         grown = result["attention_logits"].values + delta  # (seed, query, token)
         c = result["attention"].values  # (seed, class, token)

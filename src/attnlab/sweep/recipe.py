@@ -15,6 +15,7 @@ from attnlab.data.documents import SUFFIXES, did_you_mean, shown
 from attnlab.data.lab_note import LabNote
 from attnlab.data.presets import parameters_of
 from attnlab.data.recipe import as_recipe, as_value
+from attnlab.defaults import ENGINE
 from attnlab.dynamics import Optimizer, Save
 from attnlab.sweep.choices import EngineRecipe, ModelRecipe
 
@@ -48,7 +49,7 @@ class SweepRecipe(LabNote):
     eta_y: float | None = None
     eta_z: float | None = None
     ratio: float | None = None
-    engine: EngineRecipe = field(default_factory=lambda: EngineRecipe("limit"))
+    engine: EngineRecipe = field(default_factory=lambda: EngineRecipe(ENGINE))
     optimizer: Optimizer = field(default_factory=Optimizer)
     model: ModelRecipe = field(default_factory=ModelRecipe)
     init: Init = "zero"

@@ -17,13 +17,13 @@ from attnlab.dynamics import (
     Engine,
     FixedPosition,
     LearnedPosition,
-    Limit,
     Model,
     Optimizer,
     Pairwise,
     Sampled,
     Save,
 )
+from attnlab.dynamics.optimizers import as_optimizer
 from attnlab.results.provenance import provenance
 from attnlab.sweep.choices import EngineRecipe, ModelRecipe
 from attnlab.sweep.directory import open_sweep, run_in
@@ -45,7 +45,7 @@ def sweep(
     eta_z: float | None = None,
     ratio: float | None = None,
     optimizer: str | Optimizer = "sgd",
-    momentum: float = 0.0,
+    momentum: float | None = None,
     model: Model | None = None,
     init: Any = "zero",
     seeds: int | Sequence[int] = 1,
@@ -68,9 +68,6 @@ def sweep(
 
     Runs that diverge are NaN from that step on and marked in `finished`.
     """
-    engine = Limit() if engine is None else engine
-    if isinstance(optimizer, str):
-        optimizer = Optimizer(name=optimizer, momentum=momentum)  # type: ignore[arg-type]
     given = None if isinstance(classes, str) else classes
     recipe = SweepRecipe(
         classes=classes if isinstance(classes, str) else classes.origin,
@@ -78,8 +75,8 @@ def sweep(
         eta_y=eta_y,
         eta_z=eta_z,
         ratio=ratio,
-        engine=_engine_recipe(engine),
-        optimizer=optimizer,
+        engine=_engine_recipe(Sampled() if engine is None else engine),
+        optimizer=as_optimizer(optimizer, momentum),
         model=_model_recipe(Pairwise() if model is None else model),
         init=init,
         steps=steps,

@@ -99,7 +99,7 @@ def _train(
         return fit_windows(windows, classes, batch_size=BATCH_SIZE, seeds=seeds, **rates)
     engine = Limit() if training == "limit" else Sampled(windows.length, BATCH_SIZE)
     save = Save(("attention", "logits"), at=[rates["steps"]])
-    run = simulate(classes, engine, **rates, seeds=seeds, save=save, progress=False)
+    run = simulate(classes, engine, **rates, momentum=0.0, seeds=seeds, save=save, progress=False)
     return run.isel(step=-1, drop=True)
 
 

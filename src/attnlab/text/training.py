@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,6 +23,7 @@ class Training:
 
     rates, seeds: one run for each pair. A seed fixes the start and the dropout; all runs read the
         same text in the same order.
+    optimizer: SGD has no momentum unless it is given.
     batch: streams read side by side. clip: the largest norm of a gradient.
     measure_every: steps between measurements; the start and the end are measured too.
     validation_tokens: how much of the validation part is measured each time; None for all of it.
@@ -45,6 +46,8 @@ class Training:
     precision: Precision = "highest"
 
     def __post_init__(self) -> None:
+        momentum = self.optimizer.momentum or 0.0
+        object.__setattr__(self, "optimizer", replace(self.optimizer, momentum=momentum))
         for name in ("steps", "batch", "measure_every", "probes"):
             value = getattr(self, name)
             if int(value) != value or value < 1:

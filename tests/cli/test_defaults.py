@@ -1,0 +1,123 @@
+"""One set of defaults: Python, the command line, recipes and the playground agree."""
+
+import inspect
+
+import pytest
+
+import attnlab
+from attnlab import Limit, Optimizer, Pairwise, Sampled, Save
+from attnlab.audit import own_setting
+from attnlab.cli import reproduce, study, text, text_classes
+from attnlab.data import classes_from
+from attnlab.dynamics.optimizers import as_optimizer
+from attnlab.playground.setting import Setting
+from attnlab.report import reproduce as make_parts
+from attnlab.report.studies import make_studies
+from attnlab.sweep import SweepRecipe
+from attnlab.sweep.sweep import sweep
+from attnlab.text import TransformerSpec, estimate_classes, measure_agreement, open_corpus, train
+
+SIMULATE = inspect.signature(attnlab.simulate)  # before a test puts something else in its place
+
+
+class Asked(Exception):
+    """Raised where the run would begin."""
+
+
+def call_of(*what, **how):
+    """What a call of simulate() comes to, by name."""
+    bound = SIMULATE.bind(*what, **how)
+    bound.apply_defaults()
+    asked = bound.arguments
+    asked["engine"] = asked["engine"] or Sampled()
+    optimizer = as_optimizer(asked["optimizer"], asked.pop("momentum"))
+    asked["optimizer"] = optimizer.within(asked["engine"])
+    return asked | {"save": asked["save"] or Save(), "model": asked["model"] or Pairwise()}
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ([], {}),
+        (["--engine", "limit"], {"engine": Limit()}),
+        (["--engine", "flow"], {"engine": attnlab.Flow()}),
+        (["--optimizer", "sgd"], {"optimizer": "sgd"}),
+        (["--optimizer", "sgd"], {"optimizer": Optimizer("sgd")}),
+        (["--optimizer", "adam"], {"optimizer": "adam"}),
+        (["--weight-decay", "0.1"], {"optimizer": Optimizer(weight_decay=0.1)}),
+        (["--momentum", "0"], {"momentum": 0.0}),
+    ],
+)
+def test_the_command_line_makes_the_call_of_python(options, arguments, monkeypatch, tmp_path, call):
+    def simulate(*what, **how):
+        raise Asked(call_of(*what, **how))
+
+    monkeypatch.setattr(attnlab.dynamics, "simulate", simulate)
+    with pytest.raises(Asked) as by_command:
+        call("simulate", "syn-small", *options, cwd=tmp_path)
+    assert by_command.value.args == (call_of(classes_from("syn-small"), **arguments),)
+
+
+def test_the_defaults_are_the_protocol_of_the_paper():
+    default = call_of("syn-small")
+    assert default["engine"] == Sampled(length=128, batch_size=128)
+    assert default["optimizer"] == Optimizer("sgd", momentum=0.9)
+    assert (default["eta_y"], default["eta_z"], default["steps"]) == (1, 1, 100)
+    assert call_of("syn-small", attnlab.Flow())["optimizer"] == Optimizer("sgd", momentum=0.0)
+
+
+def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
+    def audit_classes(setting):
+        raise Asked(setting)
+
+    monkeypatch.setattr("attnlab.audit.audit_classes", audit_classes)
+    with pytest.raises(Asked) as by_command:
+        call("audit", "syn-small", cwd=tmp_path)
+    setting = own_setting(classes_from("syn-small"))
+    assert by_command.value.args == (setting,)
+    simulated = call_of("syn-small")
+    assert (setting.eta_y, setting.eta_z) == (simulated["eta_y"], simulated["eta_z"])
+
+
+def test_a_recipe_and_the_playground_leave_the_same_unsaid():
+    default = call_of("syn-small")
+    recipe = SweepRecipe(classes="syn-small", eta_y=1, eta_z=1, steps=100)
+    assert recipe.engine.engine() == default["engine"]
+    assert recipe.optimizer.within(default["engine"]) == default["optimizer"]
+    assert recipe.model.model() == default["model"]
+    for name in ("save", "init", "seeds", "dtype"):
+        assert getattr(recipe, name) == default[name]
+    setting = Setting()
+    opened = call_of(setting.sequence_classes, setting.engine, **setting.arguments())
+    for name in default.keys() - {"classes", "save", "seeds"}:
+        assert opened[name] == default[name]
+
+
+@pytest.mark.parametrize(
+    ("verb", "function"),
+    [
+        (text.train_verb, train),
+        (text.train_verb, TransformerSpec),
+        (text.train_verb, open_corpus),
+        (text_classes.classes_verb, estimate_classes),
+        (text_classes.classes_verb, open_corpus),
+        (text_classes.agreement_verb, measure_agreement),
+        (reproduce.reproduce_verb, make_parts),
+        (study.study_verb, make_studies),
+        (sweep, attnlab.simulate),
+    ],
+    ids=lambda of: of.__name__,
+)
+def test_what_is_asked_for_in_two_ways_has_one_default(verb, function):
+    def defaults(of):
+        parameters = inspect.signature(of).parameters.values()
+        return {one.name: one.default for one in parameters if one.default is not one.empty}
+
+    one, other = defaults(verb), defaults(function)
+    shared = one.keys() & other.keys() - {"names"}  # those of parts: none are all
+    if verb is sweep:
+        shared -= {"eta_y", "eta_z"}  # a sweep wants them said, in the grid or outside
+    assert len(shared) > 1
+    for name in shared:
+        value = float(one[name]) if name == "rates" else one[name]
+        assert value == other[name], name
