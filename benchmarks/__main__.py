@@ -22,7 +22,7 @@ def main() -> None:
     if name not in NAMES:
         for known, what in NAMES.items():
             print(f"{known:12} {what}")
-        sys.exit(0 if not name else 2)
+        sys.exit(0 if name in ("", "-h", "--help") else 2)
     import_module(f"benchmarks.{name}").main(sys.argv[2:])
 
 

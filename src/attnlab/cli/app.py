@@ -19,7 +19,6 @@ app = typer.Typer(
     name="attnlab",
     help="A laboratory for the training dynamics of attention.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
@@ -59,7 +58,7 @@ def main() -> None:
     gc.set_threshold(10_000, 50)
     _keep_compiled_programs()
     try:
-        app()
+        app(prog_name="attnlab")  # by whatever way it was called
     except ArithmeticError as problem:
         from attnlab.dynamics.divergence import Diverged  # here, so that --help stays quick
 

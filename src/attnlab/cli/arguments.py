@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+# The names of attnlab.data.PRESETS: what a shell completes must not load JAX.
+PRESETS = (
+    "syn-small", "syn-medium", "family", "single-common", "symmetric", "local-common", "zipf",
+    "random",
+)  # fmt: skip
 PICTURES = (".png", ".pdf", ".svg")
+
+
+def completing(*words: str) -> Callable[[str], list[str]]:
+    """For a shell: those of the words that begin as what was typed does."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
 def number(name: str, text: str) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli.arguments import PRESETS, completing
 from attnlab.cli.printing import plain_console, print_table
 from attnlab.defaults import ETA_Y, ETA_Z
 
@@ -45,7 +46,10 @@ COLOURS = {
 
 def audit_verb(
     classes: Annotated[
-        str | None, typer.Argument(help="A preset or a file of sequence classes.")
+        str | None,
+        typer.Argument(
+            help="A preset or a file of sequence classes.", autocompletion=completing(*PRESETS)
+        ),
     ] = None,
     eta_y: Annotated[
         float | None,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from attnlab.cli.arguments import PRESETS, completing
 from attnlab.cli.printing import say
 
 HELP = """Open the playground: see attention scan and snap in the browser.
@@ -27,7 +28,10 @@ Examples:
 def play_verb(
     classes: Annotated[
         str | None,
-        typer.Argument(help="A preset or a file of sequence classes to open the page on."),
+        typer.Argument(
+            help="A preset or a file of sequence classes to open the page on.",
+            autocompletion=completing(*PRESETS),
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5006,
     browser: Annotated[

@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
+from attnlab.cli.arguments import completing
 from attnlab.cli.parts import tell_parts, watching_parts
 
+# Those of attnlab.report; what a shell completes must not load JAX.
+PARTS = (*(f"fig{number}" for number in range(2, 13)), "audit", "report")
 HELP = """Make the paper's figures, the audit and one HTML report.
 
 Without arguments everything is made, in under 8 minutes on two cores. Name parts to make only
@@ -30,7 +33,12 @@ audit is not the recorded one; 2 for bad input.
 
 def reproduce_verb(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[PART]...", help="fig2 ... fig12, audit, report.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[PART]...",
+            help="fig2 ... fig12, audit, report.",
+            autocompletion=completing(*PARTS),
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("out"),
     seeds: Annotated[

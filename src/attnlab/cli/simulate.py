@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab import defaults
-from attnlab.cli.arguments import PICTURES, check_writable, number, numbers
+from attnlab.cli.arguments import PICTURES, PRESETS, check_writable, completing, number, numbers
 from attnlab.cli.printing import plain_console, print_table
 
 if TYPE_CHECKING:
@@ -43,9 +43,18 @@ WIDTH_IN_A_PIPE = 120  # of the table: there is no edge to keep within
 
 
 def simulate_verb(
-    classes: Annotated[str, typer.Argument(help="A preset or a file of sequence classes.")],
+    classes: Annotated[
+        str,
+        typer.Argument(
+            help="A preset or a file of sequence classes.", autocompletion=completing(*PRESETS)
+        ),
+    ],
     engine: Annotated[
-        str, typer.Option(help="sampled, limit (T to infinity) or flow.")
+        str,
+        typer.Option(
+            help="sampled, limit (T to infinity) or flow.",
+            autocompletion=completing("sampled", "limit", "flow"),
+        ),
     ] = defaults.ENGINE,
     eta_y: Annotated[
         str, typer.Option(help="Rate of the decoder Y, or several: 1,10.")

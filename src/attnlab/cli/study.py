@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from attnlab.cli.arguments import completing
 from attnlab.cli.parts import tell_parts, watching_parts
 
-HELP = """Run the studies of what the paper leaves open: each makes a figure, data and numbers.
+# Those of attnlab.studies; what a shell completes must not load JAX.
+NAMES = ("positions", "optimizers", "length", "heads", "spurious", "residual", "overlap")
+HELP = f"""Run the studies of what the paper leaves open: each makes a figure, data and numbers.
 
-Without arguments all seven are made, in under 5 minutes on two cores: positions optimizers length
-heads spurious residual overlap. What is there already is reused unless its recipe
+Without arguments all seven are made, in under 5 minutes on two cores: {" ".join(NAMES[:3])}
+{" ".join(NAMES[3:])}. What is there already is reused unless its recipe
 (recipes/study-length.yaml and so on) or the code has changed. docs/studies/ says what was found.
 
 \b
@@ -27,7 +30,10 @@ Exit code 0; 1 when a number is outside the range that its recipe expects; 2 for
 
 def study_verb(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="positions ... overlap.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="positions ... overlap.", autocompletion=completing(*NAMES)
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("out"),
     seeds: Annotated[int | None, typer.Option(help="Seeds; the recipe's unless given.")] = None,
