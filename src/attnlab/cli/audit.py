@@ -14,6 +14,7 @@ import typer
 from attnlab.cli.arguments import PRESETS, completing
 from attnlab.cli.printing import plain_console, print_table
 from attnlab.defaults import ETA_Y, ETA_Z
+from attnlab.waiting import LOADING, repeating, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,9 +94,10 @@ def audit_verb(
 
 
 def _all(ids: list[str], quiet: bool) -> dict[str, Any]:
-    from attnlab.audit import examine_all, select
-    from attnlab.audit.breakdown import MAKERS, maps
-    from attnlab.audit.document import audit_document
+    with waiting(LOADING, quiet=quiet):
+        from attnlab.audit import examine_all, select
+        from attnlab.audit.breakdown import MAKERS, maps
+        from attnlab.audit.document import audit_document
 
     claims = select(ids)
     with _progress(len(claims) + (0 if ids else len(MAKERS)), quiet) as tell:
@@ -105,9 +107,10 @@ def _all(ids: list[str], quiet: bool) -> dict[str, Any]:
 
 
 def _own(text: str, given: dict[str, float], ids: list[str], quiet: bool) -> dict[str, Any]:
-    from attnlab.audit import audit_classes, examine_all, own_setting, select
-    from attnlab.audit.document import audit_document
-    from attnlab.data import classes_from
+    with waiting(LOADING, quiet=quiet):
+        from attnlab.audit import audit_classes, examine_all, own_setting, select
+        from attnlab.audit.document import audit_document
+        from attnlab.data import classes_from
 
     setting = own_setting(classes_from(text), **given)
     claims = select(ids) if ids else ()
@@ -120,9 +123,14 @@ def _own(text: str, given: dict[str, float], ids: list[str], quiet: bool) -> dic
 
 @contextmanager
 def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr, where that is a terminal; the yielded function names what comes next."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda name: None
+    """A bar on a terminal, lines elsewhere; the yielded function names what comes next."""
+    told: list[str] = []
+    if quiet:
+        yield told.append
+        return
+    if not sys.stderr.isatty():
+        with repeating(lambda: f"{told[-1]}: {len(told) - 1} of {total} done" if told else "audit"):
+            yield told.append
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -132,12 +140,10 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
-        begun = False
 
         def tell(name: str) -> None:
-            nonlocal begun
-            bar.update(task, description=name, advance=1 if begun else 0)
-            begun = True
+            bar.update(task, description=name, completed=len(told))
+            told.append(name)
 
         yield tell
 

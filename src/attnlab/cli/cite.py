@@ -10,6 +10,7 @@ import typer
 
 from attnlab.cli.printing import say
 from attnlab.names import visible
+from attnlab.waiting import waiting
 
 HELP = """Print what to cite: the paper and attnlab, and for a result file how it was made.
 
@@ -24,9 +25,10 @@ def cite_verb(
     file: Annotated[Path | None, typer.Argument(help="A result of attnlab (netCDF).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
+    with waiting("looking" if file is None else f"reading {file}", quiet=as_json):
+        from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
 
-    run = None if file is None else _run(file)
+        run = None if file is None else _run(file)
     if as_json:
         document = {"bibtex": [PAPER_BIBTEX, ATTNLAB_BIBTEX], "run": run}
         print(json.dumps(document, indent=2, allow_nan=False))

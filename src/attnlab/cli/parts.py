@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attnlab.cli.printing import finite, plain_console, print_table
+from attnlab.cli.printing import finite, plain_console, print_table, say
 from attnlab.cli.watching import watching
 
 if TYPE_CHECKING:
@@ -83,17 +82,23 @@ def watching_parts(quiet: bool) -> AbstractContextManager[Any]:
 
 
 class _Lines:
-    """One line on stderr as each part is finished."""
+    """One line on stderr as each part is finished, and words for the one that is being made."""
+
+    name, fraction, left = "", 0.0, 0
 
     def begin(self, name: str, left: Sequence[str]) -> None:
-        self.left = len(left)
+        self.name, self.fraction, self.left = name, 0.0, len(left)
 
     def progress(self, fraction: float) -> None:
-        pass
+        self.fraction = fraction
+
+    def words(self) -> str:
+        how = f"{100 * self.fraction:.0f} %" if self.fraction else "compiling"
+        return f"{self.name}: {how}, {self.left} left" if self.name else "looking for what is there"
 
     def end(self, name: str, seconds: float, part: Part | None) -> None:
         how = "there already" if part is not None and part.reused else f"{seconds:.1f} s"
-        print(f"{name}: {how}, {self.left} left", file=sys.stderr, flush=True)
+        say(f"{name}: {how}, {self.left} left", error=True)
 
 
 class _Bar:

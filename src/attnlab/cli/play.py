@@ -9,6 +9,7 @@ import typer
 
 from attnlab.cli.arguments import PRESETS, completing
 from attnlab.cli.printing import say
+from attnlab.waiting import waiting
 
 HELP = """Open the playground: see attention scan and snap in the browser.
 
@@ -45,16 +46,17 @@ def play_verb(
 ) -> None:
     from attnlab.playground import require_extra
 
-    try:
-        require_extra()
-    except ImportError as error:
-        raise ValueError(f"play: {error}") from error
-    from attnlab.data import classes_from
-    from attnlab.playground.presets import DEFAULT, beginning
-    from attnlab.playground.serve import serve, server
+    with waiting("starting the playground"):
+        try:
+            require_extra()
+        except ImportError as error:
+            raise ValueError(f"play: {error}") from error
+        from attnlab.data import classes_from
+        from attnlab.playground.presets import DEFAULT, beginning
+        from attnlab.playground.serve import serve, server
 
-    start = DEFAULT.state if classes is None else beginning(classes_from(classes))
-    made = server(port=port, address=address, origins=origin or (), start=start)
+        start = DEFAULT.state if classes is None else beginning(classes_from(classes))
+        made = server(port=port, address=address, origins=origin or (), start=start)
     page = f"http://{'127.0.0.1' if address == '0.0.0.0' else address}:{port}/"
     say(f"attnlab: the playground is at {page} (stop it with Ctrl-C)", error=True)
     if browser:

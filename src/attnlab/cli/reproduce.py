@@ -9,6 +9,7 @@ import typer
 
 from attnlab.cli.arguments import completing
 from attnlab.cli.parts import tell_parts, watching_parts
+from attnlab.waiting import LOADING, waiting
 
 # Those of attnlab.report; what a shell completes must not load JAX.
 PARTS = (*(f"fig{number}" for number in range(2, 13)), "audit", "report")
@@ -47,7 +48,8 @@ def reproduce_verb(
     recipes: Annotated[Path | None, typer.Option(help="A folder with recipes of your own.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    from attnlab.report import reproduce
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.report import reproduce
 
     with watching_parts(as_json) as watch:
         done = reproduce(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)

@@ -11,6 +11,7 @@ import typer
 from attnlab import defaults
 from attnlab.cli.arguments import PICTURES, PRESETS, check_writable, completing, number, numbers
 from attnlab.cli.printing import plain_console, print_table
+from attnlab.waiting import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -119,8 +120,9 @@ def simulate_verb(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    from attnlab.data import classes_from
-    from attnlab.dynamics import Diverged, Extended, Optimizer, Save, simulate
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.data import classes_from
+        from attnlab.dynamics import Diverged, Extended, Optimizer, Save, simulate
 
     chosen = _engine(engine, length, batch_size, sequences)
     # typer has only checked that they are texts; the values check themselves
@@ -135,7 +137,8 @@ def simulate_verb(
     check_writable(plot, PICTURES, "plot")
     if plot is not None and "attention" not in asked.what:
         raise ValueError("save: --plot needs attention among what is recorded")
-    known = classes_from(classes)
+    with waiting(f"reading {classes}", quiet=as_json):
+        known = classes_from(classes)
     if prior is not None:
         known = known.with_prior(numbers("prior", prior))
     try:
@@ -153,7 +156,8 @@ def simulate_verb(
     if out is not None:
         _write(result, out)
     if plot is not None:
-        _plot(result, known, plot)
+        with waiting(f"drawing {plot}", quiet=as_json):
+            _plot(result, known, plot)
     summary = _summary(result, known)
     if as_json:
         print(json.dumps(_document(result, summary), indent=2, allow_nan=False))

@@ -9,6 +9,7 @@ import typer
 
 from attnlab.cli.arguments import completing
 from attnlab.cli.parts import tell_parts, watching_parts
+from attnlab.waiting import LOADING, waiting
 
 # Those of attnlab.studies; what a shell completes must not load JAX.
 NAMES = ("positions", "optimizers", "length", "heads", "spurious", "residual", "overlap")
@@ -40,7 +41,8 @@ def study_verb(
     recipes: Annotated[Path | None, typer.Option(help="A folder with recipes of your own.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    from attnlab.report.studies import make_studies
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.report.studies import make_studies
 
     with watching_parts(as_json) as watch:
         done = make_studies(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ import typer
 
 from attnlab.cli.printing import plain_console, print_table, say
 from attnlab.cli.watching import watching
+from attnlab.waiting import LOADING, in_words, waiting
 
 if TYPE_CHECKING:
     from attnlab.sweep import Executor, Plan, Status
@@ -72,10 +72,11 @@ def sweep_verb(
         return
     if directory is not None:
         raise ValueError(f"{directory}: one recipe at a time; name the directory with --out")
-    from attnlab.data.recipe import read_recipe
-    from attnlab.sweep import Stopped, SweepRecipe, make_plan, run_in
-    from attnlab.sweep.directory import planned_budget
-    from attnlab.sweep.plan import MEMORY_BUDGET
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.data.recipe import read_recipe
+        from attnlab.sweep import Stopped, SweepRecipe, make_plan, run_in
+        from attnlab.sweep.directory import planned_budget
+        from attnlab.sweep.plan import MEMORY_BUDGET
 
     chosen = _executor(executor, workers, address, cpus_per_task, gpus_per_task)
     budget = None if memory_budget is None else _bytes(memory_budget)
@@ -83,7 +84,8 @@ def sweep_verb(
         budget = planned_budget(out)  # the same groups as before
     if budget is None:
         budget = MEMORY_BUDGET
-    plan = make_plan(read_recipe(recipe, SweepRecipe), memory_budget=budget)
+    with waiting(f"planning {recipe}", quiet=as_json):
+        plan = make_plan(read_recipe(recipe, SweepRecipe), memory_budget=budget)
     if dry_run:
         _show_plan(plan, as_json)
         return
@@ -139,15 +141,15 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
         [
             str(shape["settings"]), shape["example"], str(shape["groups"]),
             str(shape["runs_per_group"]), size_words(shape["memory_bytes"]),
-            _time(shape["seconds"]),
+            in_words(shape["seconds"]),
         ]
         for shape in document["shapes"]
     ]  # fmt: skip
     print_table(console, titles, rows, right={*titles} - {"for example"})
     console.print(
-        f"about {_time(document['seconds'])} on two cores, {size_words(document['memory_bytes'])} "
-        f"of memory besides JAX's own, {size_words(document['file_bytes'])} of records before "
-        "compression",
+        f"about {in_words(document['seconds'])} on two cores, "
+        f"{size_words(document['memory_bytes'])} of memory besides JAX's own, "
+        f"{size_words(document['file_bytes'])} of records before compression",
     )
 
 
@@ -170,7 +172,7 @@ def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:
         return
     say(
         f"{plan.runs - failed} of {plan.runs} runs in {out} ({ran.computed} groups computed, "
-        f"{ran.kept} there already, {_time(ran.seconds)})"
+        f"{ran.kept} there already, {in_words(ran.seconds)})"
     )
     _print_causes(causes, failed)
 
@@ -178,9 +180,10 @@ def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:
 def _status(directory: Path | None, as_json: bool) -> None:
     if directory is None:
         raise ValueError("status: name the directory of a sweep, as in: attnlab sweep status DIR")
-    from attnlab.sweep import status
+    with waiting(f"looking at {directory}", quiet=as_json):
+        from attnlab.sweep import status
 
-    found = status(directory)
+        found = status(directory)
     if as_json:
         print(json.dumps({**asdict(found), "waiting": found.waiting}, indent=2))
     else:
@@ -208,14 +211,10 @@ def _print_causes(causes: dict[str, str], failed_runs: int) -> None:
         say(f"  and {len(causes) - MOST_CAUSES} more groups; --json prints them all")
 
 
-def _time(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
 class _Tally:
     """Counts groups, runs and failures; what was there already does not count for the pace."""
+
+    begun: float | None = None
 
     def begin(self, plan: Plan, kept: int) -> None:
         self.groups, self.runs = len(plan.groups), plan.runs
@@ -240,36 +239,31 @@ class _Tally:
 
     def words(self) -> str:
         """Groups done, pace, estimate, failures."""
+        if self.begun is None:
+            return "looking for groups that are there already"
         now = self.done + self.part
         pace = (now - self.before) / max(time.monotonic() - self.begun, 1e-9)
-        left = f", {_time((self.runs - now) / pace)} left" if pace and now < self.runs else ""
+        left = f", {in_words((self.runs - now) / pace)} left" if pace and now < self.runs else ""
         failed = f", {self.failed} runs failed" if self.failed else ""
         if self.others:
             left = f", waiting for {self.others} that another driver computes"
-        return f"{self.settled_groups}/{self.groups} groups, {pace:.3g} runs/s{left}{failed}"
+        how = f"{pace:.3g} runs/s" if pace or not self.runs else "compiling"
+        return f"{self.settled_groups}/{self.groups} groups, {how}{left}{failed}"
 
 
 class _Lines(_Tally):
-    """One line on stderr for each group, but not more than one a second."""
-
-    said = 0.0
+    """A line on stderr for what is news: that all is done, that others are waited for."""
 
     def settled(self, group: Group, failed_runs: int, cause: str) -> None:
         super().settled(group, failed_runs, cause)
-        if self.settled_groups <= self.found and self.settled_groups < self.groups:
-            return
-        if self.settled_groups == self.groups or time.monotonic() - self.said > 1:
-            self._say()
+        if self.settled_groups == self.groups:
+            say(self.words(), error=True)
 
     def waiting(self, groups: int) -> None:
         news = groups != self.others
         super().waiting(groups)
         if news:
-            self._say()
-
-    def _say(self) -> None:
-        print(self.words(), file=sys.stderr, flush=True)
-        self.said = time.monotonic()
+            say(self.words(), error=True)
 
 
 class _Bar(_Tally):

@@ -11,6 +11,7 @@ import typer
 from attnlab.cli import text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
 from attnlab.cli.printing import finite, plain_console, print_table, say
+from attnlab.waiting import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -89,14 +90,16 @@ def train_verb(
     ] = "highest",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    from attnlab.text import TransformerSpec, open_corpus, train
-    from attnlab.text.train import RESULT
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.text import TransformerSpec, open_corpus, train
+        from attnlab.text.train import RESULT
 
     spec = TransformerSpec(
         layers=layers, heads=heads, dim=dim, feed_forward=feed_forward, norm=norm,  # type: ignore[arg-type]
         positions=positions, dropout=dropout, tied=tied, context=context,  # type: ignore[arg-type]
     )  # fmt: skip
-    text = open_corpus(corpus, tokens=tokens, vocab_size=vocab_size, validation=validation)  # type: ignore[arg-type]
+    with waiting(f"reading {corpus}", quiet=as_json):
+        text = open_corpus(corpus, tokens=tokens, vocab_size=vocab_size, validation=validation)  # type: ignore[arg-type]
     before = _written(out / RESULT)
     result = train(
         text, spec, rates=numbers("rates", rates), seeds=seeds, steps=steps, optimizer=optimizer,
@@ -119,9 +122,10 @@ def plot_verb(
     folder: Annotated[Path, typer.Argument(help="The folder of a finished training.")],
     out: Annotated[Path, typer.Option(help="The picture (PNG, PDF, SVG).")],
 ) -> None:
-    from attnlab.figures import training
-    from attnlab.results import atomic_path, load
-    from attnlab.text.train import RESULT
+    with waiting(LOADING):
+        from attnlab.figures import training
+        from attnlab.results import atomic_path, load
+        from attnlab.text.train import RESULT
 
     check_writable(out, PICTURES, "out")
     path = folder / RESULT
@@ -129,8 +133,8 @@ def plot_verb(
         raise ValueError(
             f"{folder}: no finished training in it; run attnlab text train ... --out {folder}"
         )
-    figure = training.draw(training.data(load(path)))
-    with atomic_path(out) as temporary:
+    with waiting(f"drawing {out}"), atomic_path(out) as temporary:
+        figure = training.draw(training.data(load(path)))
         figure.savefig(temporary, format=out.suffix[1:], dpi=200)
     say(f"wrote {out}")
 

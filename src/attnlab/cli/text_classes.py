@@ -11,6 +11,7 @@ import typer
 
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import finite, plain_console, print_table
+from attnlab.waiting import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -77,16 +78,18 @@ def classes_verb(
     vocab_size: VocabSize = None,
     as_json: AsJson = False,
 ) -> None:
-    from attnlab.data import write_classes
-    from attnlab.data.documents import SUFFIXES
-    from attnlab.text import estimate_classes
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.data import write_classes
+        from attnlab.data.documents import SUFFIXES
+        from attnlab.text import estimate_classes
 
     check_writable(out, SUFFIXES, "out")
-    corpus = _open(source, tokens, vocab_size)
-    classes = estimate_classes(
-        corpus, queries=queries, following=following, context=context, min_count=min_count
-    )
-    write_classes(classes, out)
+    with waiting(f"reading {source}", quiet=as_json):
+        corpus = _open(source, tokens, vocab_size)
+        classes = estimate_classes(
+            corpus, queries=queries, following=following, context=context, min_count=min_count
+        )
+        write_classes(classes, out)
     rows = _class_rows(classes)
     if as_json:
         print(json.dumps({"corpus": _about(corpus), "out": str(out), "classes": rows}, indent=2))
@@ -115,10 +118,12 @@ def agreement_verb(
     plot: Annotated[Path | None, typer.Option(help="Draw the table (PNG, PDF, SVG).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    from attnlab.text.agreement import in_words, measure_agreement, summary
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.text.agreement import in_words, measure_agreement, summary
 
     check_writable(plot, PICTURES, "plot")
-    corpus = _open(source, tokens, vocab_size)
+    with waiting(f"reading {source}", quiet=as_json):
+        corpus = _open(source, tokens, vocab_size)
     result = measure_agreement(
         corpus, queries=queries, following=following, context=context, min_count=min_count,
         eta_y=eta_y, eta_z=eta_z, steps=steps, seeds=seeds, top=top,
@@ -126,7 +131,8 @@ def agreement_verb(
     )  # fmt: skip
     found = summary(result)
     if plot is not None:
-        _draw(found, top, plot)
+        with waiting(f"drawing {plot}", quiet=as_json):
+            _draw(found, top, plot)
     rows = _agreement_rows(found)
     winners = _winners(result)
     if as_json:

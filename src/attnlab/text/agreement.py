@@ -58,18 +58,20 @@ def measure_agreement(
     for name, value in (("steps", steps), ("seeds", seeds), ("top", top)):
         if value < 1:
             raise ValueError(f"{name}: expected at least 1, got {value}")
-    windows = find_windows(
-        corpus, queries=queries, following=following, context=context, min_count=min_count
-    )
-    classes = classes_of(windows)
     rates = {"eta_y": eta_y, "eta_z": eta_z, "steps": steps}
-    with reporting(progress, len(TRAININGS) + 1.0, f"{corpus.name}: agreement") as report:
+    with reporting(progress, len(TRAININGS) + 2.0, f"{corpus.name}: agreement") as report:
+        report(0.0, "looking for windows")
+        windows = find_windows(
+            corpus, queries=queries, following=following, context=context, min_count=min_count
+        )
+        classes = classes_of(windows)
+        report(1.0, "scores")
         held = _scores(classes, windows, rates)
-        report(1.0)
         trained = []
         for training in TRAININGS:
+            report(1.0, f"training, {training}")
             trained.append(_train(training, classes, windows, rates, seeds))
-            report(1.0)
+        report(1.0)
     spec = {
         "corpus": {"name": corpus.name, "digest": corpus.digest},
         "classes": {"origin": classes.origin, "digest": classes.digest},
