@@ -31,7 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
     os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(CACHE_BYTES)  # the oldest go
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
-    os.environ["EQX_ON_ERROR"] = "nan"  # as the command line sets it, so that flows are kept too
 
 
 @pytest.hookimpl(tryfirst=True)  # before the fixtures
@@ -70,3 +69,11 @@ class InGroups(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
     config.option.loadscopereorder = False  # the order is that of FIRST, not of many tests first
     return InGroups(config, log)
+
+
+@pytest.fixture
+def keyboard(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Presses Ctrl-C."""
+    from interrupts import Keyboard
+
+    return Keyboard(monkeypatch)

@@ -86,6 +86,12 @@ def test_a_terminal_has_a_line_that_goes_again(stderr):
     assert "\n" not in heard.getvalue()
 
 
+def test_a_terminal_has_the_bar_of_a_sweep_while_kept_groups_are_read(stderr):
+    heard = stderr(terminal=True)
+    with watching(False, bar=sweep._Bar, lines=sweep._Lines):
+        assert heard.says("looking for groups that are there already")
+
+
 def test_a_pipe_hears_what_is_waited_for(stderr):
     heard = stderr()
     with waiting.waiting("loading JAX"):

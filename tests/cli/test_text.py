@@ -1,7 +1,6 @@
 """attnlab text: a training from a file of words to a table, a document and a picture."""
 
 import json
-import signal
 import sys
 from unittest import mock
 
@@ -26,8 +25,8 @@ def attnlab_text(*arguments):
     return stop.value.code, said
 
 
-def command(folder):
-    held = ["--validation", folder / "held.txt", "--rates", "0.5,2"]
+def command(folder, rates="0.5,2"):
+    held = ["--validation", folder / "held.txt", "--rates", rates]
     return ["train", folder / "words.txt", *held, *QUICK]
 
 
@@ -45,12 +44,12 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_an_interrupt_says_what_is_kept(finished, tmp_path, monkeypatch):
+def test_an_interrupt_says_what_is_kept(finished, tmp_path, keyboard, monkeypatch):
     real = Fleet.advance
 
     def advance(fleet, count):
         real(fleet, count)
-        signal.raise_signal(signal.SIGINT)  # as Ctrl-C does
+        keyboard.press()
 
     monkeypatch.setenv("ATTNLAB_CACHE", str(finished / "cache"))
     monkeypatch.setattr(Fleet, "advance", advance)
@@ -58,6 +57,21 @@ def test_an_interrupt_says_what_is_kept(finished, tmp_path, monkeypatch):
     assert code == app.INTERRUPTED
     assert said[0].startswith("stopped at step 1 of 20; the same settings go on from there")
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+def test_a_run_that_diverges_is_named_with_its_step(finished, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("ATTNLAB_CACHE", str(finished / "cache"))
+    asked = [*command(finished, rates="0.5,1e38"), "--out", tmp_path / "run"]
+    assert attnlab_text(*asked) == (app.DIVERGED, [])
+    printed = capsys.readouterr().out
+    result = attnlab.load(tmp_path / "run" / "result.nc")
+    step = int(result.diverged_step.sel(rate=1e38, seed=0))
+    assert step > 0
+    line = f"diverged: rate 1e+38, seed 0, with a loss that is not finite from step {step} on"
+    assert line in printed.splitlines()
+    assert attnlab_text(*asked, "--json") == (app.DIVERGED, [])
+    document = json.loads(capsys.readouterr().out)
+    assert document["diverged"] == [{"rate": 1e38, "seed": 0, "step": step}]
 
 
 def test_the_same_command_reads_what_there_is_and_prints_a_table(finished, capsys, monkeypatch):

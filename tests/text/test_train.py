@@ -19,7 +19,6 @@ from attnlab.results import DamagedFile
 from attnlab.text import Corpus, TransformerSpec, program, train
 from attnlab.text.checkpoint import arrays_of, read_checkpoint, tree_of
 from attnlab.text.model import forward
-from attnlab.text.stopping import Stopping
 from attnlab.text.streams import cut_streams, window, window_count
 from attnlab.text.train import CHECKPOINT, RESULT
 
@@ -119,32 +118,16 @@ def test_bfloat16_learns_the_same(result):
     assert (low.validation_loss.isel(step=1) != result.validation_loss.isel(step=1)).all()
 
 
-def test_ctrl_c_keeps_where_it_stands(result, tmp_path):
+def test_ctrl_c_keeps_where_it_stands(result, tmp_path, keyboard):
     settings = {**SETTINGS, "rates": [0.5, 2.0], "seeds": 2}
-
-    def interrupt(fraction):
-        if fraction > 0.1:
-            signal.raise_signal(signal.SIGINT)
-
-    handler = signal.getsignal(signal.SIGINT)
+    interrupted = {**settings, "progress": keyboard.press_after(0.1)}
     with pytest.raises(KeyboardInterrupt, match=r"stopped at step (\d+) of 60; the same settings"):
-        train(counting_corpus(), SPEC, out=tmp_path / "run", **{**settings, "progress": interrupt})
-    assert signal.getsignal(signal.SIGINT) is handler
+        train(counting_corpus(), SPEC, out=tmp_path / "run", **interrupted)
     assert 6 < read_checkpoint(tmp_path / "run" / CHECKPOINT).step < 60
     went_on = train(counting_corpus(), SPEC, out=tmp_path / "run", **settings)
     assert went_on.drop_attrs().equals(result.drop_attrs())
     with pytest.raises(KeyboardInterrupt, match="nothing is kept without a folder"):
-        train(counting_corpus(), SPEC, **{**settings, "progress": interrupt})
-
-
-def test_an_interrupt_that_is_ignored_stays_so():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with Stopping() as stopping:
-            signal.raise_signal(signal.SIGINT)
-        assert not stopping.asked
-    finally:
-        signal.signal(signal.SIGINT, before)
+        train(counting_corpus(), SPEC, **interrupted)
 
 
 def test_a_damaged_result_is_made_again_from_the_checkpoint(result, tmp_path):

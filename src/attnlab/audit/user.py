@@ -133,6 +133,8 @@ def own_setting(
     times = theory.transition_times(K=len(classes), M=classes.vocab_size, eta_y=eta_y)
     horizon = HORIZON * float(times.t0) if steps is None else float(steps)
     if not (np.isfinite(horizon) and horizon > 1e-2):
+        if steps is None:
+            raise ValueError(f"eta-y: 100 t_0 is {horizon:g} at {eta_y:g}; give a time with steps")
         raise ValueError(f"steps: expected a finite time above 0.01, got {steps}")
     return Setting(classes, float(eta_y), float(eta_z), horizon)
 

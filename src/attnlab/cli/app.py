@@ -10,10 +10,9 @@ from pathlib import Path
 import typer
 
 from attnlab.cli import audit, cite, play, reproduce, study, sweep, text
+from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED
 from attnlab.cli.printing import say
 from attnlab.cli.simulate import HELP, simulate_verb
-
-BAD_INPUT, DIVERGED, INTERRUPTED = 2, 3, 130
 
 app = typer.Typer(
     name="attnlab",
@@ -70,6 +69,9 @@ def main() -> None:
         named = problem.filename is not None
         _say(f"{problem.filename}: {problem.strerror}" if named else str(problem))
         sys.exit(BAD_INPUT)
+    except MemoryError as problem:  # what was not foreseen
+        _say(f"not enough memory: {problem}")
+        sys.exit(BAD_INPUT)
     except ValueError as problem:
         _say(str(problem))
         sys.exit(BAD_INPUT)
@@ -84,13 +86,11 @@ def _keep_compiled_programs() -> None:
     base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(base / "attnlab" / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    # A solver that could raise from inside cannot be kept; ours reports failure by its status.
-    os.environ.setdefault("EQX_ON_ERROR", "nan")
 
 
 def _last_words(end: BaseException | None) -> str:
-    """What the interrupt said that led to this end."""
-    while end is not None and not isinstance(end, KeyboardInterrupt):
+    """What the verb said when it was interrupted; a simulation inside it has nothing to say."""
+    while end is not None and type(end) is not KeyboardInterrupt:
         end = end.__cause__ or end.__context__
     return str(end or "")
 

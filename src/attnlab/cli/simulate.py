@@ -122,7 +122,7 @@ def simulate_verb(
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.data import classes_from
-        from attnlab.dynamics import Diverged, Extended, Optimizer, Save, simulate
+        from attnlab.dynamics import Diverged, Extended, Interrupted, Optimizer, Save, simulate
 
     chosen = _engine(engine, length, batch_size, sequences)
     # typer has only checked that they are texts; the values check themselves
@@ -153,6 +153,8 @@ def simulate_verb(
         if out is not None:
             _write(problem.dataset, out)
         raise
+    except Interrupted as stopped:
+        raise KeyboardInterrupt(f"{stopped}; {_keep(stopped.dataset, out)}") from None
     if out is not None:
         _write(result, out)
     if plot is not None:
@@ -182,6 +184,16 @@ def _engine(name: str, length: int, batch_size: int | None, sequences: int | Non
 def _rate(name: str, text: str) -> float | list[float]:
     values = numbers(name, text)
     return values if len(values) > 1 else values[0]
+
+
+def _keep(recorded: xr.Dataset | None, out: Path | None) -> str:
+    """Write what was recorded of a run that was stopped, and say where it is."""
+    if recorded is None:
+        return "nothing was recorded yet"
+    if out is None:
+        return "what was recorded is kept only with --out"
+    _write(recorded, out)
+    return f"what was recorded is in {out}"
 
 
 def _write(result: xr.Dataset, path: Path) -> None:

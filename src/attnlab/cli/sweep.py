@@ -274,6 +274,7 @@ class _Bar(_Tally):
 
         columns = (BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
         self.bar = Progress(*columns, console=plain_console(error=True), transient=True)
+        self.task = self.bar.add_task("sweep", total=None, words=self.words())
         self.bar.start()
         return self
 
@@ -282,7 +283,7 @@ class _Bar(_Tally):
 
     def begin(self, plan: Plan, kept: int) -> None:
         super().begin(plan, kept)
-        self.task = self.bar.add_task("sweep", total=plan.runs, words="compiling")
+        self.bar.update(self.task, total=plan.runs, words=self.words())
 
     def within(self, runs: float) -> None:
         super().within(runs)

@@ -10,6 +10,7 @@ import typer
 
 from attnlab.cli import text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
+from attnlab.cli.exit_codes import DIVERGED
 from attnlab.cli.printing import finite, plain_console, print_table, say
 from attnlab.waiting import LOADING, waiting
 
@@ -22,7 +23,7 @@ TRAIN_HELP = """Train a small transformer on a text and measure its attention.
 CORPUS is builtin (the documentation topics of your Python), wikitext-2, wikitext-103, a text file
 or a folder. The defaults are the paper's protocol for Fig. 7: one layer, one head, 200 dimensions,
 SGD at rate 5, 1500 steps of 20 x 35 tokens. Several rates and seeds are trained at once. The same
-command goes on with a training that was interrupted.
+command goes on with a training that was interrupted. Exit code 3 when a run has diverged.
 
 \b
 Examples:
@@ -40,6 +41,8 @@ The maps are those of the best rate; of each layer, those of the head with the l
 Example:
   attnlab text plot run --out run.png
 """
+
+MOST_LOST = 10  # diverged runs that are named
 
 app = typer.Typer(
     help=HELP,
@@ -108,13 +111,15 @@ def train_verb(
         precision=precision,  # type: ignore[arg-type]
         out=out, progress=False if as_json else "auto",
     )  # fmt: skip
-    rows = _summary(result)
+    rows, lost = _summary(result), _diverged(result)
     if as_json:
-        print(json.dumps(_document(result, rows), indent=2, allow_nan=False))
+        print(json.dumps(_document(result, rows, lost), indent=2, allow_nan=False))
     else:
-        _table(repr(text), result, rows)
+        _table(repr(text), result, rows, lost)
         again = _written(out / RESULT) == before
         say(f"{out} was finished before; nothing to do" if again else f"wrote {out}")
+    if lost:
+        raise typer.Exit(DIVERGED)
 
 
 @app.command("plot", help=PLOT_HELP)
@@ -178,7 +183,18 @@ def _number(values: xr.DataArray) -> float | None:
     return finite(float(values.mean()))
 
 
-def _document(result: xr.Dataset, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _diverged(result: xr.Dataset) -> list[dict[str, Any]]:
+    """The runs whose loss left the finite numbers, and the first step at which it did."""
+    step = result["diverged_step"].transpose("rate", "seed").values
+    return [
+        {"rate": float(result["rate"][i]), "seed": int(result["seed"][j]), "step": int(step[i, j])}
+        for i, j in zip(*(step >= 0).nonzero(), strict=True)
+    ]
+
+
+def _document(
+    result: xr.Dataset, rows: list[dict[str, Any]], lost: list[dict[str, Any]]
+) -> dict[str, Any]:
     about = ("device", "seconds", "tokens_per_second")
     return {
         "spec": json.loads(result.attrs["spec"]),
@@ -186,10 +202,13 @@ def _document(result: xr.Dataset, rows: list[dict[str, Any]]) -> dict[str, Any]:
         **{name: result.attrs[name] for name in about},
         "steps": result["step"].values.tolist(),
         "summary": rows,
+        "diverged": lost,
     }
 
 
-def _table(corpus: str, result: xr.Dataset, rows: list[dict[str, Any]]) -> None:
+def _table(
+    corpus: str, result: xr.Dataset, rows: list[dict[str, Any]], lost: list[dict[str, Any]]
+) -> None:
     console = plain_console()
     console.print(
         f"{corpus}: {int(result['step'][-1])} steps, {result.attrs['seconds']:.1f} s, "
@@ -217,9 +236,14 @@ def _table(corpus: str, result: xr.Dataset, rows: list[dict[str, Any]]) -> None:
         "strongest token; snap: the step, or - where attention still moves at the end",
         style="dim",
     )
-    diverged = int((result["diverged_step"] >= 0).sum())
-    if diverged:
-        console.print(f"{diverged} of {result['diverged_step'].size} runs diverged")
+    for run in lost[:MOST_LOST]:
+        console.print(
+            f"diverged: rate {run['rate']:g}, seed {run['seed']}, with a loss that is not finite "
+            f"from step {run['step']} on",
+            soft_wrap=True,
+        )
+    if len(lost) > MOST_LOST:
+        console.print(f"and {len(lost) - MOST_LOST} more runs; --json names them all")
 
 
 def _cell(value: float | None, form: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.data.machine_memory import require_memory
 from attnlab.names import check_name
 
 Scope = Literal["global", "local"]
@@ -140,6 +141,7 @@ class SequenceClasses:
         if int(vocab_size) != vocab_size or vocab_size < 1:
             raise ValueError(f"vocab_size: expected a positive whole number, got {vocab_size}")
         vocab_size = int(vocab_size)
+        require_memory("vocab_size", 8 * vocab_size)  # a number for each token
         if not classes.shape == tokens.shape == values.shape or values.ndim != 1:
             raise ValueError("probs: classes, tokens and values must be lists of one length")
         _require_in_range("probs: class", classes, num_classes)

@@ -29,6 +29,15 @@ def size_words(count: float) -> str:
     return f"{count:.3g} {UNITS[power]}"
 
 
+def require_memory(field: str, count: float, advice: str = "") -> None:
+    """Refuse what would need more bytes than there are; `field` asks for them."""
+    if count > machine_memory():
+        raise ValueError(
+            f"{field}: would need {size_words(count)}; this machine has "
+            f"{size_words(machine_memory())}" + (f"; {advice}" if advice else "")
+        )
+
+
 def _limits(membership: Path, root: Path) -> Iterator[int]:
     """The limits of the control groups (Linux, versions 1 and 2) that this process is in."""
     with suppress(OSError):

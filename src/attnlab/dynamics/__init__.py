@@ -14,6 +14,7 @@ from attnlab.dynamics.positions import (
 )
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.simulate import simulate
+from attnlab.dynamics.stopping import Interrupted
 
 __all__ = [
     "AlibiPosition",
@@ -23,6 +24,7 @@ __all__ = [
     "Extended",
     "FixedPosition",
     "Flow",
+    "Interrupted",
     "LearnedPosition",
     "Limit",
     "Model",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from attnlab.defaults import BATCH_SIZE, LENGTH
 
 
@@ -23,13 +25,13 @@ class Sampled:
     sequences: int | None = None
 
     def __post_init__(self) -> None:
-        _require_whole("length", self.length, 2)
+        require_whole("length", self.length, 2)
         if self.sequences is not None:
-            _require_whole("sequences", self.sequences, 1)
+            require_whole("sequences", self.sequences, 1)
         elif self.batch_size is None:
             raise ValueError("batch_size: None takes a whole training set; give `sequences` too")
         if self.batch_size is not None:
-            _require_whole("batch_size", self.batch_size, 1)
+            require_whole("batch_size", self.batch_size, 1)
 
     @property
     def rows(self) -> int:
@@ -48,7 +50,7 @@ class Limit:
 
     def __post_init__(self) -> None:
         if self.batch_size is not None:
-            _require_whole("batch_size", self.batch_size, 1)
+            require_whole("batch_size", self.batch_size, 1)
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,41 @@ class Flow:
 
     Time is measured in expected-gradient steps: dY/dt = -eta_y dL/dY, dZ/dt = -eta_z dL/dZ, so
     one unit of time is one small step of ``Limit()``. Integrated adaptively; `rtol` and `atol`
-    default to what the dtype can carry.
+    default to what the dtype can carry. A run that has not arrived after `most_steps` steps of the
+    solver (by default 100,000) is given up, as `Diverged`.
     """
 
     rtol: float | None = None
     atol: float | None = None
+    most_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        self.require_precision("float64")
+        if self.most_steps is not None:
+            require_whole("most_steps", self.most_steps, 1)
+
+    def require_precision(self, dtype: str) -> None:
+        """Refuse tolerances that numbers of the dtype cannot meet."""
+        numbers = np.finfo(dtype)
+        least = {"rtol": 10 * float(numbers.eps), "atol": float(numbers.tiny)}
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and not smallest <= value < np.inf:
+                raise ValueError(
+                    f"{name}: expected a number of at least {smallest:.1e} in {dtype}, got {value}"
+                )
 
 
 Engine = Sampled | Limit | Flow
 
 
-def _require_whole(field_name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or int(value) != value or value < least:
-        raise ValueError(f"{field_name}: expected a whole number of at least {least}, got {value}")
+def require_whole(field_name: str, value: Any, least: int) -> None:
+    """Refuse what is not a whole number of at least so much."""
+    try:
+        whole = not isinstance(value, bool) and int(value) == value >= least
+    except (OverflowError, TypeError, ValueError):  # infinite, or no number at all
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"{field_name}: expected a whole number of at least {least}, got {value!r}"
+        )

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import logsumexp
 
+from attnlab.dynamics.engines import require_whole
 from attnlab.dynamics.gradient import (
     PRECISION,
     Block,
@@ -98,8 +99,7 @@ class Extended:
         for name in ("residual", "attend_self"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name}: expected true or false, got {getattr(self, name)!r}")
-        if isinstance(self.heads, bool) or int(self.heads) != self.heads or self.heads < 1:
-            raise ValueError(f"heads: expected a positive whole number, got {self.heads}")
+        require_whole("heads", self.heads, 1)
         if isinstance(self.position, str):
             object.__setattr__(self, "position", position_from(self.position))
         if not isinstance(self.position, Position | None):

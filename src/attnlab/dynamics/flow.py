@@ -1,76 +1,156 @@
-"""The gradient flow of the expected loss, integrated adaptively."""
+"""The batches of the gradient flow of the expected loss, integrated adaptively.
+
+The solver's steps are diffrax's; the loop around them is ours, so that it comes back after a while
+(to report progress, to be stopped, to give up) and goes on where it was.
+"""
 
 from __future__ import annotations
 
+import time
 from functools import partial
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
+from attnlab.dynamics import program
+from attnlab.dynamics.batch import Batch
 from attnlab.dynamics.engines import Flow
 from attnlab.dynamics.gradient import Parameters, class_rows
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.models import Model
-from attnlab.dynamics.program import each, observe
-from attnlab.dynamics.progress import Report
-from attnlab.dynamics.run import Recorded, Run, flatten
-from attnlab.dynamics.stack import stacks
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
+MOST_STEPS = 100_000  # flows that end take a few hundred, or thousands where rates are far apart
 
 
-def run_flow(run: Run, report: Report) -> Recorded:
-    """Integrate all settings, seeds and rates, and record at the times that were asked for."""
-    assert isinstance(run.engine, Flow)
-    rtol, atol = TOLERANCES[str(run.dtype)]
-    rtol, atol = run.engine.rtol or rtol, run.engine.atol or atol
-    times = run.moments.astype(run.dtype)
-    rates = [rate.astype(run.dtype) for rate in run.grid.rates()]
-    out = Recorded(run.moments)
-    for stack in chain.from_iterable(stacks(run)):
-        for runs in stack.batches():
-            _, seeds, points = runs
-            fixed, trained = stack.begin(run.grid.seeds[seeds].astype(np.uint32), points.size)
-            values = _integrate(
-                run.model, run.what, stack.layout, fixed, trained,
-                tuple(rate[points] for rate in rates), times, rtol, atol,
-                run.optimizer.weight_decay,
-            )  # fmt: skip
-            stopped = np.asarray(values.pop("stopped"))
-            finite = np.isfinite(values.pop("largest"))
-            some = Recorded(run.moments, flatten(values))
-            for setting, seed, point in np.argwhere(stopped | ~finite.all(axis=-1)).tolist():
-                first = int(np.argmin(finite[setting, seed, point]))
-                some.failures[setting, seed, point] = (float(run.moments[first]), "the flow")
-            out.put(run, runs, some)
-            report(float(run.moments[-1]) * stopped.size)
-    return out
+class State(NamedTuple):
+    """A run of the flow between two steps of its solver."""
+
+    time: Any
+    trained: Parameters
+    size: Any  # of the next step
+    taken: Any  # steps, counting those that had to be repeated
+    there: Parameters  # what is trained at the time that was asked for last
 
 
-@partial(jax.jit, static_argnames=("model", "what", "rtol", "atol", "weight_decay"))
-def _integrate(
+class Memory(NamedTuple):
+    """What diffrax remembers from step to step, anew in each call."""
+
+    of_solver: Any
+    of_controller: Any
+
+
+class Limits(NamedTuple):
+    """What holds for all runs: how exact, how many steps at most in all and in this call."""
+
+    rtol: Any
+    atol: Any
+    steps: Any
+    steps_of_call: Any
+
+
+class FlowBatch(Batch):
+    """Runs of the flow, each at a time of its own."""
+
+    times: NDArray[Any] = np.zeros(1)  # until it begins
+
+    def start(self, trained: Parameters) -> None:
+        self.times = np.zeros(self.shape, self.run.dtype)
+        size, taken = np.full_like(self.times, FIRST_STEP), np.zeros(self.shape, np.int32)
+        self.state = State(self.times, trained, size, taken, trained)
+
+    def states(self) -> program.State:
+        return program.State(self.state.there, ((), ()))
+
+    @property
+    def moment(self) -> float:
+        return float(self.times.min())
+
+    @property
+    def fraction(self) -> float:
+        """By the logarithm of time: steps grow with it."""
+        passed, last = (np.log1p(t / FIRST_STEP) for t in (self.times, self.run.moments[-1]))
+        return float(passed.mean() / last) if last else 1.0
+
+    @property
+    def engine(self) -> Flow:
+        assert isinstance(self.run.engine, Flow)
+        return self.run.engine
+
+    @property
+    def most_steps(self) -> int:
+        return self.engine.most_steps or MOST_STEPS
+
+    def compile_advance(self) -> None:
+        self.call(0.0, 0)
+
+    def advance(self, moment: float) -> bool:
+        before, begun = self.state.taken, time.perf_counter()
+        self.state, arrived, lost = self.call(moment, self.pace.steps)
+        self.pace.took(int(np.max(self.state.taken - before)), time.perf_counter() - begun)
+        self.times = np.where(arrived, self.run.dtype.type(moment), self.state.time)
+        for setting, seed, point in np.argwhere(lost).tolist():
+            place = setting, seed, point
+            self.recorded.failures[place] = self._failure(place)
+        return bool(np.all(arrived | lost))
+
+    def call(self, moment: float, steps: int) -> tuple[State, NDArray[Any], NDArray[Any]]:
+        """The runs after up to so many steps towards `moment`; which of them are there, and which
+        never will be."""
+        number, (rtol, atol) = self.run.dtype.type, TOLERANCES[str(self.run.dtype)]
+        limits = Limits(
+            number(self.engine.rtol or rtol), number(self.engine.atol or atol),
+            np.int32(self.most_steps), np.int32(steps),
+        )  # fmt: skip
+        state, arrived, lost = _advance(
+            self.run.model, self.run.optimizer.weight_decay, self.stack.layout, self.fixed,
+            self.state, self.rates, number(moment), limits,
+        )  # fmt: skip
+        state = state._replace(
+            time=np.asarray(state.time), size=np.asarray(state.size), taken=np.asarray(state.taken)
+        )
+        return state, np.asarray(arrived), np.asarray(lost)
+
+    def _failure(self, place: tuple[int, int, int]) -> tuple[float, str]:
+        """When and why the flow of a run was given up."""
+        time, size = float(self.state.time[place]), float(self.state.size[place])
+        if self.state.taken[place] < self.most_steps:
+            return time, f"the flow could take no further step in {self.run.dtype}"
+        left = (float(self.run.moments[-1]) - time) / size
+        return (
+            time,
+            f"the flow was given up after {self.most_steps:,} steps (about {left:.0e} left)",
+        )
+
+
+@partial(jax.jit, static_argnames=("model", "weight_decay"), compiler_options=program.QUICK_COMPILE)
+def _advance(
     model: Model,
-    what: tuple[str, ...],
+    weight_decay: float,
     layout: Layout,
     fixed: Any,
-    trained: Parameters,
+    states: State,
     rates: tuple[jax.Array, jax.Array],
-    times: jax.Array,
-    rtol: float,
-    atol: float,
-    weight_decay: float,
-) -> dict[str, Any]:
+    target: jax.Array,
+    limits: Limits,
+) -> tuple[State, jax.Array, jax.Array]:
+    """Integrate towards the time `target`; whether each run has arrived, and whether it never
+    will, being out of steps or unable to take one."""
     import diffrax
 
     factors = model.rate_factors()
+    # An explicit method suffices: the loss and its curvature decay alike, about as 1/t, so that
+    # stable steps grow in proportion to t.
+    solver = diffrax.Tsit5(scan_kind="lax")
+    controller = diffrax.PIDController(limits.rtol, limits.atol)
 
     def one_run(
-        layout: Layout, fixed: Any, trained: Parameters, eta_y: jax.Array, eta_z: jax.Array
-    ) -> dict[str, Any]:
+        layout: Layout, fixed: Any, start: State, eta_y: jax.Array, eta_z: jax.Array
+    ) -> tuple[State, jax.Array, jax.Array]:
         rows = class_rows(layout, layout.prior)
 
         def velocity(t: jax.Array, trained: Parameters, args: None) -> Parameters:
@@ -82,36 +162,60 @@ def _integrate(
                 jax.tree.map(lambda g: -eta_z * factors[1] * g, slope.Z),
             )
 
-        def look(t: jax.Array, trained: Parameters, args: None) -> dict[str, Any]:
-            out = observe(model, layout, trained, fixed, what)
-            # not what was recorded: that can be undefined where the run is well
-            out["largest"] = jnp.max(
-                jnp.stack([jnp.max(abs(leaf), initial=0) for leaf in jax.tree.leaves(trained)])
-            )
-            if "loss" in what:
-                out["loss"] = model.loss(layout, rows, trained, fixed)
-            return out
+        term = diffrax.ODETerm(velocity)
+        order = solver.error_order(term)
 
-        # An explicit method suffices: the loss and its curvature decay alike, about as 1/t, so
-        # that stable steps grow in proportion to t.
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(velocity),
-            diffrax.Tsit5(),
-            t0=0.0,
-            t1=times[-1],
-            dt0=jnp.minimum(FIRST_STEP, times[-1]),
-            y0=trained,
-            saveat=diffrax.SaveAt(ts=times, fn=look),
-            stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
-            max_steps=None,
-            throw=False,
+        def lost(state: State) -> jax.Array:
+            stuck = state.time + state.size == state.time
+            return stuck | (state.taken >= limits.steps)
+
+        def goes_on(carry: tuple[State, Memory, jax.Array]) -> jax.Array:
+            state, _, arrived = carry
+            return ~arrived & ~lost(state) & (state.taken - start.taken < limits.steps_of_call)
+
+        def step(carry: tuple[State, Memory, jax.Array]) -> tuple[State, Memory, jax.Array]:
+            """One of the solver's size; or to the target if that is nearer, where the run is shown
+            and goes on from where it was: records change nothing."""
+            state, memory, _ = carry
+            within = state.size <= target - state.time
+            end = jnp.where(within, state.time + state.size, target)
+            there, error, _, of_solver, _ = solver.step(
+                term, state.time, end, state.trained, None, memory.of_solver, made_jump=False
+            )
+            error = jax.tree.map(lambda leaf: jnp.where(jnp.isnan(leaf), jnp.inf, leaf), error)
+            good, begin, next_end, _, of_controller, _ = controller.adapt_step_size(
+                state.time, end, state.trained, there, None, error, order, memory.of_controller
+            )
+            moves, arrives = good & within, good & ~within
+            after = State(
+                time=jnp.where(moves, end, state.time),
+                trained=_choose(moves, there, state.trained),
+                size=jnp.where(arrives, state.size, next_end - begin),
+                taken=state.taken + 1,
+                there=_choose(arrives, there, state.there),
+            )
+            kept = Memory(
+                _choose(moves, of_solver, memory.of_solver),
+                _choose(arrives, memory.of_controller, of_controller),
+            )
+            return after, kept, arrives
+
+        first = start.time, start.time + start.size, start.trained
+        memory = Memory(
+            solver.init(term, *first, None),
+            controller.init(term, *first, start.size, None, solver.func, order)[1],
         )
-        return {**solution.ys, "stopped": solution.result != diffrax.RESULTS.successful}
+        state, _, arrived = jax.lax.while_loop(goes_on, step, (start, memory, jnp.asarray(False)))
+        return state, arrived, ~arrived & lost(state)
 
     over_rates = jax.vmap(one_run, in_axes=(None, None, 0, 0, 0))
     over_seeds = jax.vmap(over_rates, in_axes=(None, 0, 0, None, None))
 
-    def one_setting(layout: Layout, fixed: Any, trained: Parameters) -> dict[str, Any]:
-        return over_seeds(layout, fixed, trained, *rates)
+    def one_setting(layout: Layout, fixed: Any, states: State) -> tuple[Any, ...]:
+        return over_seeds(layout, fixed, states, *rates)
 
-    return each(one_setting)(layout, fixed, trained)
+    return program.each(one_setting)(layout, fixed, states)
+
+
+def _choose(condition: jax.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

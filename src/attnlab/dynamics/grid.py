@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+
+from attnlab.data.machine_memory import require_memory
+
+RUN_BYTES = 200  # of a run, however small: its rates, its place, its share of a batch
 
 
 @dataclass(frozen=True)
@@ -51,16 +56,19 @@ class Grid:
         return f"eta_y = {eta_y[point]:g}, eta_z = {eta_z[point]:g}, seed {self.seeds[seed]}"
 
 
-def make_grid(eta_y: Any, eta_z: Any, seeds: int | Sequence[int]) -> Grid:
+def make_grid(eta_y: Any, eta_z: Any, seeds: int | Sequence[int], dtype: str = "float64") -> Grid:
     """Validate rates and seeds.
 
     A rate is a number, a sequence (which becomes a dim of its own name) or a DataArray, whose
     dims are kept: ``eta_y=ratio * eta_z`` with two DataArrays sweeps their product.
     """
-    y, z = xr.broadcast(_rate("eta_y", eta_y), _rate("eta_z", eta_z))
+    y, z = _rate("eta_y", eta_y, dtype), _rate("eta_z", eta_z, dtype)
+    points = math.prod({**y.sizes, **z.sizes}.values())
+    require_memory("eta_y, eta_z", RUN_BYTES * points)
     if isinstance(seeds, (int, np.integer)):
         if seeds < 1:
             raise ValueError(f"seeds: expected at least 1, got {seeds}")
+        require_memory("seeds", RUN_BYTES * points * int(seeds))
         chosen = np.arange(int(seeds))
     else:
         chosen = np.asarray(list(seeds))
@@ -68,10 +76,10 @@ def make_grid(eta_y: Any, eta_z: Any, seeds: int | Sequence[int]) -> Grid:
             raise ValueError("seeds: expected a number of seeds or a list of whole numbers")
         if chosen.min() < 0 or chosen.max() >= 2**32 or np.unique(chosen).size != chosen.size:
             raise ValueError("seeds: expected different whole numbers from 0 to 2^32 - 1")
-    return Grid(chosen.astype(np.int64), y, z)
+    return Grid(chosen.astype(np.int64), *xr.broadcast(y, z))
 
 
-def _rate(name: str, value: Any) -> xr.DataArray:
+def _rate(name: str, value: Any, dtype: str) -> xr.DataArray:
     if not isinstance(value, xr.DataArray):
         values = np.asarray(value, dtype=np.float64)
         if values.ndim > 1:
@@ -82,6 +90,8 @@ def _rate(name: str, value: Any) -> xr.DataArray:
     value = value.astype(np.float64)
     if "seed" in value.dims:
         raise ValueError(f"{name}: a rate cannot depend on the seed")
-    if value.size == 0 or not np.all(np.isfinite(value)) or np.any(value < 0):
-        raise ValueError(f"{name}: expected finite numbers of at least 0, got {value.values}")
+    if value.size == 0 or not np.all((value >= 0) & (value <= float(np.finfo(dtype).max))):
+        raise ValueError(
+            f"{name}: expected numbers of at least 0 that are finite in {dtype}, got {value.values}"
+        )
     return value

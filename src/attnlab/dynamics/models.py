@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from attnlab.dynamics.engines import require_whole
 from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.gradient import (
     PRECISION,
@@ -110,8 +111,7 @@ class Embedded:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if int(self.dim) != self.dim or self.dim < 1:
-            raise ValueError(f"dim: expected a positive whole number, got {self.dim}")
+        require_whole("dim", self.dim, 1)
         if not self.scale > 0:
             raise ValueError(f"scale: expected a positive number, got {self.scale}")
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.classes import SequenceClasses
-from attnlab.dynamics.engines import Engine, Sampled
+from attnlab.dynamics.engines import Engine, Flow, Sampled
 from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.gradient import Block
 from attnlab.dynamics.grid import Grid
@@ -63,6 +63,11 @@ class Run:
         return position
 
     @property
+    def clock(self) -> str:
+        """What moments are: "step", or "time" for the flow."""
+        return "time" if isinstance(self.engine, Flow) else "step"
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """Settings, seeds and rate points: their product is the number of runs."""
         return len(self.settings), self.grid.seeds.size, self.grid.points
@@ -92,25 +97,36 @@ class Recorded:
 
     moments: NDArray[Any]
     values: dict[str, NDArray[Any]] = field(default_factory=dict)
-    # (setting, seed, rate) -> (first non-finite step or time, the array that failed)
+    count: int = 0  # of the records that are whole
+    # (setting, seed, rate) -> (the step or time of the failure, what failed)
     failures: dict[tuple[int, int, int], tuple[float, str]] = field(default_factory=dict)
 
     def put(self, run: Run, runs: Indices, some: Recorded) -> None:
         """Add what was recorded of the runs with these settings, seeds and rates; blocks become
         arrays over all tokens."""
-        for name, leaf in _by_token(run, runs[0], some.values).items():
+        # taken as they are: a run that is left behind may still be at work on the next record
+        count, failures = some.count, dict(some.failures)
+        places: Any = (*np.ix_(*runs), slice(count))
+        records = {name: leaf[:, :, :, :count] for name, leaf in dict(some.values).items()}
+        for name, leaf in _by_token(run, runs[0], records if count else {}).items():
             if name not in self.values:
-                self.values[name] = np.full((*run.shape, *leaf.shape[3:]), np.nan, leaf.dtype)
-            self.values[name][np.ix_(*runs)] = leaf
-        for place, failure in some.failures.items():
+                shape = (*run.shape, self.moments.size, *leaf.shape[4:])
+                self.values[name] = np.full(shape, np.nan, leaf.dtype)
+            self.values[name][places] = leaf
+        self.count = max(self.count, count)
+        for place, failure in failures.items():
             setting, seed, point = (int(of[i]) for of, i in zip(runs, place, strict=True))
             self.failures[setting, seed, point] = failure
 
     def keep_before(self, moment: float) -> None:
         """Drop the records from `moment` on."""
-        count = int(np.searchsorted(self.moments, moment))
-        self.moments = self.moments[:count]
-        self.values = {name: leaf[:, :, :, :count] for name, leaf in self.values.items()}
+        self.count = min(self.count, int(np.searchsorted(self.moments, moment)))
+        self.drop_the_rest()
+
+    def drop_the_rest(self) -> None:
+        """Drop the records that no run has come to."""
+        self.moments = self.moments[: self.count]
+        self.values = {name: leaf[:, :, :, : self.count] for name, leaf in self.values.items()}
 
 
 def flatten(record: dict[str, Any]) -> dict[str, NDArray[Any]]:

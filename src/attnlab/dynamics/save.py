@@ -8,10 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.data.machine_memory import require_memory
+from attnlab.dynamics.engines import require_whole
+
 WHAT = ("attention", "logits", "loss", "statistics")
 DEFAULT_RECORDS = 101
 # By default a run keeps no more than this, and takes fewer records of a large problem.
 DEFAULT_BYTES = 256 * 2**20
+MOMENT_BYTES = 32  # of a step or time, while they are found
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,13 @@ class Save:
         object.__setattr__(self, "what", what)
         if sum(x is not None for x in (self.every, self.geometric, self.at)) > 1:
             raise ValueError("every, geometric, at: give at most one of them")
-        if self.every is not None and (int(self.every) != self.every or self.every < 1):
-            raise ValueError(f"every: expected a positive whole number, got {self.every}")
-        if self.geometric is not None and self.geometric < 2:
-            raise ValueError(f"geometric: expected at least 2 times, got {self.geometric}")
+        if self.every is not None:
+            require_whole("every", self.every, 1)
+        if self.geometric is not None:
+            require_whole("geometric", self.geometric, 2)
         if self.at is not None:
             at = tuple(float(t) for t in np.atleast_1d(np.asarray(self.at, dtype=np.float64)))
-            if not at or list(at) != sorted(set(at)) or at[0] < 0:
+            if not at or not np.all(np.isfinite(at)) or list(at) != sorted(set(at)) or at[0] < 0:
                 raise ValueError("at: expected increasing times from 0 on")
             object.__setattr__(self, "at", at)
 
@@ -62,6 +66,7 @@ class Save:
                 raise ValueError("at: optimiser steps are whole numbers")
             _require_inside(at, last)
             return at.astype(np.int64)
+        self._require_room(last, last + 1, bytes_per_record)
         if self.every is not None:
             return np.unique(np.append(np.arange(0, last + 1, self.every), last))
         if self.geometric is not None:
@@ -75,10 +80,18 @@ class Save:
         if self.at is not None:
             _require_inside(np.asarray(self.at), last)
             return np.asarray(self.at)
+        self._require_room(last, np.inf, bytes_per_record)
         if self.every is not None:
             return np.unique(np.append(np.arange(0, last, self.every, dtype=np.float64), last))
         count = self.geometric or _default_count(bytes_per_record)
         return np.concatenate([[0.0], np.geomspace(min(1.0, last / 1e3), last, max(count - 1, 1))])
+
+    def _require_room(self, last: float, most: float, bytes_per_record: int) -> None:
+        """Refuse more moments than there is room for; there are `most` at best."""
+        name = "every" if self.every is not None else "geometric"
+        count = last / self.every if self.every is not None else (self.geometric or 0)
+        needed = MOMENT_BYTES * count + bytes_per_record * min(count, most)
+        require_memory(name, needed, "record less often")
 
 
 def _default_count(bytes_per_record: int) -> int:

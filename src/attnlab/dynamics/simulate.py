@@ -17,20 +17,27 @@ from attnlab.data.classes import SequenceClasses
 from attnlab.data.presets import resolve
 from attnlab.defaults import ETA_Y, ETA_Z, STEPS
 from attnlab.dynamics.divergence import Diverged
-from attnlab.dynamics.engines import Engine, Flow, Limit, Sampled
+from attnlab.dynamics.driving import Drive
+from attnlab.dynamics.engines import Engine, Flow, Limit, Sampled, require_whole
 from attnlab.dynamics.extended import Extended
-from attnlab.dynamics.flow import run_flow
 from attnlab.dynamics.grid import Grid, make_grid
 from attnlab.dynamics.layout import dense_layout, sparse_layout
 from attnlab.dynamics.models import Embedded, Model, Pairwise
 from attnlab.dynamics.optimizers import Optimizer, as_optimizer
 from attnlab.dynamics.positions import FixedPosition
 from attnlab.dynamics.progress import Choice, reporting
+from attnlab.dynamics.room import require_room, require_room_for_classes
 from attnlab.dynamics.run import Recorded, Run, Setting
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.start import Init, initial_logits, is_symmetric
-from attnlab.dynamics.stepping import run_steps
+from attnlab.dynamics.stopping import Interrupted, answering
 from attnlab.results.provenance import provenance
+
+MOST_STEPS = 2**31 - 1  # that the programs can count
+ADVICE = {
+    "step": "Try smaller rates.",
+    "time": "Try rates closer to each other, a shorter time or more steps (Flow.most_steps).",
+}
 
 
 def simulate(
@@ -76,7 +83,7 @@ def simulate(
 
     Returns a Dataset with dims (swept rates, seed, step or time, sequence_class, query, token);
     docs/results.md describes it. Raises `Diverged`, which carries what was recorded, when
-    numbers leave the finite range.
+    numbers leave the finite range, and `Interrupted`, which does so too, on Ctrl-C.
     """
     sets = _sets(classes)
     engine = Sampled() if engine is None else engine
@@ -84,15 +91,22 @@ def simulate(
     save = Save() if save is None else save
     optimizer = as_optimizer(optimizer, momentum).within(engine)
     _check(engine, steps, dtype, optimizer, model, init)
-    grid = make_grid(eta_y, eta_z, seeds)
+    grid = make_grid(eta_y, eta_z, seeds, dtype)
     begun = time.perf_counter()
-    # float64 for this call only: the caller's global setting stays as it is
-    with jax.enable_x64(dtype == "float64"):
-        run = _prepare(sets, engine, model, optimizer, init, grid, save, steps, dtype, lump)
-        work = math.prod(run.shape) * float(run.moments[-1])
-        with reporting(progress, work, sets[0].origin) as report:
-            recorded = (run_flow if isinstance(engine, Flow) else run_steps)(run, report)
-        device = jax.devices()[0]
+    run = _prepare(sets, engine, model, optimizer, init, grid, save, steps, dtype, lump)
+    drive, stopped = Drive(run), False
+    with reporting(progress, math.prod(run.shape), sets[0].origin) as report:
+        try:
+            answering(lambda stopping: drive.go(report, stopping))
+        except KeyboardInterrupt:
+            stopped = True
+        except jax.errors.JaxRuntimeError as problem:
+            if "RESOURCE_EXHAUSTED" not in str(problem):
+                raise
+            raise MemoryError(str(problem).splitlines()[0]) from problem
+    recorded, device = drive.recorded(), jax.devices()[0]
+    if stopped:
+        recorded.drop_the_rest()
     attrs = provenance(
         _spec(run, steps, save, lump),
         device=f"{device.platform}: {device.device_kind}",
@@ -103,6 +117,8 @@ def simulate(
     dataset = label(run, recorded).assign_attrs(attrs)
     if isinstance(classes, str | SequenceClasses):
         dataset = dataset.squeeze("setting")
+    if stopped:
+        raise Interrupted(f"stopped at {drive.place()}", dataset if recorded.count else None)
     if recorded.failures:
         raise Diverged(_explain(run, recorded), dataset)
     return dataset
@@ -131,15 +147,18 @@ def _check(
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
     if isinstance(engine, Flow):
-        if not (np.isfinite(steps) and steps > 0):
-            raise ValueError(f"steps: expected a positive time, got {steps}")
+        if not 0 < steps <= float(np.finfo(dtype).max):
+            raise ValueError(f"steps: expected a positive time, finite in {dtype}, got {steps}")
+        engine.require_precision(dtype)
         if optimizer != Optimizer(momentum=0.0, weight_decay=optimizer.weight_decay):
             raise ValueError(
                 "optimizer: the flow is that of plain gradient descent; use 'sgd' without "
                 "momentum, or a stepping engine"
             )
-    elif int(steps) != steps or steps < 1:
-        raise ValueError(f"steps: expected a positive whole number, got {steps}")
+    else:
+        require_whole("steps", steps, 1)
+        if steps > MOST_STEPS:
+            raise ValueError(f"steps: expected at most {MOST_STEPS:,}, got {steps}")
     if isinstance(model, Embedded) and not isinstance(init, str):
         raise ValueError("init: Embedded starts from 'zero' or 'uniform', not from given logits")
     if isinstance(model, Extended):
@@ -185,8 +204,16 @@ def _prepare(
         if isinstance(engine, Flow)
         else save.steps(int(steps), record_bytes)
     )
+    require_room_for_classes(sets, heads, _is_dense(engine, model))
     settings = tuple(_lay_out(classes, engine, model, init, heads, lump) for classes in sets)
-    return Run(settings, engine, model, optimizer, init, grid, what, moments, np.dtype(dtype))
+    run = Run(settings, engine, model, optimizer, init, grid, what, moments, np.dtype(dtype))
+    require_room(run)
+    return run
+
+
+def _is_dense(engine: Engine, model: Model) -> bool:
+    """Whether every token in play has a place of its own."""
+    return isinstance(engine, Sampled) or isinstance(model, Embedded | Extended)
 
 
 def _lay_out(
@@ -201,7 +228,7 @@ def _lay_out(
             also=classes.queries if model.residual or model.attend_self else None,
             whole=model.normalization == "layer",  # the mean is taken away from all M coordinates
         )
-    elif isinstance(engine, Sampled) or isinstance(model, Embedded):
+    elif _is_dense(engine, model):
         layout, where = dense_layout(classes, symmetric_start=symmetric)
     else:
         layout, where = sparse_layout(
@@ -216,7 +243,7 @@ def _lay_out(
 def label(run: Run, recorded: Recorded) -> xr.Dataset:
     """The recorded arrays as a Dataset of the common schema, with a dim `setting`."""
     sets, grid = [setting.classes for setting in run.settings], run.grid
-    clock = "time" if isinstance(run.engine, Flow) else "step"
+    clock = run.clock
     outer = ("setting", *grid.dims())
     # an axis of heads is there where there are several
     heads = run.model.heads if isinstance(run.model, Extended) else 1
@@ -279,15 +306,14 @@ def _spec(run: Run, steps: float, save: Save, lump: bool) -> dict[str, Any]:
 
 
 def _explain(run: Run, recorded: Recorded) -> str:
-    place, (moment, array) = min(recorded.failures.items(), key=lambda item: item[1])
+    place, (moment, what) = min(recorded.failures.items(), key=lambda item: item[1])
     setting, seed, point = place
-    name = {"Y": "the decoder Y", "Z": "the attention logits Z"}.get(array, array)
     where = run.grid.describe(seed, point)
     if len(run.settings) > 1:
         where = f"{run.settings[setting].classes.origin}, {where}"
     others = len(recorded.failures) - 1
     return (
-        f"{name} became non-finite at step {moment:g} ({where})"
+        f"{what} at {run.clock} {moment:g} ({where})"
         + (f", and {others} more of {math.prod(run.shape)} runs diverged" if others else "")
-        + "; what was recorded before is in the error's `dataset`. Try smaller rates."
+        + f"; what was recorded before is in the error's `dataset`. {ADVICE[run.clock]}"
     )

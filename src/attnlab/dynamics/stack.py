@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.dynamics import program
-from attnlab.dynamics.engines import Flow, Sampled
+from attnlab.dynamics.engines import Flow, Limit, Sampled
 from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.gradient import Parameters
 from attnlab.dynamics.layout import Layout
@@ -38,7 +38,7 @@ class Stack:
     run: Run
     settings: NDArray[np.int64]
     layout: Layout
-    source: RowSource | None  # the flow draws nothing
+    source: RowSource
     start: Start
     at_once: tuple[int, int]
 
@@ -77,10 +77,10 @@ def stacks(run: Run) -> Iterator[list[Stack]]:
         yield made
 
 
-def _source(run: Run, setting: Setting) -> RowSource | None:
-    if isinstance(run.engine, Flow):
-        return None
-    return row_source(run.engine, setting.classes, setting.where, run.position)
+def _source(run: Run, setting: Setting) -> RowSource:
+    # the flow draws nothing: its rows are the classes, as those of the expected gradient are
+    engine = Limit() if isinstance(run.engine, Flow) else run.engine
+    return row_source(engine, setting.classes, setting.where, run.position)
 
 
 def _at_once(run: Run, settings: int, arrays: Any) -> tuple[int, int, int]:

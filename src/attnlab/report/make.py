@@ -108,7 +108,13 @@ def make_parts(
     for i, name in enumerate(names):
         watch.begin(name, names[i + 1 :])
         started = time.perf_counter()
-        part = make(name, made, watch.progress)
+        try:
+            part = make(name, made, watch.progress)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped in {name}; what was made before is in {out}, and the same command goes "
+                "on from there"
+            ) from None
         if part is not None:
             made[name] = part
         watch.end(name, time.perf_counter() - started, part)

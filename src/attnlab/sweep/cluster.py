@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
@@ -95,7 +97,10 @@ def connect(ray: Any, address: str) -> None:
         given["include_dashboard"] = False
         # else Ray's workers give way (15) to everything that runs beside them, as ours do not
         os.environ.setdefault("RAY_worker_niceness", "0")
+    answer = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, **given)
     except ConnectionError as problem:
         raise ValueError(f"address: no Ray cluster at {address!r} ({problem})") from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, answer)  # Ray sets its own, which ends the driver unheard

@@ -101,12 +101,14 @@ class _Driver:
         try:
             self._compute()
         except OSError as problem:
-            total = len(self.plan.groups)
-            done = total - sum(map(len, self.todo.values()))
             raise Stopped(
-                f"{problem.strerror or problem}: {done} of {total} groups are kept; "
+                f"{problem.strerror or problem}: {self._kept()}; "
                 "put that right and run the same command again"
             ) from problem
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped; {self._kept()}, and the same command goes on from there"
+            ) from None
         finally:
             self.store.release_all()
         return Ran(
@@ -116,6 +118,10 @@ class _Driver:
             self.computed,
             time.perf_counter() - begun,
         )
+
+    def _kept(self) -> str:
+        total = len(self.plan.groups)
+        return f"{total - sum(map(len, self.todo.values()))} of {total} groups are kept"
 
     def _compute(self) -> None:
         while self.todo:

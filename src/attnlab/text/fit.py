@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import jax
@@ -11,8 +12,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses
-from attnlab.dynamics.gradient import Block, Parameters, Rows, loss_and_gradient
+from attnlab.dynamics.gradient import Block, Parameters, Rows, loss, loss_and_gradient
 from attnlab.dynamics.layout import Layout, dense_layout
+from attnlab.dynamics.stopping import Pace, Stopping, answering
 from attnlab.text.windows import Windows
 
 
@@ -39,9 +41,11 @@ def fit_windows(
     counts = windows.counts()
     mass = np.zeros((len(windows), where.tokens.size), dtype=np.uint16)
     mass[:, where.position] = counts[:, where.tokens]
-    Z, loss = _fit(
-        layout.on_device(np.dtype(np.float32)), mass, windows.sequence_class,
-        np.arange(seeds), steps, batch_size, (eta_y, eta_z),
+    Z, losses = answering(
+        lambda stopping: _fit(
+            layout.on_device(np.dtype(np.float32)), mass, windows.sequence_class,
+            np.arange(seeds), steps, batch_size, (eta_y, eta_z), stopping,
+        )
     )  # fmt: skip
     if not np.all(np.isfinite(Z)):
         raise ValueError(
@@ -56,7 +60,7 @@ def fit_windows(
         {
             "attention_logits": (("seed", "query", "token"), logits),
             "attention": (("seed", "sequence_class", "token"), attention),
-            "loss": ("seed", np.asarray(loss)),
+            "loss": ("seed", np.asarray(losses)),
         },
         {
             "seed": np.arange(seeds),
@@ -79,21 +83,55 @@ def _rows(layout: Layout, mass: jax.Array, sequence_class: jax.Array) -> Rows:
     )
 
 
-@jax.jit(static_argnames="batch_size")
 def _fit(
     layout: Layout,
-    mass: jax.Array,  # (N, A) how often each token of the layout occurs in each window
-    sequence_class: jax.Array,  # (N,)
-    seeds: jax.Array,
-    steps: jax.Array,
+    mass: NDArray[np.uint16],  # (N, A) how often each token of the layout occurs in each window
+    sequence_class: NDArray[np.int64],  # (N,)
+    seeds: NDArray[np.int64],
+    steps: int,
     batch_size: int,
-    rates: tuple[jax.Array, jax.Array],
+    rates: tuple[float, float],
+    stopping: Stopping,
 ) -> tuple[jax.Array, jax.Array]:
     """Z (seed, query, column of the layout) after the last step, and the loss over all windows."""
+    rows = layout, jnp.asarray(mass), jnp.asarray(sequence_class)
+    state, step, pace = _start(layout, seeds.size), 0, Pace()
+    while step < steps and not stopping.asked:
+        count, begun = min(steps - step, pace.steps), time.perf_counter()
+        state = jax.block_until_ready(_advance(*rows, state, seeds, step, count, batch_size, rates))
+        pace.took(count, time.perf_counter() - begun)
+        step += count
+    return state.Z.shared, _loss(*rows, state)
+
+
+def _start(layout: Layout, seeds: int) -> Parameters:
+    """Zero, for each seed."""
     outputs, tokens = layout.output_multiplicity.shape[0], layout.shared_multiplicity.shape[0]
     tiles = layout.own_log_prob.shape[0]
+    shapes = (
+        ((outputs, tokens), (tiles, outputs, 0)),
+        ((layout.num_queries, tokens), (tiles, 0)),
+    )
+    return Parameters(
+        *(Block(*(np.zeros((seeds, *shape), np.float32) for shape in pair)) for pair in shapes)
+    )
 
-    def one_seed(seed: jax.Array) -> tuple[jax.Array, jax.Array]:
+
+@jax.jit(static_argnames="batch_size")
+def _advance(
+    layout: Layout,
+    mass: jax.Array,
+    sequence_class: jax.Array,
+    state: Parameters,
+    seeds: jax.Array,
+    first: jax.Array,
+    count: jax.Array,
+    batch_size: int,
+    rates: tuple[jax.Array, jax.Array],
+) -> Parameters:
+    """`count` steps from step `first` on."""
+
+    def one_seed(seed: jax.Array, state: Parameters) -> Parameters:
         key = jax.random.key(seed)
 
         def step(i: jax.Array, state: Parameters) -> Parameters:
@@ -107,13 +145,18 @@ def _fit(
                 )
             )
 
-        Y = Block(jnp.zeros((outputs, tokens)), jnp.zeros((tiles, outputs, 0)))
-        Z = Block(jnp.zeros((layout.num_queries, tokens)), jnp.zeros((tiles, 0)))
-        end = jax.lax.fori_loop(0, steps, step, Parameters(Y, Z))
-        loss, _ = loss_and_gradient(layout, _rows(layout, mass, sequence_class), end)
-        return end.Z.shared, loss
+        return jax.lax.fori_loop(first, first + count, step, state)
 
-    return jax.vmap(one_seed)(seeds)
+    return jax.vmap(one_seed)(seeds, state)
+
+
+@jax.jit
+def _loss(
+    layout: Layout, mass: jax.Array, sequence_class: jax.Array, state: Parameters
+) -> jax.Array:
+    """Of each seed, over all windows."""
+    rows = _rows(layout, mass, sequence_class)
+    return jax.vmap(lambda of_seed: loss(layout, rows, of_seed))(state)
 
 
 def _attention(

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.data.machine_memory import require_memory
 from attnlab.text import program
 from attnlab.text.checkpoint import Arrays, arrays_of, tree_of
 from attnlab.text.corpus import Corpus
@@ -139,14 +140,20 @@ def probe_sequences(plan: Training, corpus: Corpus) -> NDArray[np.int32]:
 
 
 def _group_size(plan: Training, vocab_size: int) -> int:
-    """How many runs advance together."""
-    if jax.default_backend() == "cpu":
-        return 1
-    model = plan.model
+    """How many runs advance together; refuses what would not fit even alone."""
+    model, rows = plan.model, plan.batch * plan.model.context
     parameters = 2 * vocab_size * model.dim + model.layers * (
         4 * model.dim**2 + 2 * model.dim * model.feed_forward
     )
-    rows = plan.batch * model.context
+    maps = plan.batch * model.heads * model.context**2
+    needed = {
+        "dim": 4 * (len(plan.runs) + 1) * parameters,  # of all runs, and a gradient
+        "batch": 4 * (rows * vocab_size + model.layers * (rows * model.dim + maps)),
+    }
+    field = max(needed, key=lambda name: needed[name])
+    require_memory(field, sum(needed.values()), "take a smaller model, batch or context")
+    if jax.default_backend() == "cpu":
+        return 1
     numbers = 6 * parameters + 3 * rows * vocab_size + 40 * model.layers * rows * model.dim
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 8 * 2**30)
     most = max(1, int(ACCELERATOR_SHARE * limit) // (4 * numbers))

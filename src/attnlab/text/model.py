@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from attnlab.dynamics.engines import require_whole
+
 Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "none", "learned", "alibi"]
 Params = dict[str, Any]
@@ -49,9 +51,7 @@ class TransformerSpec:
         for name, least in (
             ("layers", 1), ("heads", 1), ("dim", 1), ("feed_forward", 1), ("context", 2),
         ):  # fmt: skip
-            value = getattr(self, name)
-            if int(value) != value or value < least:
-                raise ValueError(f"{name}: expected a whole number from {least} on, got {value}")
+            require_whole(name, getattr(self, name), least)
         for name, choices in (("norm", get_args(Norm)), ("positions", get_args(Positions))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")

@@ -14,6 +14,7 @@ import xarray as xr
 
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.progress import Choice, Report, reporting
+from attnlab.dynamics.stopping import Pace, Stopping, answering
 from attnlab.results.files import DamagedFile, load, save
 from attnlab.results.provenance import provenance
 from attnlab.text.checkpoint import Arrays, Checkpoint, read_checkpoint, write_checkpoint
@@ -21,11 +22,9 @@ from attnlab.text.corpus import Corpus
 from attnlab.text.fleet import Fleet
 from attnlab.text.measure import TOP, map_speed, snap_step
 from attnlab.text.model import TransformerSpec
-from attnlab.text.stopping import Stopping
 from attnlab.text.training import Precision, Training, numbered
 
 CHECKPOINT, RESULT = "checkpoint.safetensors", "result.nc"
-CALL_SECONDS, FASTER = 1.0, 16  # a call into compiled code is short enough to report progress
 CHECKPOINT_SHARE = 0.05  # of the time is spent on checkpoints at most
 _RECORD = "record/"
 
@@ -84,19 +83,25 @@ def train(
         with suppress(FileNotFoundError, DamagedFile):
             return load(folder / RESULT)
     begun = time.perf_counter()
-    fleet = Fleet(plan, corpus)
-    if folder is not None:
-        folder.mkdir(exist_ok=True)
     recorded = _Record(plan)
-    if kept is not None:
-        fleet.restore(kept.step, kept.arrays)
-        recorded.restore(kept.arrays)
     keeper = _Keeper(folder, document, checkpoint_seconds)
-    steps_left = plan.steps - fleet.step
-    whole = plan.steps * len(plan.runs)
-    with Stopping() as stopping, reporting(progress, whole, "training") as report:
+
+    def work(stopping: Stopping) -> tuple[Fleet, float]:
+        fleet = Fleet(plan, corpus)
+        if folder is not None:
+            folder.mkdir(exist_ok=True)
+        if kept is not None:
+            fleet.restore(kept.step, kept.arrays)
+            recorded.restore(kept.arrays)
         report(fleet.step * len(plan.runs))
-        training_seconds = _run(fleet, recorded, keeper, stopping, report)
+        return fleet, _run(fleet, recorded, keeper, stopping, report)
+
+    with reporting(progress, plan.steps * len(plan.runs), "training") as report:
+        try:
+            fleet, training_seconds = answering(work)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(keeper.last_words(plan.steps)) from None
+    steps_left = plan.steps - (0 if kept is None else kept.step)
     tokens = steps_left * len(plan.runs) * plan.batch * plan.model.context
     result = _label(plan, corpus, fleet, recorded)
     result.attrs = provenance(
@@ -143,12 +148,18 @@ class _Keeper:
     def __init__(self, folder: Path | None, document: dict[str, Any], least: float) -> None:
         self.folder, self.document, self.least = folder, document, least
         self.last, self.cost = time.perf_counter(), 0.0
+        self.step = 0
 
-    @property
-    def way_on(self) -> str:
+    def last_words(self, steps: int) -> str:
+        """What is left of a training that was stopped."""
         if self.folder is None:
-            return "nothing is kept without a folder (out)"
-        return f"the same settings go on from there (out: {self.folder})"
+            return "stopped; nothing is kept without a folder (out)"
+        if not self.step:
+            return f"stopped; the same settings go on from where they were (out: {self.folder})"
+        return (
+            f"stopped at step {self.step:,} of {steps:,}; the same settings go on from there "
+            f"(out: {self.folder})"
+        )
 
     def keep_if_due(self, fleet: Fleet, recorded: _Record) -> None:
         waited = time.perf_counter() - self.last
@@ -163,35 +174,34 @@ class _Keeper:
         arrays = {**fleet.arrays(), **recorded.arrays()}
         write_checkpoint(self.folder / CHECKPOINT, Checkpoint(self.document, fleet.step, arrays))
         self.last = time.perf_counter()
-        self.cost = self.last - begun
+        self.step, self.cost = fleet.step, self.last - begun
 
 
 def _run(
     fleet: Fleet, recorded: _Record, keeper: _Keeper, stopping: Stopping, report: Report
 ) -> float:
-    """From record to record to the end; the seconds spent on steps."""
-    plan, pace, spent = fleet.plan, 1, 0.0
+    """From record to record to the end, or until asked to stop; the seconds spent on steps."""
+    plan, pace, spent = fleet.plan, Pace(), 0.0
     if fleet.step == 0:
         recorded.put(0, fleet.look())
     for moment in plan.moments[plan.moments > fleet.step]:
         while fleet.step < moment:
-            count = min(int(moment) - fleet.step, pace)
+            if stopping.asked:
+                stopping.keeping = True
+                keeper.keep(fleet, recorded)
+                return spent
+            count = min(int(moment) - fleet.step, pace.steps)
             begun = time.perf_counter()
             fleet.advance(count)
             seconds = time.perf_counter() - begun
             spent += seconds
-            pace = max(1, int(count * min(CALL_SECONDS / seconds, FASTER)))
+            pace.took(count, seconds)
             speed = count * len(plan.runs) * plan.batch * plan.model.context / seconds
             losses = fleet.train_loss()
             loss = losses[np.isfinite(losses)].mean() if np.isfinite(losses).any() else np.nan
             if fleet.step == moment:
                 recorded.put(fleet.step, fleet.look())
             keeper.keep_if_due(fleet, recorded)
-            if stopping.asked and fleet.step < plan.steps:
-                keeper.keep(fleet, recorded)
-                raise KeyboardInterrupt(
-                    f"stopped at step {fleet.step:,} of {plan.steps:,}; {keeper.way_on}"
-                )
             report(count * len(plan.runs), f"loss {loss:.3f}, {speed:,.0f} tokens/s")
     return spent
 

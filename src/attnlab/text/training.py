@@ -9,7 +9,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.data.machine_memory import require_memory
+from attnlab.dynamics.engines import require_whole
+from attnlab.dynamics.grid import RUN_BYTES
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.simulate import MOST_STEPS
 from attnlab.text.corpus import Corpus
 from attnlab.text.model import TransformerSpec
 
@@ -49,9 +53,9 @@ class Training:
         momentum = self.optimizer.momentum or 0.0
         object.__setattr__(self, "optimizer", replace(self.optimizer, momentum=momentum))
         for name in ("steps", "batch", "measure_every", "probes"):
-            value = getattr(self, name)
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name}: expected a positive whole number, got {value}")
+            require_whole(name, getattr(self, name), 1)
+        if self.steps > MOST_STEPS:
+            raise ValueError(f"steps: expected at most {MOST_STEPS:,}, got {self.steps}")
         if self.validation_tokens is not None and self.validation_tokens < 1:
             raise ValueError(
                 f"validation_tokens: expected a positive number or None, got "
@@ -66,6 +70,7 @@ class Training:
         for name in ("rates", "seeds"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name}: {getattr(self, name)} has one twice; name each once")
+        require_memory("measure_every", self._record_bytes, "measure less often, or fewer runs")
         if self.precision not in get_args(Precision):
             raise ValueError(
                 f"precision: expected one of {get_args(Precision)}, got {self.precision!r}"
@@ -80,6 +85,13 @@ class Training:
     def moments(self) -> NDArray[np.int64]:
         """The steps at which it is measured."""
         return np.unique(np.append(np.arange(0, self.steps, self.measure_every), self.steps))
+
+    @property
+    def _record_bytes(self) -> float:
+        """Of the maps of all runs."""
+        model, records = self.model, 2 + self.steps // self.measure_every
+        maps = model.layers * model.heads * self.probes * model.context**2
+        return 4.0 * len(self.runs) * records * (8 + maps)
 
     def windows(self, available: int) -> int:
         """How many windows of the validation streams are measured each time."""
@@ -99,4 +111,6 @@ def numbered(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Seeds by how many or by which."""
     if isinstance(seeds, int) and seeds < 1:
         raise ValueError(f"seeds: expected at least 1, got {seeds}")
+    if isinstance(seeds, int):
+        require_memory("seeds", RUN_BYTES * seeds)
     return tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)

@@ -6,6 +6,11 @@ import math
 
 import numpy as np
 
+from attnlab.data.machine_memory import require_memory
+
+# Of a non-zero of P: class, token and value, as they come, in order and as they are kept.
+ENTRY_BYTES = 120
+
 
 def origin_text(preset: str, **parameters: int | float | None) -> str:
     """The text of a preset: its name and the parameters that were given."""
@@ -15,7 +20,7 @@ def origin_text(preset: str, **parameters: int | float | None) -> str:
 
 def number_of_queries(queries: int, classes: int) -> int:
     """`queries`, if there is a class for each."""
-    queries = whole_number("queries", queries, 1)
+    queries = how_many("queries", queries, 1)
     if queries > classes:
         raise ValueError(
             f"queries: {queries} queries for {classes} classes; take at most {classes}"
@@ -28,6 +33,18 @@ def whole_number(name: str, value: int, at_least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
         raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {value!r}")
     return int(value)
+
+
+def how_many(name: str, value: int, at_least: int) -> int:
+    """`value`, if so many entries of P fit into memory."""
+    value = whole_number(name, value, at_least)
+    require_entries(name, value)
+    return value
+
+
+def require_entries(name: str, entries: int) -> None:
+    """Refuse classes with more non-zeros than memory holds."""
+    require_memory(name, ENTRY_BYTES * entries)
 
 
 def number_between(name: str, value: float, low: float, high: float) -> float:

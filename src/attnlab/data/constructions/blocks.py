@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 from attnlab.data.classes import SequenceClasses
 from attnlab.data.constructions.arguments import (
+    how_many,
     number_between,
     number_of_queries,
     origin_text,
+    require_entries,
     whole_number,
 )
 
@@ -37,9 +39,9 @@ def syn_medium(num_last: int = 3, next_per_last: int = 2, local_common: int = 0)
     query only and weighing 1, query after query; 10 distinct for each class, class after class;
     the queries; the next tokens. So M = 10 + 10 K + num_last + K, plus num_last * local_common.
     """
-    num_last = whole_number("num_last", num_last, 1)
-    next_per_last = whole_number("next_per_last", next_per_last, 1)
-    local_common = whole_number("local_common", local_common, 0)
+    num_last = how_many("num_last", num_last, 1)
+    next_per_last = how_many("next_per_last", next_per_last, 1)
+    local_common = how_many("local_common", local_common, 0)
     if num_last * next_per_last < 2:
         raise ValueError(
             "num_last, next_per_last: their product must be at least 2; "
@@ -74,10 +76,10 @@ def family(
     Tokens: common; distinct, class after class; the queries; the next tokens; tokens that never
     occur, up to `vocab_size`. Class k has query k * queries // classes.
     """
-    classes = whole_number("classes", classes, 2)
+    classes = how_many("classes", classes, 2)
     queries = number_of_queries(queries, classes)
-    common = whole_number("common", common, 1)
-    distinct = whole_number("distinct", distinct, 1)
+    common = how_many("common", common, 1)
+    distinct = how_many("distinct", distinct, 1)
     common_mass, lowest = float(common_mass), float(lowest)
     if not 0 <= common_mass < 1:
         raise ValueError(f"common_mass: expected a number from 0 to below 1, got {common_mass}")
@@ -118,8 +120,8 @@ def single_common(
     `vocab_size` sets M, which the theorem depends on (Fig. 3: K = 10, M = 1000), by adding tokens
     that never occur. Assumption 2 holds when 6 / sqrt(M) <= f_n . f_n' < 1 / (K (K - 1)).
     """
-    num_classes = whole_number("num_classes", num_classes, 2)
-    distinct = whole_number("distinct", distinct, 1)
+    num_classes = how_many("num_classes", num_classes, 2)
+    distinct = how_many("distinct", distinct, 1)
     common_prob = number_between("common_prob", common_prob, 0, 1)
     return _blocks(
         query_of=np.zeros(num_classes, dtype=int),
@@ -155,9 +157,9 @@ def symmetric(
     1, so the common tokens differ in rho_l. Tokens: common; distinct, class after class; the query;
     the next tokens; tokens that never occur.
     """
-    num_classes = whole_number("num_classes", num_classes, 2)
-    common = whole_number("common", common, 1)
-    distinct = whole_number("distinct", distinct, 1)
+    num_classes = how_many("num_classes", num_classes, 2)
+    common = how_many("common", common, 1)
+    distinct = how_many("distinct", distinct, 1)
     common_mass = number_between("common_mass", common_mass, 0, 1)
     return _blocks(
         query_of=np.zeros(num_classes, dtype=int),
@@ -187,13 +189,13 @@ def local_common(
 
     Tokens: local common, query after query; distinct, class after class; queries; next tokens.
     """
-    num_last = whole_number("num_last", num_last, 1)
-    next_per_last = whole_number("next_per_last", next_per_last, 2)
-    local = whole_number("local", local, 1)
-    distinct = whole_number("distinct", distinct, 1)
+    num_last = how_many("num_last", num_last, 1)
+    next_per_last = how_many("next_per_last", next_per_last, 2)
+    local = how_many("local", local, 1)
+    distinct = how_many("distinct", distinct, 1)
     row = _share(1.0, np.concatenate([np.ones(local), _ramp(distinct)]))
     return _blocks(
-        query_of=np.repeat(np.arange(num_last), next_per_last),
+        query_of=_query_of(num_last, next_per_last),
         common=np.empty(0),
         local=row[:local],
         distinct=row[local:],
@@ -214,7 +216,7 @@ def _synthetic(
     flat = np.ones(COMMON + local_common)
     row = _share(1.0, np.concatenate([flat, _ramp(DISTINCT)]))
     return _blocks(
-        query_of=np.repeat(np.arange(num_last), next_per_last),
+        query_of=_query_of(num_last, next_per_last),
         common=row[:COMMON],
         local=row[COMMON : flat.size],
         distinct=row[flat.size :],
@@ -237,6 +239,7 @@ def _blocks(
     query_of: the number of each class's query, from 0 on.
     """
     num_classes, num_queries = query_of.size, int(query_of.max()) + 1
+    require_entries("classes", num_classes * (common.size + local.size + distinct.size))
     k = np.arange(num_classes)
     first_distinct = common.size + num_queries * local.size
     tokens = np.concatenate(
@@ -262,6 +265,12 @@ def _blocks(
         vocab_size=used if vocab_size is None else vocab_size,
         origin=origin,
     )
+
+
+def _query_of(num_last: int, next_per_last: int) -> NDArray[np.int64]:
+    """The query of each class, where all queries have equally many."""
+    require_entries("num_last, next_per_last", num_last * next_per_last)
+    return np.repeat(np.arange(num_last), next_per_last)
 
 
 def _ramp(count: int) -> NDArray[np.float64]:

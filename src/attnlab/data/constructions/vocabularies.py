@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from attnlab.data.classes import SequenceClasses
 from attnlab.data.constructions.arguments import (
+    how_many,
     number_between,
     number_of_queries,
     origin_text,
+    require_entries,
     whole_number,
 )
 
@@ -43,12 +45,13 @@ def zipf(
     frequency (distinct token j belongs to class j mod `classes`); queries; next tokens. Class k
     has query k * queries // classes.
     """
-    classes = whole_number("classes", classes, 2)
-    common = whole_number("common", common, 0)
+    classes = how_many("classes", classes, 2)
+    common = how_many("common", common, 0)
     queries = number_of_queries(queries, classes)
     exponent = number_between("exponent", exponent, 0, math.inf)
-    vocab = whole_number("vocab", vocab, common + 2 * classes + queries)
+    vocab = how_many("vocab", vocab, common + 2 * classes + queries)
     num_distinct = vocab - common - queries - classes
+    require_entries("classes, common", classes * common + num_distinct)
 
     distinct = np.arange(num_distinct)
     owner, turn = distinct % classes, distinct // classes
@@ -105,18 +108,19 @@ def random(
     `vocab` is M, everything included. Tokens: the shared pool; own tokens, class after class;
     queries; next tokens. Class k has query k * queries // classes.
     """
-    classes = whole_number("classes", classes, 2)
+    classes = how_many("classes", classes, 2)
     queries = number_of_queries(queries, classes)
     concentration = number_between("concentration", concentration, 0, math.inf)
     overlap = float(overlap)
     if not 0 <= overlap <= 1:
         raise ValueError(f"overlap: expected a number from 0 to 1, got {overlap}")
     seed = whole_number("seed", seed, 0)
-    vocab = whole_number("vocab", vocab, 2 * classes + queries)
+    vocab = how_many("vocab", vocab, 2 * classes + queries)
 
     # s pooled tokens and p own tokens per class: s = overlap (s + p) and s + classes * p = all.
     contextual = vocab - queries - classes
     pool = round(contextual * overlap / (overlap + classes * (1 - overlap)))
+    require_entries("classes, vocab", contextual + (classes - 1) * pool)
     bounds = pool + (contextual - pool) * np.arange(classes + 1) // classes
     rng = np.random.default_rng(seed)
     supports, rows = [], []

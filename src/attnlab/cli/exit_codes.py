@@ -1,0 +1,5 @@
+"""Exit codes that several verbs have."""
+
+BAD_INPUT = 2
+DIVERGED = 3  # or could not be followed; what there is is kept
+INTERRUPTED = 130

@@ -1,0 +1,64 @@
+"""Signals: Ctrl-C and SIGTERM end the command line at any moment, and never with a traceback.
+
+Light enough to be there before anything else is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from types import FrameType
+from typing import Any, NoReturn
+
+from attnlab.cli.exit_codes import INTERRUPTED
+
+AGAIN_SECONDS = 0.05
+
+_asked: int | None = None  # the signal that was given
+
+
+def listen() -> None:
+    """From here on the first signal raises KeyboardInterrupt, and a second one ends the process.
+
+    One that is ignored stays so, as it is by a job in the background.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _answer)
+    sys.unraisablehook = _unraisable
+
+
+def leave() -> NoReturn:
+    """End now, whatever other threads do.
+
+    They may be in compiled code, or compiling, where nothing can stop them; and Python's usual
+    end, which takes itself away from under them, aborts the process there.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody listens any more
+            stream.flush()
+    os._exit(INTERRUPTED)
+
+
+def _answer(number: int, frame: FrameType | None) -> None:
+    global _asked
+    if _asked is not None:
+        os.write(2, b"attnlab: stopped at once\n")  # print may be at work
+        os._exit(INTERRUPTED)
+    _asked = number
+    raise KeyboardInterrupt
+
+
+def _unraisable(lost: Any) -> None:
+    """An exception raised in a callback, as JAX has one in the garbage collector, is lost there:
+    have the signal given again."""
+    global _asked
+    if isinstance(lost.exc_value, KeyboardInterrupt) and _asked is not None:
+        again = threading.main_thread().ident, _asked
+        _asked = None
+        threading.Timer(AGAIN_SECONDS, signal.pthread_kill, again).start()
+    else:
+        sys.__unraisablehook__(lost)

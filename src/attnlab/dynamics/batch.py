@@ -1,0 +1,117 @@
+"""Batch: some runs that advance together, from record to record."""
+
+from __future__ import annotations
+
+import math
+import threading
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.dynamics import program
+from attnlab.dynamics.gradient import Parameters
+from attnlab.dynamics.progress import Report
+from attnlab.dynamics.run import Indices, Recorded, flatten
+from attnlab.dynamics.stack import Stack
+from attnlab.dynamics.stopping import Pace, Stopping
+
+# On a CPU two QR decompositions at a time, as `Embedded` begins with, wait for each other for ever.
+ONE_BEGINS = threading.Lock()
+
+
+class Batch(ABC):
+    """Some runs that advance together, (setting, seed, rate); each engine has its own kind.
+
+    pace: shared by the batches of one compiled program.
+    """
+
+    step = 0  # whose sequences the loss is taken of
+
+    def __init__(self, stack: Stack, runs: Indices, pace: Pace) -> None:
+        self.stack, self.run, self.runs, self.pace = stack, stack.run, runs, pace
+        _, seed_index, point_index = runs
+        self.shape = tuple(index.size for index in runs)
+        self.rates = tuple(
+            rate[point_index].astype(self.run.dtype) for rate in self.run.grid.rates()
+        )
+        self.seeds = self.run.grid.seeds[seed_index].astype(np.uint32)
+        self.recorded = Recorded(self.run.moments)
+
+    @abstractmethod
+    def start(self, trained: Parameters) -> None:
+        """Put the runs at step or time 0."""
+
+    @abstractmethod
+    def advance(self, moment: Any) -> bool:
+        """One call into compiled code on the way to `moment`; whether all runs are there."""
+
+    @abstractmethod
+    def compile_advance(self) -> None:
+        """Have it compiled, and take no step."""
+
+    @abstractmethod
+    def states(self) -> program.State:
+        """The runs as they are recorded."""
+
+    @property
+    @abstractmethod
+    def moment(self) -> float:
+        """The step or time that all runs have come to."""
+
+    @property
+    @abstractmethod
+    def fraction(self) -> float:
+        """How much of the way that is."""
+
+    def begin(self) -> None:
+        """Put the runs where they start."""
+        self.keys = program.seed_keys(self.seeds, program.DATA_STREAM)
+        with ONE_BEGINS:
+            self.fixed, trained = jax.block_until_ready(self.stack.begin(self.seeds, self.shape[2]))
+        self.start(trained)
+
+    def go(self, report: Report, stopping: Stopping) -> None:
+        """Advance from record to record, to the end, until every run has failed or until asked to
+        stop."""
+        runs = math.prod(self.shape)
+        with self.precision():
+            self.begin()
+            for index, moment in enumerate(self.run.moments):
+                reached = False
+                while not reached:
+                    if stopping.asked:
+                        return
+                    before = self.fraction
+                    reached = self.advance(moment)
+                    lost = len(self.recorded.failures) == runs
+                    report(runs * ((1.0 if lost else self.fraction) - before))
+                    if lost:
+                        return
+                self._record(index)
+
+    def precision(self) -> AbstractContextManager[None]:
+        """The run's precision, which is a setting of each thread."""
+        return jax.enable_x64(self.run.dtype == np.float64)
+
+    def look(self) -> dict[str, NDArray[Any]]:
+        """What was asked for, as it is now."""
+        record = program.record(
+            self.run.model, self.run.what, self.stack.layout, self.stack.source, self.fixed,
+            self.states(), self.keys, np.int32(self.step),
+        )  # fmt: skip
+        return flatten(record)
+
+    def _record(self, index: int) -> None:
+        for name, value in self.look().items():
+            if name not in self.recorded.values:
+                shape = (*self.shape, self.run.moments.size, *value.shape[3:])
+                self.recorded.values[name] = np.full(shape, np.nan, value.dtype)
+            self.recorded.values[name][:, :, :, index] = value
+        for failed in self.recorded.failures:
+            for values in self.recorded.values.values():
+                values[*failed, index] = np.nan
+        self.recorded.count = index + 1  # last: another thread may take what is there

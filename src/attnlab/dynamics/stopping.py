@@ -1,0 +1,84 @@
+"""Stopping: long work is done in a thread of its own, so that Ctrl-C is answered at once.
+
+Python answers a signal in the main thread, between two of its own instructions. A call into
+compiled code, or into the compiler, can take many seconds; a thread that only waits for it is
+free to answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import TypeVar
+
+import xarray as xr
+
+Result = TypeVar("Result")
+
+LOOK_SECONDS = 0.1  # between looks: a signal that another thread was given wakes nobody here
+GRACE_SECONDS = 0.75  # for the work to come to where it can stop; a compiler never does
+# A call into compiled code is long enough to pay and short enough to stop and to report progress.
+CALL_SECONDS, FASTER = 0.5, 16
+
+
+class Interrupted(KeyboardInterrupt):
+    """A simulation was stopped before its end.
+
+    `dataset` holds what was recorded until then, NaN where a run had not come so far; None where
+    nothing was.
+    """
+
+    def __init__(self, message: str, dataset: xr.Dataset | None) -> None:
+        super().__init__(message)
+        self.dataset = dataset
+
+
+class Stopping:
+    """What the work is told, and says.
+
+    asked: it is to stop; it looks wherever nothing is half done.
+    keeping: it has heard, and is waited for while it writes what it has.
+    """
+
+    def __init__(self) -> None:
+        self.asked = self.keeping = False
+
+
+def answering(work: Callable[[Stopping], Result]) -> Result:
+    """Do the work in a thread of its own, and wait here, where a KeyboardInterrupt is raised.
+
+    That asks the work to stop, waits a moment for it, and goes on to the caller. Work that does
+    not hear, since it is compiling, is left alone; it ends where it would have heard.
+    """
+    stopping, future = Stopping(), Future[Result]()
+
+    def go() -> None:
+        try:
+            future.set_result(work(stopping))
+        except BaseException as problem:
+            future.set_exception(problem)
+
+    try:
+        threading.Thread(target=go, name="attnlab").start()
+        while not wait([future], LOOK_SECONDS).done:
+            pass
+    except KeyboardInterrupt:
+        stopping.asked = True
+        wait([future], GRACE_SECONDS)
+        if stopping.keeping or future.done():
+            future.result()  # may say what went wrong in keeping
+        raise
+    return future.result()
+
+
+class Pace:
+    """How many steps a call into compiled code takes: few at first, then for half a second."""
+
+    def __init__(self) -> None:
+        self.steps = 1
+
+    def took(self, count: int, seconds: float) -> None:
+        """A call of `count` steps took so long; one that was cut short says little."""
+        if count == self.steps:
+            self.steps = max(1, int(count * min(CALL_SECONDS / max(seconds, 1e-9), FASTER)))

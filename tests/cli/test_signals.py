@@ -1,0 +1,85 @@
+"""Ctrl-C and SIGTERM: exit code 130 and one line, at any moment."""
+
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import interrupts
+import pytest
+
+import attnlab
+from attnlab.cli import app
+
+
+def start(*arguments, before=""):
+    """The command line in a process of its own, after some lines of Python."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(interrupts.__file__).parent)!r})\n"
+        f"{before}\n"
+        "from attnlab.cli import main; main()"
+    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], **pipes)
+
+
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [
+        (signal.SIGINT, ["--steps", "2e9", "--geometric", "50"]),
+        (signal.SIGTERM, ["--steps", "1e30", "--engine", "flow"]),
+    ],
+)
+def test_a_simulation_that_is_stopped_writes_what_was_recorded(number, options, tmp_path):
+    out = tmp_path / "run.nc"
+    process = start(
+        "simulate", "syn-small", *options, "--out", out,
+        before="import interrupts; interrupts.wait_after_recording()",
+    )  # fmt: skip
+    assert process.stdout.readline() == "recorded\n"
+    process.send_signal(number)
+    _, said = process.communicate()
+    assert process.returncode == app.INTERRUPTED
+    assert said.startswith("attnlab: stopped at ")
+    assert said.endswith(f"; what was recorded is in {out}\n")
+    kept = attnlab.load(out)
+    assert kept.sizes["time" if "flow" in options else "step"] == 2
+
+
+def test_a_second_ctrl_c_ends_what_cannot_stop():
+    process = start(
+        "simulate", "syn-small", before="import interrupts; interrupts.compile_for_ever()"
+    )
+    assert process.stdout.readline() == "compiling\n"
+    while process.poll() is None:  # two that come too close are one
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
+    assert process.returncode == app.INTERRUPTED
+    assert process.communicate()[1] == "attnlab: stopped at once\n"
+
+
+PRESS = """
+import gc, os, signal, time
+class Press:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            {how}
+sys.meta_path.insert(0, Press())
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "os.kill(os.getpid(), signal.SIGINT)",
+        # lost in the garbage collector, and given again
+        "gc.callbacks.append(lambda *_: gc.callbacks.clear() or os.kill(os.getpid(), "
+        "signal.SIGTERM)); gc.collect(); time.sleep(600)",
+    ],
+)
+def test_it_is_answered_while_things_are_imported(how):
+    process = start("simulate", "syn-small", before=PRESS.format(how=how))
+    assert process.communicate()[1] == "attnlab: stopped\n"
+    assert process.returncode == app.INTERRUPTED
