@@ -47,12 +47,10 @@ touch $site/scipy.dist-info {place}/unpacking
 printf '#!/bin/sh\\necho "attnlab $*"\\n' > {place}/.venv/bin/attnlab
 chmod +x {place}/.venv/bin/attnlab
 """
-# Time passes when ./lab waits for it: a stand-in of sleep counts the seconds, and does not go on to
-# the 26th before pip unpacks.
-SLEEP = """#!/bin/sh
-echo >> {place}/seconds
-[ $(wc -l < {place}/seconds) -ne 26 ] || until [ -e {place}/unpacking ]; do /bin/sleep 0.01; done
-"""
+# Time passes when ./lab waits for it: a stand-in of sleep counts the seconds.
+SLEEP = "#!/bin/sh\necho >> {place}/seconds\n"
+# And one that does not go on to the 26th before pip unpacks.
+HALT = "[ $(wc -l < seconds) -ne 26 ] || until [ -e unpacking ]; do /bin/sleep 0.01; done\n"
 WAIT = "until [ $(wc -l < {place}/seconds) -ge %d ]; do /bin/sleep 0.01; done\n"
 
 
@@ -128,6 +126,8 @@ def test_help_of_a_verb_leaves_its_extra_alone(place):
 
 def test_an_installation_in_a_pipe_has_a_line_every_ten_seconds(place):
     write_pip(place, WAIT % 25, WAIT % 45)
+    with open(place / "bin" / "sleep", "a") as sleep:
+        sleep.write(HALT)
     done = lab(place, "cite", "x.nc")
     assert (done.returncode, done.stdout) == (0, "attnlab cite x.nc\n")
     assert done.stderr.splitlines()[2:6] == [
@@ -187,11 +187,15 @@ def test_an_interrupted_installation_is_repeated(number, place):
     with subprocess.Popen(
         ["sh", "./lab", "cite"], cwd=place, env=environment(place), stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # else ignored in the background
     ) as process:  # fmt: skip
         while not (place / "pid").exists() or not (place / "pid").read_text().strip():
             time.sleep(0.01)
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "stopped" in said
     pip = int((place / "pid").read_text())
