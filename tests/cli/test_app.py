@@ -22,7 +22,7 @@ def test_an_interrupt_is_said(call, folder, monkeypatch):
 
     monkeypatch.setattr(Fleet, "__init__", interrupted)
     code, _, said = call(*TRAIN, "run", cwd=folder)
-    assert (code, said) == (app.INTERRUPTED, "attnlab: stopped\n")
+    assert (code, said) == (app.INTERRUPTED, "attnlab: stopped before the first checkpoint\n")
 
 
 def test_what_the_disk_refuses_is_one_line(call, folder, monkeypatch):

@@ -22,6 +22,7 @@ from attnlab.results.sealed import unseal, write_sealed
 from attnlab.sweep import Stopped, open_sweep, run_in, status
 from attnlab.sweep.group import Place
 from attnlab.sweep.index import Entry, Index, index_document
+from attnlab.sweep.run import Silent
 from attnlab.sweep.schema import Schema
 from attnlab.sweep.store import Folder
 
@@ -295,6 +296,19 @@ def test_a_full_disk_leaves_nothing_damaged_and_is_resumed(tmp_path, small_disk,
     assert again.kept == state.done
     assert again.kept + again.computed == 4
     assert open_sweep(tmp_path).finished.all()
+
+
+def test_ctrl_c_keeps_the_groups_that_are_done(tmp_path):
+    class Impatient(Silent):
+        def settled(self, group, failed_runs, cause):
+            raise KeyboardInterrupt
+
+    plan, out = in_groups(tiny()), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt, match="^stopped; 1 of 4 groups are kept, and the same"):
+        run_in(out, plan, watch=Impatient())
+    assert status(out).running == 0
+    ran = run_in(out, plan)
+    assert (ran.kept, ran.computed) == (1, 3)
 
 
 def test_ten_thousand_cells_open_at_once(tmp_path):

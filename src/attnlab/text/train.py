@@ -84,7 +84,8 @@ def train(
             return load(folder / RESULT)
     begun = time.perf_counter()
     recorded = _Record(plan)
-    keeper = _Keeper(folder, document, checkpoint_seconds)
+    begin = 0 if kept is None else kept.step
+    keeper = _Keeper(folder, document, checkpoint_seconds, begin)
 
     def work(stopping: Stopping) -> tuple[Fleet, float]:
         fleet = Fleet(plan, corpus)
@@ -101,7 +102,7 @@ def train(
             fleet, training_seconds = answering(work)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(keeper.last_words(plan.steps)) from None
-    steps_left = plan.steps - (0 if kept is None else kept.step)
+    steps_left = plan.steps - begin
     tokens = steps_left * len(plan.runs) * plan.batch * plan.model.context
     result = _label(plan, corpus, fleet, recorded)
     result.attrs = provenance(
@@ -145,17 +146,19 @@ class _Record:
 class _Keeper:
     """Writes checkpoints to a folder, if there is one, seldom enough to cost little."""
 
-    def __init__(self, folder: Path | None, document: dict[str, Any], least: float) -> None:
+    def __init__(
+        self, folder: Path | None, document: dict[str, Any], least: float, step: int
+    ) -> None:
         self.folder, self.document, self.least = folder, document, least
         self.last, self.cost = time.perf_counter(), 0.0
-        self.step = 0
+        self.step = step
 
     def last_words(self, steps: int) -> str:
         """What is left of a training that was stopped."""
         if self.folder is None:
             return "stopped; nothing is kept without a folder (out)"
         if not self.step:
-            return f"stopped; the same settings go on from where they were (out: {self.folder})"
+            return "stopped before the first checkpoint"
         return (
             f"stopped at step {self.step:,} of {steps:,}; the same settings go on from there "
             f"(out: {self.folder})"
