@@ -4,6 +4,7 @@ tests that use the same runs or shapes go to the same worker."""
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -72,8 +73,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
 
 
 @pytest.fixture
-def keyboard(monkeypatch: pytest.MonkeyPatch) -> Any:
+def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Presses Ctrl-C."""
     from interrupts import Keyboard
 
-    return Keyboard(monkeypatch)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
+    yield Keyboard(monkeypatch)
+    signal.signal(signal.SIGINT, before)

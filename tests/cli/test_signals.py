@@ -16,7 +16,8 @@ from attnlab.cli import app
 def start(*arguments, before=""):
     """The command line in a process of its own, after some lines of Python."""
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(interrupts.__file__).parent)!r})\n"
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"sys.path.insert(0, {str(Path(interrupts.__file__).parent)!r})\n"
         f"{before}\n"
         "from attnlab.cli import main; main()"
     )
@@ -61,7 +62,7 @@ def test_a_second_ctrl_c_ends_what_cannot_stop():
 
 
 PRESS = """
-import gc, os, signal, time
+import gc, os, time
 class Press:
     def find_spec(self, name, *_):
         if name == "typer":

@@ -24,8 +24,8 @@ MANY = 10**12
         ({"steps": 2**31 - 1, "seeds": 1000, "save": Save(every=1)}, "every"),
         ({"engine": Flow(), "steps": 1e30, "save": Save(every=1)}, "every"),
         ({"save": Save(geometric=10**15)}, "geometric"),
-        ({"classes": SequenceClasses([{0: 1.0}], query=[1], next_token=[2], vocab_size=10**9),
-          "seeds": 1000}, "save"),
+        ({"classes": SequenceClasses([{0: 1.0}], query=[1], next_token=[2], vocab_size=10**6),
+          "seeds": 10**5}, "save"),
         ({"classes": [zipf(2 * 10**5, 2000, queries=2000)] * 100}, "classes"),
     ],
 )  # fmt: skip
