@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import attnlab
-from attnlab.cli import main
+from attnlab.cli.app import main
 from attnlab.data import read_classes, write_classes
 
 pn = pytest.importorskip("panel", reason="no Panel here: pip install 'attnlab[play]'")

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from attnlab import load, simulate, theory
-from attnlab.cli import main
+from attnlab.cli.app import main
 from attnlab.data import syn_small
 from attnlab.playground import code, story
 from attnlab.playground.frames import class_frames, predicted, shown_tokens, traces
