@@ -195,7 +195,7 @@ def test_dropout_is_only_for_training():
         ({"norm": "both"}, "norm: expected one of"),
         ({"positions": "rotary"}, "positions: expected one of"),
         ({"dropout": 1.0}, "dropout: expected a number in"),
-        ({"context": 1}, "context: expected a whole number from 2"),
+        ({"context": 1}, "context: expected a whole number of at least 2"),
     ],
 )
 def test_bad_specs_are_refused(changed, message):

@@ -236,7 +236,7 @@ def test_another_training_or_a_damaged_file_is_refused(tmp_path):
     ("settings", "message"),
     [
         ({"batch": 400}, "corpus: the training part has 3,000 tokens, fewer than one batch of 400"),
-        ({"steps": 0}, "steps: expected a positive"),
+        ({"steps": 0}, "steps: expected a whole number of at least 1"),
         ({"rates": [1, -1]}, "rates: expected positive"),
         ({"rates": [1, 1]}, "rates: .* has one twice"),
         ({"seeds": 0}, "seeds: expected at least 1"),

@@ -52,6 +52,7 @@ class EngineRecipe(_Named):
     sequences: int | None = None
     rtol: float | None = None
     atol: float | None = None
+    most_steps: int | None = None
 
     def engine(self) -> Engine:
         """The engine that this stands for."""
