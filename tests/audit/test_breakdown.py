@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from attnlab.audit import breakdown
 from attnlab.audit.breakdown import KINDS
+from attnlab.audit.density import RATIOS, turning_ratio
 
 
 @pytest.fixture(scope="module")
@@ -19,13 +21,13 @@ def test_the_map_over_the_ratio(over_ratio):
     # Eq. 11 is approached as the decoder gets faster, in proportion to eta_Z / eta_Y.
     gain = over_ratio["gain"]
     assert np.all(gain.diff("ratio") < 0)
-    fall = gain.sel(ratio=256.0) / gain.sel(ratio=16.0)
-    np.testing.assert_allclose(fall, 1 / 16, rtol=0.25)
+    fall = gain.sel(ratio=1000.0) / gain.sel(ratio=150.0)
+    np.testing.assert_allclose(fall, 0.15, rtol=0.25)
     # Fates are right once the decoder is fast, wrong for many tokens when it is slow.
-    assert np.all(over_ratio["fate"].sel(ratio=256.0) == 0)
+    assert np.all(over_ratio["fate"].sel(ratio=[150.0, 1000.0]) == 0)
     assert np.all(over_ratio["fate"].sel(ratio=0.25) > 0.3)
     # The speed stays wrong at any ratio: Theorem 1's decoder is not the one that SGD trains.
-    assert np.all(over_ratio["speed"].sel(ratio=256.0) > 2)
+    assert np.all(over_ratio["speed"].sel(ratio=1000.0) > 2)
 
 
 def test_the_other_knobs(monkeypatch, over_ratio):
@@ -36,10 +38,26 @@ def test_the_other_knobs(monkeypatch, over_ratio):
     assert over_classes.sizes == {"classes": 2, "common_prob": 1}
     # Expected-gradient steps and the flow tell the same story.
     stepped = float(over_classes["gain"].sel(classes=2, common_prob=0.4))
-    flowing = float(over_ratio["gain"].sel(ratio=16.0, common_prob=0.4))
+    flowing = float(over_ratio["gain"].sel(ratio=30.0, common_prob=0.4))
     assert stepped == pytest.approx(flowing, rel=0.05)
     # Short sequences are far from the limit.
     assert float(over_length["gain"][0, 0]) > 10 * stepped
+
+
+def test_where_the_order_turns_recedes_with_time(monkeypatch):
+    monkeypatch.setattr(breakdown, "COMMON", (0.4,))
+    turn = breakdown.clock_map()["turn"].values[:, 0]
+    assert np.all(np.diff(turn) > 0)
+    assert np.all((turn > 1.0) & (turn < 100.0))
+
+
+def test_the_turning_ratio_is_the_lowest_point():
+    curve = (np.log(RATIOS) - np.log(37.0)) ** 2
+    entropy = xr.DataArray(
+        np.stack([curve, curve], axis=1), dims=("ratio", "time"),
+        coords={"ratio": RATIOS, "time": [0.0, 1.0]},
+    )  # fmt: skip
+    assert turning_ratio(entropy, 0.5) == pytest.approx(37.0)
 
 
 def test_graded_classes():

@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 
 from attnlab.audit import Check, labelled, shortfall
+from attnlab.audit.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
 
 def test_labels_must_agree():
     here, there = labelled([1.0, 2.0], token=[0, 1]), labelled([1.0, 2.0], token=[0, 2])
     with pytest.raises(ValueError, match="token"):
-        shortfall(here, there, relation="==", relative=False)
+        shortfall(here, there, relation=EQUAL, relative=False)
 
 
 @pytest.mark.parametrize(
     ("relation", "measured", "error"),
     [
-        ("==", [1.5, 4.0], 0.5),
-        ("<=", [1.5, 3.0], 0.5),
-        ("<", [0.5, 3.0], -0.25),
-        (">=", [0.5, 4.0], 0.5),
-        (">", [2.0, 8.0], -1.0),
+        (EQUAL, [1.5, 4.0], 0.5),
+        (AT_MOST, [1.5, 3.0], 0.5),
+        (BELOW, [0.5, 3.0], -0.25),
+        (AT_LEAST, [0.5, 4.0], 0.5),
+        (ABOVE, [2.0, 8.0], -1.0),
     ],
 )
 def test_positive_entries_speak_against_the_statement(relation, measured, error):
@@ -35,11 +36,11 @@ def test_relative_error_is_absolute_where_nothing_is_predicted():
 
 def test_strict_relations_refuse_equality():
     same = labelled([1.0], n=[0]), labelled([1.0], n=[0])
-    assert Check("x", *same, "<=").holds
-    assert not Check("x", *same, "<").holds
+    assert Check("x", *same, AT_MOST).holds
+    assert not Check("x", *same, BELOW).holds
 
 
 def test_nan_never_holds():
-    for relation in ("==", "<=", "<", ">=", ">"):
+    for relation in (EQUAL, AT_MOST, BELOW, AT_LEAST, ABOVE):
         check = Check("x", labelled(0.0), labelled(np.nan), relation, tolerance=1e9)
         assert not check.holds

@@ -1,14 +1,19 @@
 """Every verdict could come out otherwise: with a wrong theory, claims notice.
 
 Each mutation breaks one function of attnlab.theory; the claims named must change their verdict.
-Only the claims about the residual connection train; the rest are algebra.
+Only `residual-local-roles` and `theorem-2` train; the rest are algebra.
 """
+
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from attnlab import theory
-from attnlab.audit import Verdict, select
+from attnlab.audit import Check, Outcome, Verdict, attention_claims, labelled, select
+from attnlab.audit.readings import run_at
+from attnlab.audit.settings import FIG3, WEAK
 
 
 def scaled(name, factor):
@@ -32,6 +37,12 @@ def tuple_scaled(name, factor):
     return name, wrong
 
 
+def drifting(name):
+    """Off by a power of its first argument."""
+    original = getattr(theory, name)
+    return name, lambda t, **kwargs: original(t, **kwargs) * np.asarray(t) ** 0.2
+
+
 MUTATIONS = [
     ("lemma-6", *scaled("h", 1 + 1e-6), Verdict.FAILS),
     ("lemma-7", *scaled("h", 1.05), Verdict.FAILS),
@@ -39,6 +50,11 @@ MUTATIONS = [
     ("lemma-9", *scaled("gamma", 2.0), Verdict.FAILS),
     ("lemma-10", *scaled("visits_radius", 0.3), Verdict.FAILS),
     ("lemma-11", *tuple_scaled("decoder_deviations", 0.5), Verdict.FAILS),
+    ("lemma-7-proof", *scaled("h", 0.5), Verdict.HOLDS),
+    ("small-modification", *scaled("e_prime", 3.0), Verdict.FAILS),
+    ("after-eq-30", *scaled("h", 0.5), Verdict.HOLDS),
+    ("eq-132-condition", *scaled("reduced_time", 1e9), Verdict.HOLDS),
+    ("eq-133", *scaled("growth_bound", 3.0), Verdict.FAILS),
     ("lemma-13", *tuple_scaled("spectrum_bounds", 0.9), Verdict.FAILS),
     ("lemma-14", *fixed_form("e_prime"), Verdict.FAILS),
     ("lemma-15", *tuple_scaled("spectrum_bounds", 0.9), Verdict.FAILS),
@@ -50,15 +66,17 @@ MUTATIONS = [
     ("e-prime", *fixed_form("e_prime"), Verdict.FAILS),
     ("eq-88", *fixed_form("back_gradient"), Verdict.FAILS),
     ("theorem-1a", *scaled("xi", -1.0), Verdict.FAILS),
-    ("theorem-1b", *scaled("gamma", 1.5), Verdict.FAILS),
+    ("theorem-1b", *drifting("gamma"), Verdict.FAILS),
     ("eq-124", *fixed_form("growth_bound"), Verdict.FAILS),
     ("eq-128", *scaled("reduced_time", 1 + 1e-8), Verdict.FAILS),
     ("poster-start", *fixed_form("growth_bound"), Verdict.FAILS),
     ("poster-common", *scaled("attention_velocity", -1.0), Verdict.FAILS),
-    ("residual-beta", *fixed_form("residual_velocity"), Verdict.FAILS),
-    ("residual-local-roles", *scaled("residual_velocity", -1.0), Verdict.FAILS),
-    ("remark-2", *scaled("h_lead", 0.0), Verdict.HOLDS),
-    ("eq-62", *scaled("h", 0.5), Verdict.HOLDS),
+    ("residual-exact", *fixed_form("residual_velocity"), Verdict.FAILS),
+    ("residual-local-roles", *fixed_form("residual_velocity"), Verdict.HOLDS),
+    ("remark-2", "h_lead", lambda steps, **_: np.full(len(steps), 3.0), Verdict.HOLDS),
+    ("eq-62", *scaled("h", 3.0), Verdict.FAILS),
+    ("eq-58", *fixed_form("visits_radius"), Verdict.FAILS),
+    ("poster-quarter", *scaled("growth_bound", 0.1), Verdict.FAILS),
 ]
 
 
@@ -70,14 +88,40 @@ MUTATIONS = [
 def test_a_wrong_theory_changes_the_verdict(monkeypatch, claim, name, wrong, verdict):
     (claim,) = select([claim])
     monkeypatch.setattr(theory, name, wrong)
+    assert claim.recorded.verdict is not verdict
     assert claim.examine().verdict is verdict
 
 
 def test_other_classes_can_bring_a_claim_within_its_assumptions():
     """Assumption 2 is outside in Fig. 3's setting because of that setting, not by decree."""
-    from attnlab.audit.settings import WEAK
-
     (claim,) = select(["assumption-2"])
     assert claim.examine().verdict is Verdict.OUTSIDE
-    assert claim.examine(WEAK).verdict is not Verdict.OUTSIDE
-    assert np.all([part.holds for part in claim.examine(WEAK).hypotheses])
+    within = claim.examine(WEAK)
+    assert within.verdict is not Verdict.OUTSIDE
+    assert all(hypothesis.holds for hypothesis in within.hypotheses)
+
+
+@pytest.mark.parametrize(
+    "outside",
+    [WEAK.at(eta_z=0.1), WEAK.at(eta_y=1.5), replace(WEAK, length=128.0), FIG3],
+    ids=["slow decoder", "large rate", "short sequences", "strong correlations"],
+)
+def test_a_setting_outside_the_assumptions_never_fails(outside):
+    (claim,) = select(["theorem-1"])
+    wrong = replace(claim, measure=lambda _: Outcome((Check("x", labelled(1.0), labelled(2.0)),)))
+    assert wrong.examine(WEAK).verdict is Verdict.FAILS
+    assert wrong.examine(outside).verdict is Verdict.OUTSIDE
+
+
+def test_a_premise_that_held_would_change_the_verdict_in_training(monkeypatch):
+    """Theorem 2 rests on Eq. 10: were it what training does, a falling logit would refute it."""
+    (claim,) = select(["theorem-2"])
+    assert claim.examine().training is Verdict.PREMISE
+
+    def as_trained(setting, times, z0=None):
+        recorded, path = run_at(setting)
+        rows = np.abs(recorded[:, None] - times).argmin(axis=0)
+        return SimpleNamespace(logits=path[rows])
+
+    monkeypatch.setattr(attention_claims, "reduced", as_trained)
+    assert claim.examine().training is Verdict.FAILS

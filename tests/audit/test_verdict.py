@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from attnlab.audit import CLAIMS, Check, Verdict, judge, labelled, select
+from attnlab.audit import CLAIMS, Check, Hypothesis, Verdict, judge, labelled, select
 from attnlab.audit.claim import Outcome
-from attnlab.theory import Part
+from attnlab.audit.relation import AT_LEAST, AT_MOST, EQUAL, LEADING, up_to
 
 RIGHT = Check("equal", labelled(1.0), labelled(1.0), tolerance=1e-12)
 ROUGH = replace(RIGHT, tolerance=0.1)
 WRONG = replace(RIGHT, measured=labelled(2.0))
-MET, MISSED = Part("met", 2.0, 1.0, 1.0), Part("missed", 0.0, 1.0, -1.0)
+MET, MISSED = (Hypothesis("here", "so", value, AT_LEAST, 1.0) for value in (2.0, 0.0))
+PREMISE = replace(RIGHT, form="premise")
 
 
 @pytest.mark.parametrize(
@@ -19,12 +20,25 @@ MET, MISSED = Part("met", 2.0, 1.0, 1.0), Part("missed", 0.0, 1.0, -1.0)
     [
         ([RIGHT], [MET], Verdict.EXACT),
         ([RIGHT, ROUGH], [], Verdict.HOLDS),
-        ([replace(RIGHT, relation="<=")], [], Verdict.HOLDS),
+        ([replace(RIGHT, relation=AT_MOST)], [], Verdict.HOLDS),
+        ([replace(RIGHT, relation=LEADING)], [], Verdict.HOLDS),
+        ([replace(WRONG, relation=up_to(2.0))], [], Verdict.HOLDS),
         ([WRONG, replace(RIGHT, form="corrected")], [], Verdict.CORRECTED),
         ([WRONG, replace(WRONG, form="corrected")], [], Verdict.FAILS),
         ([WRONG], [], Verdict.FAILS),
         ([RIGHT, WRONG], [], Verdict.FAILS),
         ([RIGHT], [MET, MISSED], Verdict.OUTSIDE),
+        ([WRONG], [MISSED], Verdict.OUTSIDE),
+        # A premise that fails explains a failure, and does not spoil what holds all the same.
+        ([WRONG, replace(WRONG, form="premise")], [], Verdict.PREMISE),
+        ([WRONG, PREMISE], [], Verdict.FAILS),
+        ([RIGHT, replace(WRONG, form="premise")], [], Verdict.EXACT),
+        (
+            [WRONG, replace(RIGHT, form="corrected"), replace(WRONG, form="premise")],
+            [],
+            Verdict.CORRECTED,
+        ),
+        ([], [MET], Verdict.UNDECIDED),
     ],
 )
 def test_each_verdict(checks, hypotheses, verdict):
@@ -37,9 +51,10 @@ def test_a_verdict_needs_something_printed():
 
 
 def test_the_catalogue_has_every_verdict():
-    assert {claim.recorded.verdict for claim in CLAIMS} == set(Verdict)
+    verdicts = {claim.recorded.verdict for claim in CLAIMS}
     training = {claim.recorded.training for claim in CLAIMS}
-    assert training >= {None, Verdict.EXACT, Verdict.HOLDS, Verdict.CORRECTED, Verdict.FAILS}
+    assert verdicts == {None, *Verdict} - {Verdict.PREMISE}
+    assert training == {None, *Verdict} - {Verdict.UNDECIDED}
 
 
 def test_a_change_of_either_verdict_is_noticed():
@@ -57,10 +72,22 @@ def test_a_change_of_either_verdict_is_noticed():
     assert not more.examine().as_recorded
 
 
-def test_a_check_without_tolerance_gets_the_claims():
+def test_a_check_gets_tolerance_and_relation_of_the_claim_unless_it_has_its_own():
     claim = replace(
         select(["eq-128"])[0],
-        measure=lambda setting: Outcome((replace(RIGHT, tolerance=None), ROUGH)),
+        relation=up_to(2.0),
+        measure=lambda setting: Outcome(
+            (replace(RIGHT, tolerance=None), replace(ROUGH, relation=EQUAL))
+        ),
     )
-    tolerances = [check.tolerance for check in claim.examine().outcome.checks]
-    assert tolerances == [claim.tolerance, 0.1]
+    checks = claim.examine().outcome.checks
+    assert [check.tolerance for check in checks] == [claim.tolerance, 0.1]
+    assert [check.relation for check in checks] == [up_to(2.0), EQUAL]
+
+
+def test_a_claim_about_training_alone_has_no_verdict_on_paper():
+    claim = replace(
+        select(["eq-128"])[0], measure=lambda setting: Outcome((replace(RIGHT, training=True),))
+    )
+    found = claim.examine()
+    assert (found.verdict, found.training) == (None, Verdict.EXACT)

@@ -23,6 +23,8 @@ def test_claims_by_name(tmp_path, call):
     for word in ("eq-88", "corrected", "remark-2", "fails", "2 claims, all as recorded"):
         assert word in out
     assert "0.38024" in out  # the counterexample, where few claims are asked for
+    assert "read as: equality" in out
+    assert "asymptotic order (a constant that does not grow)" in " ".join(out.split())
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
@@ -47,9 +49,11 @@ def test_own_classes(tmp_path, call):
     assert code == 0, err
     own = json.loads(out)["own"]
     assert own["eta_y"] == 2.0
-    assert {"Assumption 2", "Theorem 1", "Corollary 2"} <= {
-        p["asked_by"] for p in own["assumptions"]
-    }
+    asked = {item["asked_by"]: item for item in own["assumptions"]}
+    assert {"Assumption 1(c)", "Assumption 2", "Theorem 1", "Corollary 2"} <= set(asked)
+    assert asked["Assumption 1(c)"]["needed"] == 30.0
+    assert asked["Assumption 1(c)"]["value"] == 20.0
+    assert not asked["Assumption 1(c)"]["holds"]
     assert {"predicted", "simulated", "claimed"} <= set(own["fates"][0])
     tokens = {row["token"]: row for row in own["fates"]}
     assert tokens["president"]["role"] == "distinct"
@@ -58,6 +62,15 @@ def test_own_classes(tmp_path, call):
     assert {row["next"] for row in own["snap"]} == {"born", "elected"}
     assert all(row["simulated"] > own["t0"] for row in own["snap"])
     assert "president" in (tmp_path / "mine.html").read_text()
+
+
+def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, call):
+    code, out, err = call("audit", "--claim", "eq-62", cwd=tmp_path)
+    assert code == 0, err
+    shown = " ".join(out.split())
+    assert "read as: much smaller (at most 1/10)" in shown
+    assert "Delta << N/K" in shown
+    assert "<= 0.1 holds" in shown
 
 
 @pytest.mark.parametrize(

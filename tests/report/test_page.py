@@ -31,7 +31,7 @@ def claims():
         "claims": [
             {
                 "id": claim.id, "statement": claim.statement, "source": claim.source,
-                "verdict": claim.recorded.verdict.value, "number": "1.5 < 2",
+                "ours": claim.ours, "verdict": claim.recorded.verdict, "number": "1.5 < 2",
                 "training": None, "training_number": "", "counterexample": "",
                 "as_recorded": True,
             }

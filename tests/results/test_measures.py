@@ -18,6 +18,7 @@ from attnlab.results.measures import (
     entropy,
     growth_factor,
     recall,
+    recall_fall,
     relative_gain,
     snap_time,
 )
@@ -446,3 +447,15 @@ def test_recall_refuses_what_it_cannot_measure() -> None:
         recall(dataset.sel(query=[21]), 0.1)
     with pytest.raises(ValueError, match="^threshold: expected a number or a list"):
         recall(dataset, [[0.1]])
+
+
+def test_recall_fall_is_the_factor_between_two_levels():
+    threshold = np.geomspace(0.5, 8.0, 200)
+    steep, flat = (1.0 / (1.0 + (threshold / 2.0) ** power) for power in (8.0, 4.0))
+    curves = xr.DataArray(
+        [steep, flat, np.ones(200)], dims=("curve", "threshold"), coords={"threshold": threshold}
+    )
+    fall = recall_fall(curves, upper=0.75, lower=0.25)
+    # recall is 1/(1 + x^p), so that it passes 3/4 and 1/4 at x = 3^(-1/p) and 3^(1/p)
+    np.testing.assert_allclose(fall[:2], [9.0 ** (1 / 8), 9.0 ** (1 / 4)], rtol=1e-3)
+    assert np.isnan(fall[2])

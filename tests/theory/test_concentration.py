@@ -45,14 +45,30 @@ def test_lemma_11_corrected_bounds_every_count(M, mean):
         assert abs(sigma_at(visits, mean, M, eta_y)) <= bound.sigma + 1e-14
 
 
-def test_lemma_11_printed_fails_for_a_class_seen_less_often_than_average():
-    # 26 expected visits, 18 real ones, M = 1e9, eta_Y = 1: before t_0 = 47.8 visits.
+@pytest.mark.parametrize("M", [1e3, 1e6, 1e9])
+def test_lemma_11_below_the_mean(M):
+    """A tenth of the mean, as Delta << N/K asks for, keeps within 1/3; any Delta within 1."""
+    mean = np.geomspace(2.0, 500.0, 200)
+    early = mean < transition_times(K=1, M=M, eta_y=0.99).t0
+    for stray in (0.02, 0.1, 0.3, 0.9):
+        radius = stray * mean
+        found = [sigma_at(m - r, m, M, 0.99) for m, r in zip(mean, radius, strict=True)]
+        printed = decoder_deviations(
+            mean, radius=radius, K=1, M=M, eta_y=0.99, form="printed"
+        ).sigma
+        assert np.all(found <= 0.99 * radius)
+        if stray <= 0.1:
+            assert np.all((found < printed)[early])
+            assert np.all(found < 0.04 * np.log(M))
+
+
+def test_lemma_11_needs_few_strays():
+    # 26 expected visits, 18 real ones, M = 1e9: a third of the mean is not << N/K.
     M, mean, radius = 1e9, 26.0, 8.0
-    assert mean < transition_times(K=1, M=M, eta_y=1.0).t0
     printed = decoder_deviations(mean, radius=radius, K=1, M=M, eta_y=1.0, form="printed").sigma
     assert printed == pytest.approx(8 / 3)
     assert sigma_at(18.0, mean, M, 1.0) == pytest.approx(3.6269, abs=1e-4)
-    # On the other side the printed bound is right.
+    # On the other side the printed bound is right all the same.
     assert abs(sigma_at(34.0, mean, M, 1.0)) < printed
 
 

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.theory import assumption_2, correlation, e_prime, spectrum_bounds, unit_attention
+from attnlab.theory import (
+    assumption_2,
+    attention_flow,
+    correlation,
+    e_prime,
+    spectrum_bounds,
+    unit_attention,
+)
 
 exact = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 seeds = st.integers(0, 2**32 - 1)
@@ -89,3 +96,13 @@ def test_assumption_2_window_for_equal_overlaps():
     assert not assumption_2(equal(K, rho), M=2 * M).largest.holds
     assert assumption_2(equal(K, 0.99 * rho), M=1.05 * M).holds
     assert not assumption_2(equal(K, 0.99 * rho), M=M).smallest.holds
+
+
+def test_overlaps_pass_below_the_floor_along_eq_10():
+    """Assumption 2 cannot hold at every t: the common token shrinks, and the overlap with it."""
+    P = [[0.3, 0.7, 0.0], [0.3, 0.0, 0.7]]
+    z = attention_flow(P, [0.0, 1e3, 1e6, 1e12], psi=None, M=5000, eta_y=0.9, eta_z=0.03).logits
+    overlap = correlation(P, z)[:, 0, 1]
+    assert assumption_2(correlation(P), M=5000).holds
+    assert np.all(np.diff(overlap) < 0)
+    assert overlap[-1] < 6 / np.sqrt(5000)

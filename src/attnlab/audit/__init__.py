@@ -9,6 +9,8 @@ finding.verdict, finding.number
 from attnlab.audit.catalogue import CLAIMS, NUMBERED, SECTIONS, select
 from attnlab.audit.claim import Claim, Finding, Outcome, Recorded
 from attnlab.audit.comparison import Check, labelled, shortfall
+from attnlab.audit.hypothesis import Hypothesis
+from attnlab.audit.relation import Reading, Relation
 from attnlab.audit.run import changed, examine_all
 from attnlab.audit.settings import Setting
 from attnlab.audit.user import OwnAudit, audit_classes, own_setting
@@ -21,9 +23,12 @@ __all__ = [
     "Check",
     "Claim",
     "Finding",
+    "Hypothesis",
     "Outcome",
     "OwnAudit",
+    "Reading",
     "Recorded",
+    "Relation",
     "Setting",
     "Verdict",
     "audit_classes",

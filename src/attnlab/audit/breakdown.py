@@ -10,6 +10,9 @@ Each map compares Eq. 10 (with the corrected coefficients) with training, in thr
 The classes have one common token and three distinct tokens each; its probability falls from
 `common_prob` in class 0 to half of that in the last, because unequal classes are where fates go
 wrong. Everything is measured at 10 t_0. Steps and flow time: see `attnlab.audit.settings`.
+
+A fourth map says where the order of Section 6 (c) turns: `turn`, the ratio eta_Y/eta_Z from which
+on a larger eta_Y makes attention denser, over the time.
 """
 
 from __future__ import annotations
@@ -21,18 +24,20 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.density import TURNS, densities, turning_ratio
 from attnlab.audit.readings import gain_error, logits, reduced, spotlight
-from attnlab.audit.settings import Setting, ratios, trained
+from attnlab.audit.settings import FAST, Setting, ratios, trained
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Limit, Sampled, Save, simulate
 
 M = 1000
-RATIOS = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
+RATIOS = (0.25, 1.0, 4.0, FAST, 150.0, 1000.0)
 COMMON = (0.1, 0.2, 0.4, 0.8)
 CLASSES = (2, 4, 8, 16)
 LENGTHS = (16, 256, 4096)
 KINDS = ("speed", "gain", "fate")
-RATIO = 16.0  # where it is not varied
+ETA_Y = 0.9
+ETA_Z = ETA_Y / FAST  # where the ratio is not varied
 
 
 def graded(K: int, common_prob: float) -> SequenceClasses:
@@ -78,13 +83,12 @@ def ratio_map() -> xr.Dataset:
     """Errors over eta_Y/eta_Z and overlap: two classes, the joint flow."""
     cells: dict[tuple[float, float], dict[str, float]] = {}
     for prob in COMMON:
-        setting = Setting(graded(2, prob), 1.0, 1.0, 1e6)
+        setting = Setting(graded(2, prob), ETA_Y, ETA_Z, 1e6)
         time = 10 * setting.t0
-        run = trained(setting.classes, ratios(*RATIOS), setting.steps)
-        at = run.interp(time=time)
+        at = trained(setting.classes, ratios(*RATIOS, eta_y=ETA_Y), setting.steps).interp(time=time)
         for i, ratio in enumerate(RATIOS):
             z = logits(setting, at.isel(run=i))
-            cells[ratio, prob] = errors(setting.at(eta_z=1.0 / ratio), time, z)
+            cells[ratio, prob] = errors(setting.at(eta_z=ETA_Y / ratio), time, z)
     return _table(cells, "ratio")
 
 
@@ -99,11 +103,11 @@ def _stepped(
 
 
 def class_map() -> xr.Dataset:
-    """Errors over K and overlap: expected-gradient steps (T infinite), eta_Y/eta_Z = 16."""
+    """Errors over K and overlap: expected-gradient steps (T infinite), eta_Y/eta_Z = 30."""
     cells: dict[tuple[float, float], dict[str, float]] = {}
     for K in CLASSES:
         for prob in COMMON:
-            setting = Setting(graded(K, prob), 1.0, 1.0 / RATIO, 1e6)
+            setting = Setting(graded(K, prob), ETA_Y, ETA_Z, 1e6)
             steps = round(10 * setting.t0)
             z = _stepped(setting, Limit(), steps, seeds=1)
             cells[K, prob] = errors(setting, steps, z)
@@ -116,17 +120,33 @@ def length_map() -> xr.Dataset:
     for length in LENGTHS:
         # A rarer token needs a sampler of another shape, and that another compilation.
         for prob in COMMON[-3:]:
-            setting = Setting(graded(2, prob), 1.0, 1.0 / RATIO, 1e6)
+            setting = Setting(graded(2, prob), ETA_Y, ETA_Z, 1e6)
             steps = round(10 * setting.t0)
             z = _stepped(setting, Sampled(length, 64), steps, seeds=16)
             cells[length, prob] = errors(setting, steps, z)
     return _table(cells, "length")
 
 
+def clock_map() -> xr.Dataset:
+    """The ratio at which the order of Section 6 (c) turns, over eta_Z t and overlap, K = 2."""
+    eta_z = 1e-3
+    columns = [densities(graded(2, prob), eta_z=eta_z) for prob in COMMON]
+    return xr.Dataset(
+        {
+            "turn": (
+                ("clock", "common_prob"),
+                [[turning_ratio(column, clock / eta_z) for column in columns] for clock in TURNS],
+            )
+        },
+        {"clock": list(TURNS), "common_prob": list(COMMON)},
+    )
+
+
 MAKERS: dict[str, Callable[[], xr.Dataset]] = {
     "ratio": ratio_map,
     "classes": class_map,
     "length": length_map,
+    "clock": clock_map,
 }
 
 

@@ -6,31 +6,37 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from attnlab.audit.comparison import Check
+from attnlab.audit.hypothesis import Hypothesis
+from attnlab.audit.relation import Relation
 from attnlab.audit.settings import Setting
 from attnlab.audit.verdict import Verdict, judge
-from attnlab.theory import Part
 
-Hypothesis = Callable[[Setting], tuple[Part, ...]]
+Assumption = Callable[[Setting], tuple[Hypothesis, ...]]
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a measurement brought: its checks, the numbers worth quoting, the counterexample.
 
-    `number` goes with the algebra and the reduced dynamics, `training_number` with training.
+    `number` goes with the algebra and the reduced dynamics, `training_number` with training;
+    `holds_from` is the ratio eta_Y/eta_Z from which on the claim holds in training.
     """
 
     checks: tuple[Check, ...]
     number: float | None = None
     training_number: float | None = None
     note: str = ""
+    holds_from: float | None = None
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """Verdicts and numbers as they were when the claim was last looked at by a person."""
+    """Verdicts and numbers as they were when the claim was last looked at by a person.
 
-    verdict: Verdict
+    No `verdict`: the claim is about training alone; no `training`: it is not about training.
+    """
+
+    verdict: Verdict | None
     number: float | None = None
     training: Verdict | None = None
     training_number: float | None = None
@@ -40,17 +46,19 @@ class Recorded:
 class Claim:
     """One statement and how it is put to the test.
 
-    id, statement, source: what is said and where. setting: the classes and rates of the built-in
-    test, on which `hypotheses` are checked. predicts, measures: what is compared with what.
-    tolerance, because: how close they must be, and why. code: names in attnlab.theory. test: the
-    test that covers that code. figure: the figure it serves. number, training_number: the
-    sentence around the number quoted, with a format field. general: whether the measurement makes
-    sense for any classes, so that a user's own can be audited with it.
+    id, statement, source: what is said and where. relation: how its sign is read. setting: the
+    classes and rates of the built-in test, on which `hypotheses` are checked. predicts, measures:
+    what is compared with what. tolerance, because: how close they must be, and why. code: names in
+    attnlab.theory. test: the test that covers that code. figure: the figure it serves. number,
+    training_number: the sentence around the number quoted, with a format field. general: whether
+    the measurement makes sense for any classes, so that a user's own can be audited with it. ours:
+    whether it is a question of ours, which the source does not answer.
     """
 
     id: str
     statement: str
     source: str
+    relation: Relation
     setting: Setting
     predicts: str
     measures: str
@@ -60,15 +68,16 @@ class Claim:
     test: str
     recorded: Recorded
     measure: Callable[[Setting], Outcome] = field(repr=False)
-    hypotheses: tuple[Hypothesis, ...] = ()
+    hypotheses: tuple[Assumption, ...] = ()
     figure: str | None = None
     number: str = ""
     training_number: str = ""
     general: bool = False
+    ours: bool = False
 
-    def assume(self, setting: Setting) -> tuple[Part, ...]:
-        """The hypotheses on this setting, each with its margin."""
-        return tuple(part for hypothesis in self.hypotheses for part in hypothesis(setting))
+    def assume(self, setting: Setting) -> tuple[Hypothesis, ...]:
+        """The hypotheses on this setting, each with its value."""
+        return tuple(part for assumption in self.hypotheses for part in assumption(setting))
 
     def examine(self, setting: Setting | None = None) -> Finding:
         """Predict, measure and judge, on the built-in setting or on another."""
@@ -76,14 +85,19 @@ class Claim:
         hypotheses = self.assume(setting)
         outcome = self.measure(setting)
         checks = tuple(
-            replace(check, tolerance=self.tolerance) if check.tolerance is None else check
+            replace(
+                check,
+                relation=self.relation if check.relation is None else check.relation,
+                tolerance=self.tolerance if check.tolerance is None else check.tolerance,
+            )
             for check in outcome.checks
         )
+        on_paper = [check for check in checks if not check.training]
         in_training = [check for check in checks if check.training]
         return Finding(
             claim=self,
             setting=setting,
-            verdict=judge([check for check in checks if not check.training], hypotheses),
+            verdict=judge(on_paper, hypotheses) if on_paper or not in_training else None,
             training=judge(in_training, hypotheses) if in_training else None,
             hypotheses=hypotheses,
             outcome=replace(outcome, checks=checks),
@@ -94,6 +108,8 @@ class Claim:
         sentence = self.training_number if training else self.number
         if number is not None:
             return sentence.format(number)
+        if sentence:
+            return sentence
         if not training and self.recorded.verdict is Verdict.EXACT:
             return f"error below {self.tolerance:.0e}"
         return ""
@@ -101,13 +117,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the audit found about a claim."""
+    """What the audit found about a claim; a verdict is None where there was nothing of its kind."""
 
     claim: Claim
     setting: Setting
-    verdict: Verdict
+    verdict: Verdict | None
     training: Verdict | None
-    hypotheses: tuple[Part, ...]
+    hypotheses: tuple[Hypothesis, ...]
     outcome: Outcome = field(repr=False)
 
     @property

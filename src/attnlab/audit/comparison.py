@@ -9,8 +9,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-Relation = Literal["==", "<=", "<", ">=", ">"]
-Form = Literal["printed", "corrected"]
+from attnlab.audit.relation import EQUAL, Relation
+
+Form = Literal["printed", "corrected", "premise"]
 
 
 def labelled(values: ArrayLike, **coords: Any) -> xr.DataArray:
@@ -22,19 +23,24 @@ def labelled(values: ArrayLike, **coords: Any) -> xr.DataArray:
 def shortfall(
     predicted: xr.DataArray, measured: xr.DataArray, *, relation: Relation, relative: bool
 ) -> xr.DataArray:
-    """measured - predicted, signed so that a positive entry speaks against the statement.
+    """How far each entry is from the relation, signed so that a positive one speaks against it.
 
     The labels must agree exactly. Relative to the size of the prediction, entry by entry, where
-    asked for (an entry predicted to be 0 stays absolute).
+    asked for (an entry predicted to be 0 stays absolute); orders of magnitude always are.
     """
     predicted, measured = xr.align(predicted, measured, join="exact")
-    gap = measured - predicted
-    if relation == "==":
+    if relation.sign == "==" and relation.factor > 1.0:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            apart: xr.DataArray = np.exp(abs(np.log(measured / predicted)))
+        return apart / relation.factor - 1.0
+    target = relation.factor * predicted
+    gap = measured - target
+    if relation.sign == "==":
         gap = abs(gap)
-    elif relation in (">", ">="):
+    elif relation.sign in (">", ">="):
         gap = -gap
     if relative:
-        gap = gap / abs(predicted).where(predicted != 0, 1.0)
+        gap = gap / abs(target).where(target != 0, 1.0)
     return gap
 
 
@@ -42,15 +48,16 @@ def shortfall(
 class Check:
     """One thing that a claim says, as numbers: `measured` `relation` `predicted`.
 
-    `form` tells the paper as printed from its correction; `training` tells the joint dynamics of
-    Y and Z from the algebra and the reduced dynamics (Eq. 10) that the paper analyses.
-    `tolerance` is the claim's own unless it is given.
+    `form` tells the paper as printed from its correction, and both from the premise of a
+    conditional statement; `training` tells the joint dynamics of Y and Z from the algebra and the
+    reduced dynamics (Eq. 10) that the paper analyses. `relation` and `tolerance` are the claim's
+    own unless they are given.
     """
 
     about: str
     predicted: xr.DataArray
     measured: xr.DataArray
-    relation: Relation = "=="
+    relation: Relation | None = None
     relative: bool = True
     tolerance: float | None = None
     form: Form = "printed"
@@ -60,7 +67,7 @@ class Check:
     def error(self) -> float:
         """The worst entry against the statement (negative: there is room); nan if any is nan."""
         gap = shortfall(
-            self.predicted, self.measured, relation=self.relation, relative=self.relative
+            self.predicted, self.measured, relation=self.relation or EQUAL, relative=self.relative
         )
         return float(gap.max(skipna=False))
 
@@ -68,4 +75,5 @@ class Check:
     def holds(self) -> bool:
         """Whether the worst entry is within the tolerance (nan is not)."""
         allowed = self.tolerance or 0.0
-        return self.error < allowed if self.relation in ("<", ">") else self.error <= allowed
+        strict = (self.relation or EQUAL).sign in ("<", ">")
+        return self.error < allowed if strict else self.error <= allowed

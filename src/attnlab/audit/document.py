@@ -10,8 +10,9 @@ import xarray as xr
 
 from attnlab import __version__
 from attnlab.audit.claim import Finding
+from attnlab.audit.hypothesis import Hypothesis
+from attnlab.audit.settings import LADDER
 from attnlab.results.provenance import versions
-from attnlab.theory import Part
 
 
 def audit_document(
@@ -37,6 +38,8 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "id": claim.id,
         "statement": claim.statement,
         "source": claim.source,
+        "ours": claim.ours,
+        "relation": str(claim.relation),
         "setting": {
             "classes": finding.setting.classes.origin,
             "eta_y": finding.setting.eta_y,
@@ -47,27 +50,28 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "measures": claim.measures,
         "tolerance": claim.tolerance,
         "because": claim.because,
-        "verdict": finding.verdict.value,
+        "verdict": finding.verdict and finding.verdict.value,
         "number": finding.number,
         "value": number(outcome.number),
-        "training": None if finding.training is None else finding.training.value,
+        "training": finding.training and finding.training.value,
         "training_number": finding.training_number,
         "training_value": number(outcome.training_number),
+        "holds_from": ratio_document(outcome.holds_from),
         "counterexample": outcome.note,
         "recorded": {
-            "verdict": claim.recorded.verdict.value,
+            "verdict": claim.recorded.verdict and claim.recorded.verdict.value,
             "value": claim.recorded.number,
             "training": claim.recorded.training and claim.recorded.training.value,
             "training_value": claim.recorded.training_number,
         },
         "as_recorded": finding.as_recorded,
-        "hypotheses": [part_document(part) for part in finding.hypotheses],
+        "hypotheses": [hypothesis_document(hypothesis) for hypothesis in finding.hypotheses],
         "checks": [
             {
                 "about": check.about,
                 "form": check.form,
                 "training": check.training,
-                "relation": check.relation,
+                "relation": str(check.relation),
                 "error": number(check.error),
                 "tolerance": check.tolerance,
                 "holds": check.holds,
@@ -80,15 +84,26 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     }
 
 
-def part_document(part: Part) -> dict[str, Any]:
+def hypothesis_document(hypothesis: Hypothesis) -> dict[str, Any]:
     """One hypothesis as plain data."""
     return {
-        "name": part.name,
-        "value": number(part.value),
-        "bound": number(part.bound),
-        "margin": number(part.margin),
-        "holds": bool(part.holds),
+        "asked_by": hypothesis.source,
+        "says": hypothesis.says,
+        "read_as": str(hypothesis.relation),
+        "value": number(hypothesis.value),
+        "sign": hypothesis.relation.sign,
+        "needed": number(hypothesis.needed),
+        "holds": hypothesis.holds,
     }
+
+
+def ratio_document(ratio: float | None) -> str:
+    """From which eta_Y/eta_Z on a claim holds in training, in words; empty where not known."""
+    if ratio is None:
+        return ""
+    if math.isinf(ratio):
+        return f"at no eta_Y/eta_Z up to {max(LADDER):g}"
+    return f"from eta_Y/eta_Z = {ratio:.2g} on"
 
 
 def map_document(table: xr.Dataset) -> dict[str, Any]:

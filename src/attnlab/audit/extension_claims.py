@@ -5,42 +5,53 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
 
 from attnlab import theory
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.comparison import Check, Form, labelled
-from attnlab.audit.correlation_claims import FORMS
+from attnlab.audit.hypotheses import ASSUMPTION_1, EQ_10
 from attnlab.audit.model_claims import complex_slope
-from attnlab.audit.readings import logits, reduced
-from attnlab.audit.settings import WEAK, Setting, trained
+from attnlab.audit.readings import logits, mean_entropy, reduced
+from attnlab.audit.relation import ABOVE, BELOW, EQUAL, LEADING, within
+from attnlab.audit.settings import (
+    FAST,
+    RATES,
+    SYN_SMALL,
+    WEAK,
+    Setting,
+    climbed,
+    ratios,
+    trained,
+)
 from attnlab.audit.verdict import Verdict
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Extended
 
-# Two queries with two classes each; tokens 1 and 2 are distinct within a query, common across.
+# Two queries with two classes each, within Assumption 2; tokens 2 and 3 are distinct within a
+# query and common across.
 PSI = np.array([0, 0, 1, 1])
 ACROSS = np.array(
     [
-        [0.3, 0.3, 0.0, 0.4, 0.0, 0.0, 0.0],
-        [0.3, 0.0, 0.3, 0.0, 0.4, 0.0, 0.0],
-        [0.3, 0.3, 0.0, 0.0, 0.0, 0.4, 0.0],
-        [0.3, 0.0, 0.3, 0.0, 0.0, 0.0, 0.4],
+        [0.15, 0.0, 0.28, 0.0, 0.57, 0.0, 0.0, 0.0],
+        [0.15, 0.0, 0.0, 0.28, 0.0, 0.57, 0.0, 0.0],
+        [0.0, 0.15, 0.28, 0.0, 0.0, 0.0, 0.57, 0.0],
+        [0.0, 0.15, 0.0, 0.28, 0.0, 0.0, 0.0, 0.57],
     ]
 )
 TWO_QUERIES = Setting(
     SequenceClasses(
         [{token: p for token, p in enumerate(row) if p > 0} for row in ACROSS.tolist()],
-        query=PSI + 7,
-        next_token=[9, 10, 11, 12],
-        vocab_size=1000,
-        origin="two queries with two classes each, M = 1000",
+        query=PSI + 8,
+        next_token=[10, 11, 12, 13],
+        vocab_size=2500,
+        origin="two queries with two classes each, M = 2500",
     ),
-    1.0,
-    0.1,
+    *RATES,
     1e6,
 )
-# Decoder faster than attention, as fast, and much faster.
-RESIDUAL_RATES = ((1.0, 0.1), (1.0, 1.0), (10.0, 0.1))
+# Decoder as fast as attention, faster, and much faster.
+RESIDUAL_RATES = ratios(1.0, FAST, 300.0, eta_y=RATES[0])
 
 
 def _with_residual(setting: Setting) -> xr.Dataset:
@@ -63,7 +74,7 @@ def _angles(setting: Setting, form: Form) -> NDArray[np.float64]:
     return np.concatenate(angles)
 
 
-def _residual_beta(setting: Setting) -> Outcome:
+def _residual_exact(setting: Setting) -> Outcome:
     s, M = setting, 40
     growth = theory.h(20.0, M=M, eta_y=1.0)
     speed = (M - 1.0) ** 2 * growth / (M - 1.0 + np.exp(M * growth))  # gamma at 20 visits
@@ -85,47 +96,85 @@ def _residual_beta(setting: Setting) -> Outcome:
 
     measured = complex_slope(objective, z)
     where = dict(query=s.classes.queries, token=s.classes.in_play)
-    checks = [
-        Check("dz/dt over eta_Z gamma", labelled(
-                  theory.residual_velocity(s.P, z, psi=s.psi, M=M, form=form), **where),
-              labelled(measured / speed, **where), relative=False, form=form)
-        for form in FORMS
-    ]  # fmt: skip
-    for form in FORMS:
-        angles = _angles(s, form)
-        records = dict(record=np.arange(angles.size))
-        checks.append(
-            Check("1 - cosine with the path in training", labelled(0 * angles, **records),
-                  labelled(angles, **records), relative=False, tolerance=0.01, form=form,
-                  training=True)
-        )  # fmt: skip
-    right, wrong = (theory.residual_beta(s.E, psi=s.psi, M=s.M, form=form)
-                    for form in ("corrected", "printed"))  # fmt: skip
+    predicted = theory.residual_velocity(s.P, z, psi=s.psi, M=M)
     return Outcome(
-        tuple(checks),
-        number=float(wrong[0, 1] / right[0, 1]),
-        training_number=float(_angles(s, "printed").max()),
-        note=f"M = 1000: within a query beta = {right[0, 1]:.3f} (printed {wrong[0, 1]:.3f}), "
-        f"across queries {right[0, 2]:+.3f} and {right[0, 3]:+.3f} (printed 0)",
-    )
+        (Check("dz/dt over eta_Z gamma", labelled(predicted, **where),
+               labelled(measured / speed, **where), relative=False),)
+    )  # fmt: skip
+
+
+residual_exact = Claim(
+    id="residual-exact",
+    statement="With a residual connection Eq. 10 has (1/2) beta at E-bar = (E + 1[same query])/2",
+    source="Section 7, residue connection",
+    relation=EQUAL,
+    ours=True,
+    setting=TWO_QUERIES,
+    predicts="the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T)",
+    measures="complex-step derivatives through both normalisations",
+    tolerance=1e-12,
+    because="rounding",
+    code=("residual_beta", "residual_velocity", "residual_correlation"),
+    test="tests/theory/test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
+    recorded=Recorded(Verdict.EXACT),
+    measure=_residual_exact,
+)
+
+
+def _residual_beta(setting: Setting) -> Outcome:
+    s = setting
+    right, printed = (theory.residual_beta(s.E, psi=s.psi, M=s.M, form=form)
+                      for form in ("corrected", "printed"))  # fmt: skip
+    same = (s.psi[:, None] == s.psi) & ~np.eye(s.K, dtype=bool)
+    pair = dict(pair=np.arange(same.sum()))
+    angles = _angles(s, "printed")
+    records = dict(record=np.arange(angles.size))
+    return Outcome(
+        (
+            Check("beta of classes that share a query", labelled(printed[same], **pair),
+                  labelled(right[same], **pair)),
+            Check("1 - cosine of the path of z with the printed direction, training",
+                  labelled(0 * angles, **records), labelled(angles, **records), LEADING,
+                  relative=False, tolerance=0.05, training=True),
+        ),
+        number=float(printed[0, 1] / right[0, 1]),
+        training_number=float(angles.max()),
+        note=f"M = {s.M}: within a query beta = {right[0, 1]:.3f} (printed {printed[0, 1]:.3f}), "
+        f"across queries {right[0, 2]:+.3f} and {right[0, 3]:+.3f} (neglected in print): it is "
+        f"{right[0, 1] / np.abs(right[0, 2:]).max():.2g} times as large within",
+    )  # fmt: skip
 
 
 residual_beta = Claim(
     id="residual-beta",
-    statement="With a residual connection beta_nn' ~ f_n.f_n' + 1 within a query, and 0 across",
+    statement="With a residual connection beta_nn' ~ f_n.f_n' + 1[same query]",
     source="Section 7, residue connection",
+    relation=within(4.0),
     setting=TWO_QUERIES,
-    predicts="the velocity of z; corrected: (1/2) beta at E-bar = (E + 1[same query])/2",
-    measures="complex-step derivatives, modified update of the decoder; the joint flow past t_0",
-    tolerance=1e-12,
-    because="rounding; 1 - cosine below 0.01 for the direction of a path",
-    code=("residual_beta", "residual_velocity", "residual_correlation"),
+    hypotheses=(*ASSUMPTION_1, *EQ_10),
+    predicts="the size of beta within a query, and the direction in which z moves",
+    measures="the exact beta (residual-exact); the joint flow past t_0",
+    tolerance=0.0,
+    because="~; and 1 - cosine below 0.05 for the direction of a path",
+    code=("residual_beta", "residual_velocity"),
     test="tests/theory/test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
-    number="within a query the printed beta is {:.3g} times the right one",
+    number="as an order of magnitude: it is {:.2g} times the right one",
     training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
-    recorded=Recorded(Verdict.CORRECTED, 2.04, Verdict.HOLDS, 0.00303),
+    recorded=Recorded(Verdict.HOLDS, 2.737, Verdict.HOLDS, 0.03047),
     measure=_residual_beta,
 )
+
+
+def _residual_weight(setting: Setting, token: int, tau: float) -> tuple[float, float]:
+    """Attention of class 0 to a token at the start and at `tau`, under the exact dynamics."""
+    s = setting
+    shape = (2, s.P.shape[1])
+    path = solve_ivp(
+        lambda _, z: theory.residual_velocity(s.P, z.reshape(shape), psi=s.psi, M=s.M).ravel(),
+        (0.0, tau), np.zeros(shape).ravel(), rtol=1e-8, atol=1e-10,
+    )  # fmt: skip
+    c = theory.attention_weights(s.P, path.y[:, -1].reshape(shape), psi=s.psi)
+    return float(s.P[0, token]), float(c[0, token])
 
 
 def _local_roles(setting: Setting) -> Outcome:
@@ -136,28 +185,34 @@ def _local_roles(setting: Setting) -> Outcome:
     local = velocity[s.psi[rows], columns]
     where = dict(local_distinct=np.arange(local.size))
     runs = dict(run=np.arange(len(RESIDUAL_RATES)))
+    weight = _residual_weight(s, int(columns[local.argmin()]), 10.0)
     moved = logits(s, _with_residual(s).isel(time=-1))[:, s.psi[rows], columns]
     plain = trained(s.classes, RESIDUAL_RATES, s.steps).isel(time=-1)
     without = logits(s, plain)[:, s.psi[rows], columns]
     return Outcome(
         (Check("velocity of locally distinct tokens", labelled(0 * local, **where),
-               labelled(local, **where), ">"),
+               labelled(local, **where)),
          Check("their z after training", labelled(0 * moved, **runs, **where),
-               labelled(moved, **runs, **where), ">", training=True)),
+               labelled(moved, **runs, **where), training=True)),
         number=float(local.min()),
         training_number=float(moved.min()),
-        note="two queries, two classes each, P rows (.3,.3,0,.4,0,0,0), (.3,0,.3,0,.4,0,0), "
-        "(.3,.3,0,0,0,.4,0), (.3,0,.3,0,0,0,.4), M = 1000: tokens 1 and 2 are distinct within "
-        f"each query, and lose attention at {local.min():.4f} (times eta_Z gamma); trained, they "
-        f"end at z from {moved.min():+.3f} on, without the residual from {without.min():+.3f} on",
+        note="P rows (.15,0,.28,0,.57,0,0,0), (.15,0,0,.28,0,.57,0,0), (0,.15,.28,0,0,0,.57,0), "
+        f"(0,.15,0,.28,0,0,0,.57), M = {s.M}: tokens 2 and 3 are distinct within each query; with "
+        f"the exact beta z moves at {local.min():.4f} (times eta_Z gamma) and attention to them "
+        f"goes from {weight[0]:.3f} to {weight[1]:.3f} (tau = 10). Trained, they end at z from "
+        f"{moved.min():+.4f} on, without the residual from {without.min():+.4f} on. The paper: "
+        '"Here we just present the most straightforward analysis and leave this extension for '
+        'future work"',
     )  # fmt: skip
 
 
 local_roles = Claim(
     id="residual-local-roles",
-    statement="With a residual connection Theorem 2 applies within the classes of each query",
+    statement='With a residual connection Theorem 2 "now applies within each subset" of a query',
     source="Section 7, residue connection",
+    relation=ABOVE,
     setting=TWO_QUERIES,
+    hypotheses=(*ASSUMPTION_1, *EQ_10),
     predicts="rising logits of the tokens that are distinct within a query",
     measures="their velocity with the exact beta of a residual connection; z after training",
     tolerance=0.0,
@@ -166,7 +221,7 @@ local_roles = Claim(
     test="tests/theory/test_extensions.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
     number="a locally distinct token moves at {:.2g} (times eta_Z gamma)",
     training_number="trained, no locally distinct token ends below z = {:+.3g}",
-    recorded=Recorded(Verdict.FAILS, -0.003397, Verdict.HOLDS, 0.05325),
+    recorded=Recorded(Verdict.FAILS, -0.00345, Verdict.HOLDS, 0.001468),
     measure=_local_roles,
 )
 
@@ -218,6 +273,7 @@ position_bias = Claim(
     id="position-bias",
     statement="A bias z_0 on the logits (T5, ALiBi) is a prior on the contextual tokens",
     source="Section 7, positional encoding; Section 5, initial value as prior",
+    relation=EQUAL,
     setting=WEAK,
     predicts="the path from z(0) = bias: that of P(l|n) e^bias from 0, plus bias",
     measures="Eq. 10 and the joint flow from both starts; sampled sequences with a position bias",
@@ -270,7 +326,7 @@ def _heads(setting: Setting) -> Outcome:
                             training=name != "Eq. 10"))  # fmt: skip
     checks.append(
         Check("different winners for class 0", labelled(1.0),
-              labelled(float(np.unique(predicted[:, 0]).size)), ">", tolerance=0.0)
+              labelled(float(np.unique(predicted[:, 0]).size)), ABOVE, tolerance=0.0)
     )  # fmt: skip
     kept = min(
         np.unique(check.measured.isel(sequence_class=0)).size for check in checks if check.training
@@ -282,6 +338,7 @@ heads = Claim(
     id="heads-as-starts",
     statement="Heads are different z(0), which decide which token wins",
     source="Section 5, initial value as prior; Section 3",
+    relation=EQUAL,
     setting=WEAK,
     predicts="the winner in each class: the distinct token with the largest P(l|n) e^{z_l(0)}",
     measures="the most attended distinct token at t = 10^6, Eq. 10 and joint flow, three starts; "
@@ -296,4 +353,28 @@ heads = Claim(
     measure=_heads,
 )
 
-CLAIMS = (residual_beta, local_roles, position_bias, heads)
+
+def _multilayer(setting: Setting) -> Outcome:
+    run = climbed(setting).sel(ratio=FAST)
+    return Outcome((), number=float(np.exp(mean_entropy(run)[-1])))
+
+
+multilayer = Claim(
+    id="multilayer-remark",
+    statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
+    source="Section 7, possible future extension to multi-layer cases",
+    relation=BELOW,
+    setting=SYN_SMALL,
+    hypotheses=ASSUMPTION_1,
+    predicts="what may happen, with no rate, time or data named",
+    measures="the effective number of distinct tokens on Syn-Small, which has 10 to a class",
+    tolerance=0.0,
+    because="a remark on future work: a possibility cannot be refuted by an example",
+    code=("attention_flow",),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    number="no condition is given; on Syn-Small {:.3g} of 10 are left at t = 10^6",
+    recorded=Recorded(Verdict.UNDECIDED, 8.052),
+    measure=_multilayer,
+)
+
+CLAIMS = (residual_exact, residual_beta, local_roles, position_bias, heads, multilayer)

@@ -28,7 +28,7 @@ th { font-weight: 600; } td.n { text-align: right; font-variant-numeric: tabular
 .scroll { overflow-x: auto; }
 .v { display: inline-block; padding: 0 .5em; border-radius: .7em; color: #fff; white-space: nowrap; font-size: .85em; }
 .exact { background: #14713d; } .holds { background: #2f7d8c; } .corrected { background: #a86b00; }
-.fails { background: #b3261e; } .outside { background: #6b6f76; }
+.fails { background: #b3261e; } .outside, .we { background: #6b6f76; } .premise { background: #7a4b9a; }
 .changed { outline: 2px solid #b3261e; }
 details { margin: .2rem 0; } summary { cursor: pointer; }
 code { font-size: .9em; } small { opacity: .75; }
@@ -45,8 +45,8 @@ counts steps: batch-1 steps in the theory, expected-gradient steps in training, 
 expectation.</p>
 {% macro badge(verdict) %}{% if verdict %}<span class="v {{ verdict.split()[0] }}">{{ verdict }}</span>{% endif %}{% endmacro %}
 {% macro parts(items) %}
-<div class="scroll"><table><tr><th>hypothesis</th><th>value</th><th>bound</th><th>margin</th><th></th></tr>
-{% for part in items %}<tr><td>{% if part.asked_by is defined %}{{ part.asked_by }}: {% endif %}{{ part.name }}</td><td class="n">{{ part.value | short }}</td><td class="n">{{ part.bound | short }}</td><td class="n">{{ part.margin | short }}</td><td>{{ "holds" if part.holds else "fails" }}</td></tr>
+<div class="scroll"><table><tr><th>hypothesis</th><th>read as</th><th>value</th><th>needed</th><th></th></tr>
+{% for part in items %}<tr><td>{{ part.asked_by }}: {{ part.says }}</td><td>{{ part.read_as }}</td><td class="n">{{ part.value | short }}</td><td class="n">{{ part.sign }} {{ part.needed | short }}</td><td>{{ "holds" if part.holds else "does not hold" }}</td></tr>
 {% endfor %}</table></div>
 {% endmacro %}
 {% if own %}
@@ -67,11 +67,12 @@ expectation.</p>
 <h2>{{ section.title }}</h2>
 <div class="scroll"><table class="claims"><tr><th>claim</th><th>statement</th><th>algebra, Eq. 10</th><th>in training</th></tr>
 {% for c in section.claims %}
-<tr id="{{ c.id }}"{% if not c.as_recorded %} class="changed"{% endif %}><td><b>{{ c.id }}</b><br><small>{{ c.source }}</small></td>
+<tr id="{{ c.id }}"{% if not c.as_recorded %} class="changed"{% endif %}><td><b>{{ c.id }}</b><br><small>{% if c.ours %}our question; {% endif %}{{ c.source }}</small></td>
 <td>{{ c.statement }}
 <details><summary><small>how it was tested</small></summary>
-<p>Predicted: {{ c.predicts }}.<br>Measured: {{ c.measures }}.<br>Tolerance {{ c.tolerance | short }}: {{ c.because }}.<br>
+<p>Read as: {{ c.relation }}.<br>Predicted: {{ c.predicts }}.<br>Measured: {{ c.measures }}.<br>Tolerance {{ c.tolerance | short }}: {{ c.because }}.<br>
 Classes: {{ c.setting.classes }}; eta_Y = {{ c.setting.eta_y | short }}, eta_Z = {{ c.setting.eta_z | short }}.</p>
+{% if c.holds_from %}<p>In training it holds {{ c.holds_from }}.</p>{% endif %}
 {% if c.counterexample %}<p>{{ c.counterexample }}</p>{% endif %}
 {% if c.hypotheses %}{{ parts(c.hypotheses) }}{% endif %}
 <div class="scroll"><table><tr><th>check</th><th>form</th><th>error</th><th>tolerance</th><th></th></tr>
@@ -86,7 +87,7 @@ Classes: {{ c.setting.classes }}; eta_Y = {{ c.setting.eta_y | short }}, eta_Z =
 {% if maps %}
 <h2>Where theory breaks</h2>
 <p>One common token and three distinct tokens in each class, M = 1000; the common token's probability
-falls from common_prob in the first class to half of it in the last. Measured at 10 t_0.</p>
+falls from common_prob in the first class to half of it in the last.</p>
 {% for map in maps %}<h3>{{ map.title }}</h3>
 {% for kind in map.kinds %}<p>{{ kind.caption }}</p>
 <div class="scroll"><table class="map"><tr><th>{{ map.knob }}</th>{% for c in map.columns %}<th>common_prob = {{ c | short }}</th>{% endfor %}</tr>
@@ -101,14 +102,16 @@ falls from common_prob in the first class to half of it in the last. Measured at
 
 
 MAPS = {
-    "ratio": "eta_Y / eta_Z: two classes, the joint flow",
-    "classes": "Number of classes K: expected-gradient steps, eta_Y / eta_Z = 16",
-    "length": "Length T: batches of 64 sampled sequences, K = 2, eta_Y / eta_Z = 16",
+    "ratio": "eta_Y / eta_Z: two classes, the joint flow at 10 t_0",
+    "classes": "Number of classes K: expected-gradient steps to 10 t_0, eta_Y / eta_Z = 30",
+    "length": "Length T: batches of 64 sequences to 10 t_0, K = 2, eta_Y / eta_Z = 30",
+    "clock": "eta_Z t: two classes, the joint flow at eta_Z = 0.001",
 }
 KINDS = {
     "speed": "Logit of the dominant token, Eq. 10 over training (1 is right; negative: opposite)",
     "gain": "Relative error of Eq. 11",
     "fate": "Share of tokens that end on the wrong side of their fate (Theorem 2)",
+    "turn": "eta_Y / eta_Z from which on a larger eta_Y is denser (Section 6 (c)); reversed below",
 }
 
 
@@ -144,13 +147,14 @@ def _map(knob: str, table: Mapping[str, Any]) -> dict[str, Any]:
             ],
         }
         for kind, caption in KINDS.items()
+        if kind in table
     ]
     return {"title": MAPS[knob], "knob": knob, "columns": table["common_prob"], "kinds": kinds}
 
 
 def _shade(kind: str, value: float) -> int:
-    """How wrong, from 0 to 60 %: a factor of 30 in speed, half in the other two, is the darkest."""
-    if kind == "speed":
+    """How wrong, from 0 to 60 %: a factor of 30 in speed or turn, half in the rest, is darkest."""
+    if kind in ("speed", "turn"):
         wrong = abs(math.log(value)) / math.log(30) if value > 0 else 1.0
     else:
         wrong = value / 0.5

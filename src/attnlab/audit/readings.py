@@ -7,7 +7,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import theory
-from attnlab.audit.settings import Setting
+from attnlab.audit.settings import LADDER, Setting, climbed, trained
 from attnlab.results import measures
 
 
@@ -15,6 +15,18 @@ def logits(setting: Setting, result: xr.Dataset) -> NDArray[np.float64]:
     """Recorded z as the theory has it: (..., query, contextual token)."""
     values = result["attention_logits"].isel(token=setting.classes.in_play).values
     return np.asarray(values, dtype=np.float64)
+
+
+def run_at(setting: Setting) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times and logits (time, Q, L) of the joint flow at the setting's own rates."""
+    ratio = setting.eta_y / setting.eta_z
+    rung = min(LADDER, key=lambda value: abs(value / ratio - 1.0))
+    if np.isclose(rung, ratio):
+        result = climbed(setting).sel(ratio=rung)
+    else:
+        rates = ((setting.eta_y, setting.eta_z),)
+        result = trained(setting.classes, rates, setting.steps).isel(run=0)
+    return result["time"].values, logits(setting, result)
 
 
 def reduced(
@@ -67,11 +79,15 @@ def spotlight(setting: Setting) -> tuple[int, int, int]:
 
 
 def gain_error(setting: Setting, z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """|ln(r(t)/r(0)) / ln chi - 1|: Eq. 11's error for tokens in the spotlight; z (..., Q, L)."""
+    """The relative error of r/r_0 - 1 by Eq. 11 for tokens in the spotlight; z is (..., Q, L).
+
+    Of r itself, of which that is a small part at first, the error is much smaller.
+    """
     n, high, low = spotlight(setting)
     gain = theory.relative_gain(setting.P, z, reference=low, psi=setting.psi)[..., n, high]
     start = theory.relative_gain(setting.P, reference=low, psi=setting.psi)[n, high]
-    return np.asarray(np.abs(np.log(gain / start) / (2.0 * z[..., setting.psi[n], high]) - 1.0))
+    grown = theory.growth_factor(z[..., setting.psi[n], high]) - 1.0
+    return np.asarray(np.abs((gain / start - 1.0) / grown - 1.0))
 
 
 def mean_entropy(result: xr.Dataset) -> xr.DataArray:

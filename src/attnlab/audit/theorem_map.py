@@ -20,8 +20,9 @@ from attnlab.results import atomic_path
 HEAD = """# The theorem map
 
 Every claim of "Scan and Snap" (Tian, Wang, Chen, Du, NeurIPS 2023), of its poster and slides, and \
-of a summary of it: the code that predicts, the test of that code, the figure it serves, and what \
-the audit found.
+of a summary of it: how its relation is read, the code that predicts, the test of that code, the \
+figure it serves, and what the audit found. Questions of ours, which the source does not answer, \
+are marked so.
 
 *Generated from the claims by `./lab python -m attnlab.audit.theorem_map docs/theorem-map.md`; do \
 not edit by hand. A test fails when this page is stale.* `./lab audit` measures all of it again \
@@ -30,12 +31,14 @@ shows where theory breaks: maps of the prediction error over eta_Y/eta_Z, K, ove
 [errata.md](errata.md) explains each departure from print.
 
 Verdicts: **exact** (an equality, to rounding), **holds** (with numbers), **corrected** (the \
-printed form fails, a corrected one holds), **fails** (with a counterexample), **outside \
-assumptions**. \
+printed form fails, a corrected one holds), **fails** (with a counterexample), **premise fails in \
+training** (a conditional statement says nothing there), **outside assumptions** (a hypothesis is \
+not met where we asked), **we cannot tell** (nothing here decides it). \
 The first verdict is about the algebra and the reduced dynamics that the paper analyses (Eq. 10); \
-the verdict *in training* is about the joint gradient flow of Y and Z (Lemma 1), which is what \
-happens when such a model is trained. Code is in `attnlab.theory`, tests are in \
-`tests/theory`; that every verdict and number is what is measured is tested in `tests/audit`.
+the verdict *in training* is about the joint gradient flow of Y and Z (Lemma 1, T to infinity, no \
+momentum), at eta_Y/eta_Z = 30 or more where eta_Y >> eta_Z is asked for. `./lab audit --claim \
+NAME` prints each hypothesis with its value and how it is read. Code is in `attnlab.theory`, tests \
+are in `tests/theory`; that every verdict and number is what is measured is tested in `tests/audit`.
 """
 
 
@@ -56,8 +59,8 @@ def _tally() -> str:
 def _section(title: str, claims: tuple[Claim, ...]) -> str:
     lines = [
         f"## {title}\n",
-        "| claim | statement | verdict | in training | code | test | figure |",
-        "|---|---|---|---|---|---|---|",
+        "| claim | statement | read as | verdict | in training | code | test | figure |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *map(_row, claims), ""])
 
@@ -66,8 +69,9 @@ def _row(claim: Claim) -> str:
     recorded = claim.recorded
     file, _, test = claim.test.partition("::")
     cells = [
-        f"**{claim.id}**",
+        f"**{claim.id}**" + (" (ours)" if claim.ours else ""),
         f"{_escape(claim.statement)} ({_escape(claim.source)})",
+        _escape(str(claim.relation)),
         _verdict(recorded.verdict, claim.quote(recorded.number)),
         _verdict(recorded.training, claim.quote(recorded.training_number, training=True)),
         ", ".join(f"`{name}`" for name in claim.code),

@@ -14,48 +14,33 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import theory
-from attnlab.audit.document import number, part_document
-from attnlab.audit.hypotheses import (
-    ASKED,
-    query_from_next,
-    single_query,
-    symmetric_classes,
-    uniform_classes,
-    weak_correlations,
-)
+from attnlab.audit.document import hypothesis_document, number
+from attnlab.audit.hypotheses import ASKED, COROLLARY_2
+from attnlab.audit.hypothesis import Hypothesis
 from attnlab.audit.readings import as_dataset, logits, reduced
 from attnlab.audit.settings import Setting, joint_flow
 from attnlab.data import SequenceClasses
 from attnlab.defaults import ETA_Y, ETA_Z
 from attnlab.results import measures
-from attnlab.theory import Part
 
 # Attention of every class at every record, in float64: about 100 MB.
 LARGEST = 10**5
 HORIZON = 100.0  # in units of t_0: far enough for attention to have slowed down for good
-
-COROLLARY_2 = (
-    query_from_next,
-    uniform_classes,
-    weak_correlations,
-    single_query,
-    symmetric_classes,
-)
 
 
 @dataclass(frozen=True)
 class OwnAudit:
     """What the theory says about given classes and rates, and what training does.
 
-    assumptions: (who asks, the part with its margin). fates: a Dataset over (query, token) with
-    `role` (1 distinct, 2 common), `claimed` (+1 gains, -1 loses, 0 no theorem speaks), and the
+    assumptions: what the paper asks for, each with its value. fates: a Dataset over (query, token)
+    with `role` (1 distinct, 2 common), `claimed` (+1 gains, -1 loses, 0 no theorem speaks), and the
     logits at the end, `predicted` by Eq. 10 and `simulated`. snap: a Dataset over sequence_class
     with the snap time `predicted` by Eq. 10 and `simulated`; nan where attention never moved or
     is not quiet by the end. t0_prime, t0: Theorem 4's times.
     """
 
     setting: Setting
-    assumptions: tuple[tuple[str, Part], ...]
+    assumptions: tuple[Hypothesis, ...]
     fates: xr.Dataset
     snap: xr.Dataset
     t0_prime: float
@@ -70,9 +55,7 @@ class OwnAudit:
             "eta_y": self.setting.eta_y,
             "eta_z": self.setting.eta_z,
             "time": self.setting.steps,
-            "assumptions": [
-                {"asked_by": who, **part_document(part)} for who, part in self.assumptions
-            ],
+            "assumptions": [hypothesis_document(assumption) for assumption in self.assumptions],
             "fates": [{**row, "predicted": number(row["predicted"])} for row in self.rows()],
             "t0_prime": number(self.t0_prime),
             "t0": number(self.t0),
@@ -168,7 +151,7 @@ def audit_classes(setting: Setting) -> OwnAudit:
         {"sequence_class": np.arange(s.K)},
     )
     t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
-    assumptions = tuple((who, part) for who, check in ASKED for part in check(s))
+    assumptions = tuple(part for assumption in ASKED for part in assumption(s))
     return OwnAudit(s, assumptions, fates, snap, float(t0_prime), float(t0), note)
 
 

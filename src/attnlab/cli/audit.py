@@ -23,7 +23,8 @@ HELP = """Put every claim of the paper to the test, or the theory to your own cl
 
 Without CLASSES: each claim is predicted, measured and judged on built-in settings, against the
 algebra and against training, and compared with the verdict on record (exit code 1 if one has
-changed). With CLASSES (a preset or a file): which assumptions hold and by what margin, the
+changed). With --claim: how it was read, its hypotheses with their values, its checks, and the
+counterexample. With CLASSES (a preset or a file): which assumptions hold, with their values, the
 predicted and the simulated fate of each token, the predicted and the measured snap. The rates are
 those of attnlab simulate unless they are given; Assumption 1c asks for a smaller --eta-z.
 
@@ -36,12 +37,15 @@ Examples:
   attnlab audit syn-small --claim theorem-3 --json
 """
 MOST_ROWS = 40
+FEW = 3  # claims that are shown with how they were read and tested
 COLOURS = {
     "exact": "green",
     "holds": "cyan",
     "corrected": "yellow",
     "fails": "red",
+    "premise fails in training": "magenta",
     "outside assumptions": "magenta",
+    "we cannot tell": "dim",
 }
 
 
@@ -181,13 +185,13 @@ def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> N
             cells.append(cell)
         same = "same" if found["as_recorded"] else _recorded(found)
         now = [same.split()] if compare else []
-        rows.append([found["id"], found["statement"].split(), *cells, *now])
+        name = f"{found['id']} (ours)" if found["ours"] else found["id"]
+        rows.append([name.split(), found["statement"].split(), *cells, *now])
     columns = ["claim", "statement", "algebra, Eq. 10", "in training"]
     print_table(console, [*columns, "recorded"] if compare else columns, rows)
-    if len(claims) <= 3:
+    if len(claims) <= FEW:
         for found in claims:
-            if found["counterexample"]:
-                console.print(f"{found['id']}: {found['counterexample']}")
+            _show_claim(console, found)
     if compare:
         moved = [found["id"] for found in claims if not found["as_recorded"]]
         console.print(
@@ -195,6 +199,53 @@ def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> N
             if not moved
             else f"{len(claims)} claims, {len(moved)} not as recorded: {', '.join(moved)}",
         )
+
+
+def _show_claim(console: Any, found: dict[str, Any]) -> None:
+    """How one claim was read and tested."""
+    console.print(f"\n{found['id']} ({found['source']})", style="bold")
+    console.print(f"read as: {found['relation']}")
+    if found["hypotheses"]:
+        _show_hypotheses(console, found["hypotheses"])
+    if found["checks"]:
+        print_table(
+            console,
+            ("check", "form", "read as", "error", "tolerance", ""),
+            [
+                [
+                    check["about"].split(), check["form"], check["relation"].split(),
+                    _cell(check["error"]), _cell(check["tolerance"]), _met(check["holds"]),
+                ]
+                for check in found["checks"]
+            ],
+            right=("error", "tolerance"),
+        )  # fmt: skip
+    if found["holds_from"]:
+        console.print(f"in training it holds {found['holds_from']}")
+    if found["counterexample"]:
+        console.print(found["counterexample"])
+
+
+def _show_hypotheses(console: Any, items: list[dict[str, Any]]) -> None:
+    print_table(
+        console,
+        ("asked by", "hypothesis", "read as", "value", "needed", ""),
+        [
+            [
+                item["asked_by"].split(), item["says"].split(), item["read_as"].split(),
+                _cell(item["value"]), f"{item['sign']} {_cell(item['needed'])}",
+                _met(item["holds"]),
+            ]
+            for item in items
+        ],
+        right=("value", "needed"),
+    )  # fmt: skip
+
+
+def _met(holds: bool) -> Any:
+    from rich.text import Text
+
+    return Text("holds") if holds else Text("does not hold", style="red")
 
 
 def _recorded(found: dict[str, Any]) -> str:
@@ -209,6 +260,8 @@ def _show_map(console: Any, knob: str, table: dict[str, Any]) -> None:
 
     console.print(f"\nWhere theory breaks, over {MAPS[knob]}", style="bold")
     for kind, caption in KINDS.items():
+        if kind not in table:
+            continue
         console.print(caption, style="dim")
         columns = [knob, *(f"common_prob {value:g}" for value in table["common_prob"])]
         rows = [
@@ -226,19 +279,7 @@ def _show_own(console: Any, own: dict[str, Any]) -> None:
         f"{own['time']:.4g}",
         soft_wrap=True,
     )
-    print_table(
-        console,
-        ("asked by", "assumption", "value", "bound", "margin", ""),
-        [
-            [
-                part["asked_by"].split(), part["name"].split(), _cell(part["value"]),
-                _cell(part["bound"]), _cell(part["margin"]),
-                "holds" if part["holds"] else Text("fails", style="red"),
-            ]
-            for part in own["assumptions"]
-        ],
-        right=("value", "bound", "margin"),
-    )  # fmt: skip
+    _show_hypotheses(console, own["assumptions"])
     console.print()
     fates = []
     for row in own["fates"][:MOST_ROWS]:

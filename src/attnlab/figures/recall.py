@@ -79,14 +79,11 @@ def curves(
         recalls.append(recall.drop_vars(["step", *recipe.select]))
     recall = by_size(parts, recalls)
     mean = recall.mean("seed")
-    fall = xr.apply_ufunc(
-        lambda rows: _fall(rows, levels), mean, input_core_dims=[["threshold"]], vectorize=True
-    )
     return xr.Dataset(
         {
             "recall_mean": mean,
             "recall_std": recall.std("seed", ddof=1) if recall.sizes["seed"] > 1 else np.nan * mean,
-            "fall": fall,
+            "fall": measures.recall_fall(mean, upper=UPPER, lower=LOWER),
         },
         attrs={"seeds": recall.sizes["seed"], **recipe.select},
     )
@@ -157,13 +154,3 @@ def outcome(slower: xr.DataArray, *, at_ends: xr.DataArray) -> Outcome:
     if slower.all():
         return Outcome.REPRODUCED
     return Outcome.PARTLY if bool(at_ends.all()) else Outcome.DIFFERS
-
-
-def _fall(recall: NDArray[np.float64], thresholds: NDArray[np.float64]) -> float:
-    """The ratio of the thresholds at which a falling curve passes LOWER and UPPER."""
-    # recall falls with the threshold; np.interp wants it to rise
-    rising, log = recall[::-1], np.log(thresholds[::-1])
-    if not rising[0] < LOWER < UPPER < rising[-1]:
-        return float("nan")
-    upper, lower = np.interp([UPPER, LOWER], rising, log)
-    return float(np.exp(lower - upper))

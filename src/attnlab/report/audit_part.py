@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from attnlab.audit import CLAIMS, examine_all
+from attnlab.audit import CLAIMS, Verdict, examine_all
 from attnlab.audit.breakdown import MAKERS, maps
 from attnlab.audit.document import audit_document
 from attnlab.audit.html import page
@@ -89,13 +89,15 @@ def read_audit(folder: Path) -> dict[str, Any]:
 
 
 def _headline(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    wrong = sum(claim["verdict"] in ("corrected", "fails") for claim in claims)
+    wrong = sum(
+        claim["verdict"] in ("corrected", "fails") and not claim["ours"] for claim in claims
+    )
     as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
     return f"{len(claims)} claims examined, {wrong} of them do not hold as printed; {as_recorded}."
 
 
 def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    algebra = Counter(claim["verdict"] for claim in claims)
+    algebra = Counter(claim["verdict"] for claim in claims if claim["verdict"])
     training = Counter(claim["training"] for claim in claims if claim["training"])
     told = (
         f"{len(claims)} claims. On paper (algebra and reduced dynamics): {_tally(algebra)}. In "
@@ -107,5 +109,4 @@ def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
 
 
 def _tally(verdicts: Counter[str]) -> str:
-    order = ("exact", "holds", "corrected", "fails", "outside assumptions")
-    return ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in order if verdicts[verdict])
+    return ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in Verdict if verdicts[verdict])

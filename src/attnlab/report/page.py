@@ -97,12 +97,12 @@ def sections(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def errata(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The claims of the paper that do not hold as printed, on paper or in training."""
+    """The claims of the sources that do not hold as printed, on paper or in training."""
     wrong = ("corrected", "fails")
     return [
         claim
         for claim in claims["claims"]
-        if claim["verdict"] in wrong or claim["training"] in wrong
+        if not claim["ours"] and (claim["verdict"] in wrong or claim["training"] in wrong)
     ]
 
 

@@ -201,6 +201,25 @@ def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
     return _named(result, "recall")
 
 
+def recall_fall(recall: xr.DataArray, *, upper: float, lower: float) -> xr.DataArray:
+    """By which factor the threshold grows while recall falls from `upper` to `lower`.
+
+    The larger it is, the slower the descent, hence the sparser the attention (Appendix G); nan
+    where the curve does not pass both.
+    """
+    log = np.log(recall["threshold"].values)
+
+    def of_curve(curve: NDArray[np.float64]) -> float:
+        rising = curve[::-1]  # recall falls with the threshold; np.interp wants it to rise
+        if not rising[0] < lower < upper < rising[-1]:
+            return float("nan")
+        high, low = np.interp([upper, lower], rising, log[::-1])
+        return float(np.exp(low - high))
+
+    fall = xr.apply_ufunc(of_curve, recall, input_core_dims=[["threshold"]], vectorize=True)
+    return _named(fall, "recall_fall", upper=upper, lower=lower)
+
+
 def _entropy(distribution: xr.DataArray) -> xr.DataArray:
     # 0 log 0 = 0: the logarithm of 1 stands in for that of 0.
     log = xr.apply_ufunc(np.log, distribution.where(distribution != 0, 1.0))

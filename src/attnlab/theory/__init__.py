@@ -46,6 +46,8 @@ from attnlab.theory.decoder import (
 )
 from attnlab.theory.extensions import (
     LocalRoles,
+    centred_attention,
+    centred_velocity,
     dominant_tokens,
     head_flows,
     local_roles,
@@ -121,6 +123,8 @@ __all__ = [
     "attention_weights",
     "back_gradient",
     "beta",
+    "centred_attention",
+    "centred_velocity",
     "class_logits",
     "common_token_margin",
     "common_token_path",

@@ -150,8 +150,8 @@ def attention_flow(
     """Solve Eq. 10, dz/dt = eta_Z gamma(t) * attention_velocity(z), at steps t (batch-1).
 
     K, the number of rows of P, sets gamma(t) with the classes drawn uniformly. It is
-    `attention_path` at tau = `reduced_time`(t). The decoder is the one of Theorem 1 at every t
-    (Assumption 1c): joint training follows it only as eta_Y / eta_Z grows.
+    `attention_path` at tau = `reduced_time`(t). The decoder is the one of Theorem 1 at every t;
+    SGD trains another one (`plain_coefficients`), which moves attention less far.
     """
     tau = reduced_time(t, K=len(probabilities(P)), M=M, eta_y=eta_y, eta_z=eta_z)
     return attention_path(

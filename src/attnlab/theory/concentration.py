@@ -52,10 +52,11 @@ def decoder_deviations(
     """Lemma 11: bounds on |theta_n| and |sigma_n| when |N_n - N/K| <= radius, after N steps.
 
     theta: radius / (N/K), with constant 1 because h is concave and h(0) = 0 (printed with an
-    unstated constant). sigma, printed: eta_Y radius / 3, and radius / (N/K) once N >= t_0; that is
-    proved for N_n above its mean and said to hold "similarly" below it, where it does not: there
-    1/(M - 1 + exp(M h)) is larger, not smaller. Corrected: the larger |sigma| of the two ends
-    N/K - radius and N/K + radius, which no N_n between them exceeds because h is monotone.
+    unstated constant). sigma, printed: eta_Y radius / 3, and radius / (N/K) once N >= t_0; it
+    holds for radius << N/K, as Appendix D.1 has it. It is proved for N_n above its mean; below it
+    1/(M - 1 + exp(M h)) is larger, and for any radius 1/3 becomes 1. Corrected: the larger |sigma|
+    of the two ends N/K - radius and N/K + radius, which no N_n between them exceeds because h is
+    monotone.
     """
     M = at_least("M", M, 2.0)
     mean = at_least("N", N, 1.0) / at_least("K", K, 1.0)

@@ -149,8 +149,9 @@ def plain_coefficients(
 
     Exact for the decoder of `plain_decoder`, in units of the gamma(t) of Theorem 1, so that they
     compare with `iota` and `beta`. Not in the paper, which says after Theorem 1 that it still
-    holds with a smaller learning rate. It does not: beta starts at -q0, about 1/M, and climbs only
-    logarithmically in t, so that Eq. 10's interaction between classes is far weaker than claimed.
+    holds with a smaller learning rate. Its form, (a) and (b) do; beta's size does not: it starts at
+    -q0, about 1/M, and grows about as (M eta_Y t / K)^rho / M until it saturates, so that the
+    interaction between classes is far weaker than in `beta` for long after t_0.
     """
     t = at_least("t", t, 0.0, strict=True)
     w = plain_decoder(t, K=K, M=M, rho=rho, eta_y=eta_y)

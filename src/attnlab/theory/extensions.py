@@ -1,4 +1,4 @@
-"""Section 7, made precise: residual connection, relative positions, several heads."""
+"""Sections 3 and 7, made precise: LayerNorm, residual connection, positions, several heads."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from attnlab.theory.attention import (
 )
 from attnlab.theory.coefficients import beta
 from attnlab.theory.correlations import gram
-from attnlab.theory.tokens import log_scores, token_roles, unit_attention
+from attnlab.theory.tokens import attention_weights, log_scores, token_roles, unit_attention
 
 
 class LocalRoles(NamedTuple):
@@ -89,6 +89,47 @@ def residual_velocity(
     f = unit_attention(P, z, psi=rows)
     terms = class_velocity(f, residual_beta(gram(f), psi=rows, M=M, form=form))
     return by_query(class_weights(weight, len(P))[:, None] * terms, rows, z.shape[-2])
+
+
+def centred_attention(
+    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None, M: int
+) -> FloatArray:
+    """f_n = (c_n - 1/M)/|c_n - 1/M| over all M tokens, of which P has the first: (..., K, M).
+
+    What standard LayerNorm makes of attention, up to the constant sqrt(M) (Section 3).
+    """
+    c = attention_weights(P, z, psi=psi)
+    spare = M - c.shape[-1]
+    if spare < 0:
+        raise ValueError(f"M must be at least the number of tokens in P, {c.shape[-1]}; got {M}")
+    padded = np.concatenate([c, np.zeros((*c.shape[:-1], spare))], axis=-1) - 1.0 / M
+    return np.asarray(padded / np.linalg.norm(padded, axis=-1, keepdims=True))
+
+
+def centred_velocity(
+    P: ArrayLike,
+    z: ArrayLike,
+    *,
+    psi: ArrayLike | None,
+    M: int,
+    weight: ArrayLike | None = None,
+) -> FloatArray:
+    """dz/dtau under standard LayerNorm: Eq. 10 with `centred_attention`, diag(c_n)/|c_n - 1/M| in
+    the place of diag(f_n); shape of z. (The softmax's own -c c^T vanishes as it does in Lemma 1,
+    because what it meets has zero sum.)
+    """
+    P = probabilities(P)
+    K, L = P.shape
+    rows = query_rows(psi, K)
+    z = np.atleast_2d(np.asarray(z, dtype=np.float64))
+    f = centred_attention(P, z, psi=rows, M=M)
+    E = gram(f)
+    b = beta(E, M=M)
+    c = attention_weights(P, z, psi=rows)
+    size = np.sqrt((c**2).sum(-1, keepdims=True) - 1.0 / M)
+    seen = f[..., :L]
+    terms = c / size * ((b * E).sum(-1)[..., None] * seen - b @ seen)
+    return by_query(class_weights(weight, K)[:, None] * terms, rows, z.shape[-2])
 
 
 def logit_prior(P: ArrayLike, bias: ArrayLike, *, psi: ArrayLike | None = None) -> FloatArray:

@@ -1,0 +1,39 @@
+"""A hypothesis: what a source asks for, how it is read, and what a setting has of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnlab.audit.comparison import Check, labelled
+from attnlab.audit.relation import Relation
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """`value` `relation` `bound`, where `source` asks for it in the words of `says`."""
+
+    source: str
+    says: str
+    value: float
+    relation: Relation
+    bound: float
+
+    @property
+    def needed(self) -> float:
+        """What the value is compared with: the bound, times the factor of the relation."""
+        return self.relation.factor * self.bound
+
+    @property
+    def holds(self) -> bool:
+        """Whether the setting has it."""
+        return Check(
+            self.says, labelled(self.bound), labelled(self.value), self.relation, relative=False
+        ).holds
+
+    def __str__(self) -> str:
+        """In one line: what is asked for, how it is read, and the value."""
+        met = "holds" if self.holds else "does not hold"
+        return (
+            f"{self.says} ({self.source}), read as {self.relation}: {self.value:.4g}, "
+            f"needs {self.relation.sign} {self.needed:.4g}: {met}"
+        )
