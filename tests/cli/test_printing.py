@@ -24,8 +24,8 @@ QUICK = ["--length", "16", "--batch-size", "8", "--steps", "12"]
 OWN = {
     "classes": "\x1b.yaml", "eta_y": 1.0, "eta_z": 1.0, "time": 9.0, "note": "\x1b[2J",
     "assumptions": [
-        {"asked_by": "Theorem 1", "name": "some long name of it", "value": 1.0, "bound": 2.0,
-         "margin": -1.0, "holds": False},
+        {"asked_by": "Theorem 1", "says": "some long name of it", "read_as": "bound (<)",
+         "value": 1.0, "sign": "<", "needed": 0.5, "holds": False},
     ],
     "fates": [
         {"query": name, "token": name, "role": "distinct", "claimed": "gains",

@@ -103,7 +103,7 @@ def ratio_document(ratio: float | None) -> str:
         return ""
     if math.isinf(ratio):
         return f"at no eta_Y/eta_Z up to {max(LADDER):g}"
-    return f"from eta_Y/eta_Z = {ratio:.2g} on"
+    return f"from eta_Y/eta_Z = {float(f'{ratio:.2g}'):g} on"
 
 
 def map_document(table: xr.Dataset) -> dict[str, Any]:
