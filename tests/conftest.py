@@ -40,9 +40,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _optimize(wanted: bool) -> None:
-    """Compile from now on as users do, or quickly."""
+    """Compile from now on as users do, or quickly; so do processes that are started."""
     import jax
 
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(not wanted))
     if jax.config.read("jax_disable_most_optimizations") is wanted:
         jax.config.update("jax_disable_most_optimizations", not wanted)
         jax.clear_caches()
