@@ -11,7 +11,7 @@ from attnlab.audit.claim import Claim, Finding, Outcome, Recorded
 from attnlab.audit.comparison import Check, labelled, shortfall
 from attnlab.audit.hypothesis import Hypothesis
 from attnlab.audit.relation import Reading, Relation
-from attnlab.audit.run import changed, examine_all
+from attnlab.audit.run import changed, examine_all, whole_audit
 from attnlab.audit.settings import Setting
 from attnlab.audit.user import OwnAudit, audit_classes, own_setting
 from attnlab.audit.verdict import Verdict, judge
@@ -39,4 +39,5 @@ __all__ = [
     "own_setting",
     "select",
     "shortfall",
+    "whole_audit",
 ]

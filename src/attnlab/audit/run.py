@@ -1,11 +1,31 @@
-"""Running an audit: claims one after another, in the caller's process."""
+"""Running an audit: claims one after another, in the caller's process, and maps beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import xarray as xr
+
+from attnlab.audit.breakdown import MAKERS, maps
+from attnlab.audit.catalogue import CLAIMS
 from attnlab.audit.claim import Claim, Finding
 from attnlab.audit.settings import Setting
+from attnlab.side_by_side import side_by_side
+
+WHOLE = len(CLAIMS) + len(MAKERS)  # what the whole audit tells of
+
+
+def whole_audit(
+    tell: Callable[[str], None] = lambda name: None,
+) -> tuple[list[Finding], dict[str, xr.Dataset]]:
+    """Every claim examined, and all maps; `tell` is called with the name of each before its turn.
+
+    Both compile much and share little of it, so that they are done at the same time.
+    """
+    return side_by_side(
+        lambda: examine_all(CLAIMS, tell=tell),
+        lambda: maps(lambda name: tell(f"map of {name}")),
+    )
 
 
 def examine_all(

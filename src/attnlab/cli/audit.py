@@ -99,15 +99,16 @@ def audit_verb(
 
 def _all(ids: list[str], quiet: bool) -> dict[str, Any]:
     with waiting(LOADING, quiet=quiet):
-        from attnlab.audit import examine_all, select
-        from attnlab.audit.breakdown import MAKERS, maps
+        from attnlab.audit import examine_all, select, whole_audit
         from attnlab.audit.document import audit_document
+        from attnlab.audit.run import WHOLE
 
-    claims = select(ids)
-    with _progress(len(claims) + (0 if ids else len(MAKERS)), quiet) as tell:
-        findings = examine_all(claims, tell=tell)
-        made = None if ids else maps(lambda name: tell(f"map of {name}"))
-    return audit_document(findings, made)
+    if ids:
+        claims = select(ids)
+        with _progress(len(claims), quiet) as tell:
+            return audit_document(examine_all(claims, tell=tell))
+    with _progress(WHOLE, quiet) as tell:
+        return audit_document(*whole_audit(tell))
 
 
 def _own(text: str, given: dict[str, float], ids: list[str], quiet: bool) -> dict[str, Any]:

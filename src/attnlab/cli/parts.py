@@ -82,23 +82,29 @@ def watching_parts(quiet: bool) -> AbstractContextManager[Any]:
 
 
 class _Lines:
-    """One line on stderr as each part is finished, and words for the one that is being made."""
+    """One line on stderr as each part is finished, and words for those that are being made."""
 
-    name, fraction, left = "", 0.0, 0
+    def __init__(self) -> None:
+        self.fractions: dict[str, float] = {}
+        self.left = 0
 
     def begin(self, name: str, left: Sequence[str]) -> None:
-        self.name, self.fraction, self.left = name, 0.0, len(left)
+        self.fractions[name], self.left = 0.0, len(left)
 
-    def progress(self, fraction: float) -> None:
-        self.fraction = fraction
+    def progress(self, name: str, fraction: float) -> None:
+        self.fractions[name] = fraction
 
     def words(self) -> str:
-        how = f"{100 * self.fraction:.0f} %" if self.fraction else "compiling"
-        return f"{self.name}: {how}, {self.left} left" if self.name else "looking for what is there"
+        parts = [
+            f"{name}: {f'{100 * fraction:.0f} %' if fraction else 'compiling'}"
+            for name, fraction in self.fractions.copy().items()
+        ]
+        return ", ".join([*parts, f"{self.left} left"]) if parts else "looking for what is there"
 
     def end(self, name: str, seconds: float, part: Part | None) -> None:
+        del self.fractions[name]
         how = "there already" if part is not None and part.reused else f"{seconds:.1f} s"
-        say(f"{name}: {how}, {self.left} left", error=True)
+        say(f"{name}: {how}, {self.left + len(self.fractions)} left", error=True)
 
 
 class _Bar:
@@ -114,7 +120,7 @@ class _Bar:
         )  # fmt: skip
         self.progress_bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self.progress_bar.start()
-        self.task: Any = None
+        self.tasks: dict[str, Any] = {}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,14 +128,16 @@ class _Bar:
 
     def begin(self, name: str, left: Sequence[str]) -> None:
         waiting = f"left: {' '.join(left)}" if left else "the last one"
+        for task in self.tasks.values():  # what is left is said once
+            self.progress_bar.update(task, left="")
         # without a total the bar moves to and fro: compiling tells of no progress
-        self.task = self.progress_bar.add_task(name, total=None, left=waiting)
+        self.tasks[name] = self.progress_bar.add_task(name, total=None, left=waiting)
 
-    def progress(self, fraction: float) -> None:
-        self.progress_bar.update(self.task, completed=fraction, total=1.0)
+    def progress(self, name: str, fraction: float) -> None:
+        self.progress_bar.update(self.tasks[name], completed=fraction, total=1.0)
 
     def end(self, name: str, seconds: float, part: Part | None) -> None:
-        self.progress_bar.remove_task(self.task)
+        self.progress_bar.remove_task(self.tasks.pop(name))
         how = "there already" if part is not None and part.reused else f"{seconds:.1f} s"
         outcome = part.outcome if part is not None else "written"
         self.progress_bar.console.print(f"{name}: {outcome} ({how})", highlight=False)

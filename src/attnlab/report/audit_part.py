@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from attnlab.audit import CLAIMS, Verdict, examine_all
-from attnlab.audit.breakdown import MAKERS, maps
+from attnlab.audit import Verdict, whole_audit
 from attnlab.audit.document import audit_document
 from attnlab.audit.html import page
+from attnlab.audit.run import WHOLE
 from attnlab.report.part import Part, file_digest, read_record, write_record
 from attnlab.results import atomic_path
 from attnlab.results.code import code_digest, digest_of
@@ -41,16 +41,14 @@ def make_audit(*, folder: Path, progress: Progress = False) -> Part:
     if found is not None:
         return found
     begun = time.perf_counter()
-    total, done = len(CLAIMS) + len(MAKERS), -1
+    told: list[str] = []
 
     def tell(name: str) -> None:
-        nonlocal done
-        done += 1
         if progress:
-            progress(done / total)
+            progress(len(told) / WHOLE)
+        told.append(name)
 
-    findings = examine_all(CLAIMS, tell=tell)
-    document = audit_document(findings, maps(tell))
+    document = audit_document(*whole_audit(tell))
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         DOCUMENT: json.dumps(document, indent=1, allow_nan=False),

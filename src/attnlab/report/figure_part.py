@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 import math
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ from attnlab.sweep import Progress, SweepRecipe
 CODE = ("data", "results", "dynamics", "theory", "sweep", "text", "figures", "report")
 NOTE = [line.name for line in fields(LabNote)]
 PNG_DPI = 200
+DRAWING = threading.Lock()  # matplotlib's settings are those of the whole process
 
 
 def figure_key(name: str, recipe: Any) -> str:
@@ -152,7 +154,7 @@ def _write(
     name: str, module: Any, data: xr.Dataset, folder: Path, recipe: Mapping[str, Any]
 ) -> list[Path]:
     written = [folder / f"{name}.{ending}" for ending in ("png", "pdf", "nc")]
-    with style(), _quiet_fonts():
+    with DRAWING, style(), _quiet_fonts():
         picture = module.draw(data)
         for path in written[:2]:
             with atomic_path(path) as temporary:

@@ -6,43 +6,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from attnlab.data.documents import did_you_mean
 from attnlab.figures import NAMES, recipe_for
+from attnlab.figures.text_runs import TextRecipe
 from attnlab.report.audit_part import find_audit, make_audit, read_audit
 from attnlab.report.figure_part import find_figure, make_figure, with_seeds
+from attnlab.report.making import Making, Watcher
 from attnlab.report.page import page
 from attnlab.report.part import Part
 from attnlab.results import atomic_path
-from attnlab.sweep import Progress
 
 PARTS = (*NAMES, "audit", "report")
 REPORT = "report.html"
 RUNS = "runs"  # simulations, kept for the figures that share them
-
-
-class Watcher(Protocol):
-    """Who is told how the work goes."""
-
-    def begin(self, name: str, left: Sequence[str]) -> None:
-        """A part is begun; `left` are those after it."""
-
-    def progress(self, fraction: float) -> None:
-        """So much of the part is done."""
-
-    def end(self, name: str, seconds: float, part: Part | None) -> None:
-        """A part is finished; None for the report."""
-
-
-class Silent:
-    """Tells nobody."""
-
-    def begin(self, name: str, left: Sequence[str]) -> None: ...
-
-    def progress(self, fraction: float) -> None: ...
-
-    def end(self, name: str, seconds: float, part: Part | None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -78,47 +56,23 @@ def reproduce(
             asked[name] = recipe if seeds is None else with_seeds(recipe, seeds)
     begun = time.perf_counter()
 
-    def make(name: str, made: dict[str, Part], progress: Progress) -> Part | None:
+    def make(name: str, progress: Callable[[float], None]) -> Part | None:
         if name == "report":
-            _write_report(out, asked, made, seconds=time.perf_counter() - begun)
+            _write_report(out, asked, making.made, seconds=time.perf_counter() - begun)
             return None
         if name == "audit":
             return make_audit(folder=out / name, progress=progress)
         return make_figure(name, asked[name], folder=out / name, keep=out / RUNS, progress=progress)
 
-    parts = make_parts(chosen, make, out=out, watch=watch)
+    making = Making(chosen, make, out=out, watch=watch)
+    # Training on text runs long and compiles little, all else compiles much: together they keep
+    # two cores at work. Training is here, where a signal comes, because it goes on from a stop.
+    on_text = [name for name in chosen if isinstance(asked.get(name), TextRecipe)]
+    last = [name for name in chosen if name == "report"]
+    making.side_by_side(on_text, [name for name in chosen if name not in (*on_text, *last)])
+    making.one_by_one(last)
     report = out / REPORT if "report" in chosen else None
-    return Reproduction(out, parts, report, time.perf_counter() - begun)
-
-
-def make_parts(
-    names: Sequence[str],
-    make: Callable[[str, dict[str, Part], Progress], Part | None],
-    *,
-    out: Path,
-    watch: Watcher | None,
-) -> tuple[Part, ...]:
-    """Make one part after another in the folder `out`, while `watch` is told.
-
-    make: a part by its name, given those that were made before it; None where it is no part.
-    """
-    _make_folder(out)
-    watch = Silent() if watch is None else watch
-    made: dict[str, Part] = {}
-    for i, name in enumerate(names):
-        watch.begin(name, names[i + 1 :])
-        started = time.perf_counter()
-        try:
-            part = make(name, made, watch.progress)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"stopped in {name}; what was made before is in {out}, and the same command goes "
-                "on from there"
-            ) from None
-        if part is not None:
-            made[name] = part
-        watch.end(name, time.perf_counter() - started, part)
-    return tuple(made.values())
+    return Reproduction(out, making.parts, report, time.perf_counter() - begun)
 
 
 def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -127,13 +81,6 @@ def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
         if name not in known:
             raise ValueError(f"name: {name!r} is not a part; {did_you_mean(name, known)}")
     return [name for name in known if not names or name in names]
-
-
-def _make_folder(out: Path) -> None:
-    """Make the folder of the parts, unless it is there."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"out: {out} is not a folder")
-    out.mkdir(parents=True, exist_ok=True)
 
 
 def _write_report(out: Path, asked: dict[str, Any], made: dict[str, Part], seconds: float) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from attnlab.report.figure_part import make_figure
-from attnlab.report.make import RUNS, Reproduction, Watcher, chosen_parts, make_parts
+from attnlab.report.make import RUNS, Reproduction, chosen_parts
+from attnlab.report.making import Making, Watcher
 from attnlab.report.part import Part
 from attnlab.studies import NAMES, recipe_for
-from attnlab.sweep import Progress
 
 
 def make_studies(
@@ -33,8 +33,9 @@ def make_studies(
         asked = {name: replace(recipe, seeds=seeds) for name, recipe in asked.items()}
     begun = time.perf_counter()
 
-    def make(name: str, made: dict[str, Part], progress: Progress) -> Part:
+    def make(name: str, progress: Callable[[float], None]) -> Part:
         return make_figure(name, asked[name], folder=out / name, keep=out / RUNS, progress=progress)
 
-    parts = make_parts(chosen, make, out=out, watch=watch)
-    return Reproduction(out, parts, None, time.perf_counter() - begun)
+    making = Making(chosen, make, out=out, watch=watch)
+    making.one_by_one(chosen)
+    return Reproduction(out, making.parts, None, time.perf_counter() - begun)

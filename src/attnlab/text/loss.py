@@ -1,7 +1,6 @@
 """The cross entropy of a decoder, with few passes over the logits, which are the largest arrays.
 
-On a processor `cross_entropy` of the logits; on an accelerator `aligned_cross_entropy` of what the
-logits are made of.
+On a processor `cross_entropy`, on an accelerator `aligned_cross_entropy`.
 """
 
 from __future__ import annotations
@@ -18,30 +17,40 @@ LEAST = np.finfo(np.float32).tiny
 
 
 @jax.custom_vjp
-def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
-    """Mean over rows of -log softmax(logits)[target], logits (N, V) and targets (N,).
+def cross_entropy(
+    x: jax.Array, weights: jax.Array, bias: jax.Array, targets: jax.Array
+) -> jax.Array:
+    """Mean over rows of -log softmax(x W^T + b)[target]; x (N, d), weights (V, d), bias (V,),
+    targets (N,).
 
-    The gradient is written out, softmax minus one at the target, so that it is one fused pass
-    over the logits; derived, it would scatter into a second array of their size.
+    The gradient is written out: exponentials are taken once, their sums divide rows of the smaller
+    arrays, and the targets are rows that are read or added to. Derived, it would make the softmax
+    anew, and a second array of the size of the logits.
     """
-    return _forward(logits, targets)[0]
+    return _forward(x, weights, bias, targets)[0]
 
 
 def _forward(
-    logits: jax.Array, targets: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
-    log_sum = jax.nn.logsumexp(logits, axis=-1)  # N
+    x: jax.Array, weights: jax.Array, bias: jax.Array, targets: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    logits = x @ weights.T + bias  # N V
+    most = logits.max(axis=-1)
+    odds = jnp.exp(logits - most[:, None])
+    total = odds.sum(axis=-1)
     chosen = jnp.take_along_axis(logits, targets[:, None], axis=-1)[:, 0]
-    return (log_sum - chosen).mean(), (logits, log_sum, targets)
+    return (jnp.log(total) + most - chosen).mean(), (odds, total, x, weights, targets)
 
 
 def _backward(
-    kept: tuple[jax.Array, jax.Array, jax.Array], scale: jax.Array
-) -> tuple[jax.Array, None]:
-    logits, log_sum, targets = kept
-    is_target = jax.lax.broadcasted_iota(targets.dtype, logits.shape, 1) == targets[:, None]
-    error = jnp.exp(logits - log_sum[:, None]) - is_target
-    return error * (scale / targets.size), None
+    kept: tuple[jax.Array, ...], scale: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, None]:
+    odds, total, x, weights, targets = kept
+    each = scale / targets.size
+    share = each / total  # of a row's odds, in its error: softmax minus one at the target
+    of_x = share[:, None] * (odds @ weights) - each * weights[targets]
+    of_weights = (odds.T @ (share[:, None] * x)).at[targets].add(-each * x)
+    of_bias = (share @ odds).at[targets].add(-each)
+    return of_x, of_weights, of_bias, None
 
 
 cross_entropy.defvjp(_forward, _backward)
@@ -51,7 +60,7 @@ cross_entropy.defvjp(_forward, _backward)
 def aligned_cross_entropy(
     x: jax.Array, weights: jax.Array, bias: jax.Array, targets: jax.Array, dtype: str
 ) -> jax.Array:
-    """`cross_entropy` of the logits x W^T + b; x (N, d), weights (V, d), bias (V,), targets (N,).
+    """`cross_entropy` in shapes and types that an accelerator prefers.
 
     Logits, probabilities and the operands of the three products have the type `dtype`, the softmax
     is float32. XLA makes the probabilities in one pass over the logits if nothing else is asked of

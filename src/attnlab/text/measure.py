@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from attnlab.dynamics.program import each
 from attnlab.results import measures
 from attnlab.text.loss import cross_entropy
-from attnlab.text.model import Params, TransformerSpec, encode, forward
+from attnlab.text.model import Params, TransformerSpec, decoder, encode
 from attnlab.text.streams import window
 
 TOP = (1, 5)  # the k of the top-k mass
@@ -31,10 +32,10 @@ def look(
     def one_run(params: Params) -> dict[str, jax.Array]:
         def one_window(index: jax.Array) -> dict[str, jax.Array]:
             tokens, targets = window(streams, index, spec.context)
-            logits, maps = forward(params, spec, tokens)
-            rows = logits.reshape(-1, logits.shape[-1])
+            x, maps = encode(params, spec, tokens)
+            x, bias = x.reshape(-1, spec.dim), params["decoder_bias"]
             return {
-                "validation_loss": cross_entropy(rows, targets.reshape(-1)),
+                "validation_loss": cross_entropy(x, decoder(params), bias, targets.reshape(-1)),
                 **head_statistics(maps),
             }
 
@@ -43,7 +44,7 @@ def look(
         _, maps = encode(params, spec, probes)
         return {**mean, "attention": jnp.swapaxes(maps, 1, 2)}  # layer head probe query key
 
-    return jax.vmap(one_run)(params)
+    return each(one_run)(params)
 
 
 def head_statistics(maps: jax.Array) -> dict[str, jax.Array]:

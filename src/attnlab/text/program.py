@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.program import each
 from attnlab.text.loss import aligned_cross_entropy, cross_entropy
 from attnlab.text.model import Params, TransformerSpec, decoder, encode, init
 from attnlab.text.streams import window
@@ -55,7 +56,7 @@ def advance(
         optimizer.keeps_still and not spec.tied and tokens_read**2 <= PAIRS_PER_WORD * vocab_size
     )
 
-    def one_run(state: State, rate: jax.Array, seed: jax.Array, step: jax.Array) -> State:
+    def one_run(step: jax.Array, state: State, rate: jax.Array, seed: jax.Array) -> State:
         params, memory, loss_sum, diverged = state
         tokens, targets = window(streams, step, spec.context)
         near, places = _rows_read(params, tokens) if rows_only else (params, tokens)
@@ -77,7 +78,7 @@ def advance(
         )
 
     def one_step(step: jax.Array, state: State) -> State:
-        return jax.vmap(one_run, in_axes=(0, 0, 0, None))(state, rates, seeds, step)
+        return each(partial(one_run, step))(state, rates, seeds)
 
     return jax.lax.fori_loop(first, first + count, one_step, state)
 
@@ -89,7 +90,7 @@ def _loss(
     x, _ = encode(params, spec, tokens, key)
     x, weights, bias = x.reshape(-1, spec.dim), decoder(params), params["decoder_bias"]
     if logits is None:
-        return cross_entropy(x @ weights.T + bias, targets.reshape(-1))
+        return cross_entropy(x, weights, bias, targets.reshape(-1))
     return aligned_cross_entropy(x, weights, bias, targets.reshape(-1), logits)
 
 

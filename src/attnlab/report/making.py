@@ -1,0 +1,103 @@
+"""Making parts, one after another or two at a time, while somebody watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from attnlab.report.part import Part
+from attnlab.side_by_side import side_by_side
+
+
+class Watcher(Protocol):
+    """Who is told how the work goes."""
+
+    def begin(self, name: str, left: Sequence[str]) -> None:
+        """A part is begun; `left` are those that are not."""
+
+    def progress(self, name: str, fraction: float) -> None:
+        """So much of the part is done."""
+
+    def end(self, name: str, seconds: float, part: Part | None) -> None:
+        """A part is finished; None for the report."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def begin(self, name: str, left: Sequence[str]) -> None: ...
+
+    def progress(self, name: str, fraction: float) -> None: ...
+
+    def end(self, name: str, seconds: float, part: Part | None) -> None: ...
+
+
+class Making:
+    """Parts that are made in the folder `out`, while `watch` is told.
+
+    make: a part by its name, told a function to call with the fraction done; None where it is no
+    part. made: those that are finished. failed: whether one could not be made.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        make: Callable[[str, Callable[[float], None]], Part | None],
+        *,
+        out: Path,
+        watch: Watcher | None,
+    ) -> None:
+        if out.exists() and not out.is_dir():
+            raise ValueError(f"out: {out} is not a folder")
+        out.mkdir(parents=True, exist_ok=True)
+        self.out, self.left = out, list(names)
+        self.made: dict[str, Part] = {}
+        self.failed = False
+        self._make, self._watch = make, Silent() if watch is None else watch
+        self._names, self._begun = tuple(names), set[str]()
+
+    def one_by_one(self, names: Sequence[str]) -> None:
+        """Make these."""
+        self.side_by_side(names, ())
+
+    def side_by_side(self, here: Sequence[str], there: Sequence[str]) -> None:
+        """Make these, one by one, and those in a thread of their own."""
+        try:
+            if here and there:
+                side_by_side(lambda: self._go(here), lambda: self._go(there))
+            else:
+                self._go([*here, *there])
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped in {' and '.join(sorted(self._begun))}; what was made before is in "
+                f"{self.out}, and the same command goes on from there"
+            ) from None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What is finished, in the order in which it was named."""
+        return tuple(self.made[name] for name in self._names if name in self.made)
+
+    def _go(self, names: Sequence[str]) -> None:
+        """Make these until something fails, here or beside."""
+        for name in names:
+            if self.failed:
+                return
+            try:
+                self._one(name)
+            except BaseException:
+                self.failed = True
+                raise
+
+    def _one(self, name: str) -> None:
+        self.left.remove(name)
+        self._begun.add(name)
+        self._watch.begin(name, tuple(self.left))
+        started = time.perf_counter()
+        part = self._make(name, lambda fraction: self._watch.progress(name, fraction))
+        if part is not None:
+            self.made[name] = part
+        self._watch.end(name, time.perf_counter() - started, part)
+        self._begun.discard(name)
