@@ -12,6 +12,7 @@ from attnlab.audit import relation as r
         (r.EQUAL, "equality"),
         (r.AT_MOST, "bound (<=)"),
         (r.up_to(3.0), "bound up to a constant (at most 3 times)"),
+        (r.up_to(1.0), "bound up to a constant (which is 1)"),
         (r.within(2.0), "asymptotic order (within a factor of 2)"),
         (r.SETTLES, "asymptotic order (a constant that does not grow)"),
         (r.LEADING, "leading order"),

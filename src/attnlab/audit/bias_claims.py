@@ -133,7 +133,7 @@ distinct_attention = Claim(
     test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
     figure="fig2",
     number="from 0.400 to {:.3f} by t = 10^7 in the class where it is rarest",
-    training_number="from 0.400 to {:.3f} by t = 10^10 (one case falls again from 6e12 on)",
+    training_number="from 0.400 to {:.3f} by t = 10^10 (it can fall again, much later)",
     recorded=Recorded(Verdict.HOLDS, 0.5474, Verdict.HOLDS, 0.4504),
     measure=_distinct_attention,
 )

@@ -216,7 +216,7 @@ remark_1 = Claim(
     code=("plain_decoder",),
     test="tests/theory/test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
     number="K = M = 20, rho = 0.1, t = 10^4: Eq. 43 gives {:.3g} of the own logit",
-    training_number="Z fixed, f_1.f_2 = 0.276, t = 10^10: Eq. 43's loss is {:.3g} times the real",
+    training_number="Z fixed, f_1.f_2 = 0.276, t = 10^10: Eq. 43's loss is {:.0f} times the real",
     recorded=Recorded(Verdict.CORRECTED, 0.9117, Verdict.CORRECTED, 2865.0),
     measure=_remark_1,
 )

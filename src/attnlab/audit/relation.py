@@ -43,8 +43,10 @@ class Relation:
         match self.reading:
             case Reading.BOUND:
                 return f"bound ({self.sign})"
-            case Reading.CONSTANT:
+            case Reading.CONSTANT if self.factor > 1.0:
                 return f"bound up to a constant (at most {self.factor:g} times)"
+            case Reading.CONSTANT:
+                return "bound up to a constant (which is 1)"
             case Reading.ORDER if self.factor > 1.0:
                 return f"asymptotic order (within a factor of {self.factor:g})"
             case Reading.ORDER:
