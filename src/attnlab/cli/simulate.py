@@ -156,7 +156,8 @@ def simulate_verb(
     except Interrupted as stopped:
         raise KeyboardInterrupt(f"{stopped}; {_keep(stopped.dataset, out)}") from None
     if out is not None:
-        _write(result, out)
+        with waiting(f"writing {out}", quiet=as_json):
+            _write(result, out)
     if plot is not None:
         with waiting(f"drawing {plot}", quiet=as_json):
             _plot(result, known, plot)
