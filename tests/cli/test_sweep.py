@@ -120,6 +120,7 @@ def test_a_sweep_that_cannot_write_says_so(sweep, tmp_path):
             )
         ),
         (["mine.yaml", "--executor", "ray", "--cpus-per-task", "nan"], "cpus_per_task, gpus_per"),
+        (["mine.yaml", "--gpus-per-task", "inf"], "cpus_per_task, gpus_per_task: expected"),
         (["status"], "status: name the directory of a sweep"),
         (["status", "nowhere"], "nowhere: not the directory of a sweep"),
     ],

@@ -9,6 +9,7 @@ from attnlab.data.recipe import read_recipe
 from attnlab.dynamics import Sampled
 from attnlab.figures import NAMES, figure, recipe_folder, recipe_for
 from attnlab.figures.recipe import SimulationRecipe
+from attnlab.studies import recipe_for as study_recipe
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,6 +46,23 @@ def test_a_figure_needs_the_whole_lab_note(tmp_path):
     (tmp_path / "fig6.yaml").write_text(text.replace("hardware: two CPU cores\n", ""))
     with pytest.raises(ValueError, match=r"fig6.yaml: hardware: missing"):
         recipe_for("fig6", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "where"),
+    [
+        (lambda: recipe_for("fig7"), {"vocab_size": -1000}, "vocab_size"),
+        (lambda: study_recipe("heads"), {"heads": (1, -2)}, r"heads\[1\]"),
+        (
+            lambda: study_recipe("residual"),
+            {"tokens": {"everywhere": -2, "within": 2, "across": 2, "own": 2}},
+            "tokens.everywhere",
+        ),
+    ],
+)
+def test_nothing_that_a_figure_is_made_with_is_negative(recipe, changes, where):
+    with pytest.raises(ValueError, match=rf"{where}: expected at least 0, got -"):
+        dataclasses.replace(recipe(), **changes)
 
 
 def test_a_recipe_under_another_name_is_refused(tmp_path):

@@ -105,11 +105,11 @@ def sweep_verb(
 def _executor(name: str, workers: int, address: str, cpus: float, gpus: float) -> Executor:
     from attnlab.sweep import Local, Ray
 
-    if name == "local":
-        return Local(workers)
-    if name == "ray":
-        return Ray(address, cpus, gpus)
-    raise ValueError(f"executor: expected local or ray, got {name!r}")
+    # both, so that what is given for the other one is checked as well
+    executors: dict[str, Executor] = {"local": Local(workers), "ray": Ray(address, cpus, gpus)}
+    if name not in executors:
+        raise ValueError(f"executor: expected {' or '.join(executors)}, got {name!r}")
+    return executors[name]
 
 
 def _bytes(text: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 from attnlab.data.lab_note import LabNote
 from attnlab.sweep.recipe import SweepRecipe
@@ -10,13 +11,28 @@ from attnlab.sweep.recipe import SweepRecipe
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRecipe(LabNote):
-    """A recipe of which every line of the lab note is needed."""
+    """A recipe of which every line of the lab note is needed; what it sets is never negative."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for line in fields(LabNote):
-            if not getattr(self, line.name):
-                raise ValueError(f"{line.name}: missing")
+        note = [line.name for line in fields(LabNote)]
+        for name in note:
+            if not getattr(self, name):
+                raise ValueError(f"{name}: missing")
+        for line in fields(self):
+            if line.name not in note:
+                _refuse_negative(line.name, getattr(self, line.name))
+
+
+def _refuse_negative(where: str, value: Any) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_negative(f"{where}.{key}", item)
+    elif isinstance(value, tuple):
+        for i, item in enumerate(value):
+            _refuse_negative(f"{where}[{i}]", item)
+    elif isinstance(value, (int, float)) and value < 0:
+        raise ValueError(f"{where}: expected at least 0, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)

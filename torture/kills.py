@@ -1,0 +1,117 @@
+"""Kills: long verbs that are signalled at random moments, and then run to their end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from torture.campaign import RIGHT, Campaign, Case, Verdict, bad
+from torture.process import Process
+from torture.verbs import VERBS, Runner, Verb, partly, whole_files, wrong_end
+
+# A signal, and the exit codes that are right after it, besides 0 where the verb was done anyway.
+SIGNALS = {"KILL": (-9,), "TERM": (-15, 130, 143), "INT": (-2, 130), "STOP": ()}
+WHOM = ("driver", "driver", "all", "worker")
+# Of processor time, in which a verb has to have stopped; and to its end.
+STOP_SECONDS, RAY_STOP_SECONDS, MOST_SECONDS = 5.0, 15.0, 120.0
+PATIENCE = 20.0  # seconds that what a verb started may outlive it
+
+
+class Kills(Campaign):
+    name, share, cpu_seconds = "kills", 0.4, None  # it watches what it starts itself
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.runner = Runner(folder)
+
+    def cases(self, draw: Random) -> Iterator[Case]:
+        names, weights = zip(*((name, verb.weight) for name, verb in VERBS.items()), strict=True)
+        while True:
+            (name,) = draw.choices(names, weights)
+            kills = [
+                {"signal": draw.choice(list(SIGNALS)), "whom": draw.choice(WHOM),
+                 "at": draw.uniform(0, 1.1), "cold": draw.random() < 0.05}
+                for _ in range(draw.choice((1, 2, 4)) if VERBS[name].resumes else 1)
+            ]  # fmt: skip
+            yield Case(name, {"kills": kills}, tries=len(kills))
+
+    def judge(self, case: Case) -> Verdict:
+        verb, runner = VERBS[case.target], self.runner
+        try:
+            seconds, expected = runner.undisturbed(case.target)
+        except RuntimeError as problem:
+            return bad(str(problem))
+        out = runner.new_folder()
+        for kill in case.given["kills"]:
+            if problem := self._kill(verb, out, kill, seconds):
+                return bad(f"{problem} ({kill})")
+        kept = whole_files(out)
+        if not verb.resumes:
+            with suppress(FileNotFoundError):
+                if not partly(verb.look(out), expected):
+                    return bad("what was left is no part of what should come out")
+        if problem := runner.finish(verb, out, expected):
+            return bad(problem)
+        if verb.resumes and not kept.items() <= whole_files(out).items():
+            return bad("results that were there were made again")
+        shutil.rmtree(out)
+        return RIGHT
+
+    def _kill(self, verb: Verb, out: Path, kill: dict[str, Any], seconds: float) -> str:
+        """Start, signal, and see how it ends; what is wrong with that, if anything."""
+        stops = kill["signal"] in ("INT", "TERM")
+        longer = kill["signal"] != "STOP"
+        processes = self.runner.start(verb, out, cold=kill["cold"], longer=longer)
+        first, *others = processes
+        try:
+            ended = first.wait(seconds=kill["at"] * (seconds + 2.5 * kill["cold"]))
+            if ended is None:
+                _signal(first, kill)
+                soon = RAY_STOP_SECONDS if "ray" in verb.argv else STOP_SECONDS
+                ended = first.wait(most=soon if stops else MOST_SECONDS)
+            assert ended is not None
+            if problem := wrong_end(ended, (0, *SIGNALS[kill["signal"]])):
+                return problem
+            for other in others:
+                if (rest := other.wait()) and (problem := wrong_end(rest)):
+                    return f"the other driver: {problem}"
+            return next((left for process in processes if (left := _left_after(process))), "")
+        finally:
+            for process in processes:
+                process.family.kill()
+
+
+def _signal(process: Process, kill: dict[str, Any]) -> None:
+    """Signal the driver, one of its workers if it has any, or all of them, as a terminal does."""
+    workers = [pid for pid in process.family.members() if pid != process.pid]
+    chosen = [process.pid]
+    if kill["whom"] == "all":
+        chosen += workers
+    elif kill["whom"] == "worker" and workers:
+        chosen = workers[-1:]
+    numbers = [getattr(signal, f"SIG{kill['signal']}")]
+    if kill["signal"] == "STOP":
+        numbers.append(signal.SIGCONT)
+    for number in numbers:
+        for pid in chosen:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        time.sleep(0.3 * (number == signal.SIGSTOP))
+
+
+def _left_after(process: Process) -> str:
+    """What is still there of a verb that has ended, after a while."""
+    until = time.monotonic() + PATIENCE
+    while members := process.family.members():
+        if time.monotonic() > until:
+            words = [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in members]
+            return f"left processes behind: {'; '.join(line[:80] for line in words)}"
+        time.sleep(0.05)
+    return ""

@@ -1,0 +1,244 @@
+"""Fuzzed files: every parser of what people write, by blind and by knowing changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+from torture import mutate
+from torture.campaign import RIGHT, Campaign, Case, Verdict, bad, judged
+from torture.options import judge_options, option_case, prepare_options
+from torture.verbs import RECIPES
+
+KINDS = (
+    "classes", "classes", "sweep", "recipe", "preset", "link", "text", "options", "options",
+)  # fmt: skip
+STRUCTURED = (".json", ".yaml", ".link", ".preset")
+SWEEP = {
+    "classes": "single-common:num_classes=2,distinct=2,vocab_size=20",
+    "grid": {"common_prob": [0.1, 0.2], "eta_z": [0.5, 1.0], "optimizer.beta_2": [0.9, 0.99]},
+    "ratio": 2.0, "steps": 10, "seeds": [0, 3], "dtype": "float64", "init": "uniform",
+    "engine": {"name": "sampled", "length": 8, "batch_size": 4},
+    "optimizer": {"name": "adam", "beta_1": 0.5, "epsilon": 1e-6},
+    "model": {"name": "extended", "residual": True, "heads": 2, "combine": "concatenate",
+              "position": "alibi:0.5"},
+    "save": {"what": ["attention", "loss"], "every": 5},
+}  # fmt: skip
+FLOW = {
+    "classes": "syn-small", "grid": {"eta_y": [1, 2]}, "eta_z": 0.5, "steps": 100.5, "seeds": 2,
+    "engine": {"name": "flow", "rtol": 1e-4, "atol": 1e-6},
+    "save": {"what": "loss", "at": [0, 1.5]}, "model": {"name": "embedded", "dim": 30, "scale": 2},
+}  # fmt: skip
+PRESETS = (
+    "syn-small", "syn-medium:num_last=3", "family:classes=2,queries=1,common=3",
+    "zipf:vocab=100,classes=4", "random:vocab=20,classes=3,seed=1",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parser:
+    """Reads what a person may have written.
+
+    seeds: what it accepts. read: a file as a value that can be compared, or an error. again: what
+    comes back of a value that is written and read. may: see `mutate`.
+    """
+
+    seeds: tuple[bytes, ...]
+    suffix: str
+    read: Callable[[Path], Any]
+    again: Callable[[Any], Any]
+    may: tuple[str, ...] = ()
+
+
+class Parsers(Campaign):
+    name, share, memory = "parsers", 0.2, 2**31
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        for path in RECIPES.glob("*.yaml"):  # some recipes name others
+            shutil.copy(path, folder)
+        (folder / "loop.yaml").symlink_to("loop.yaml")
+        prepare_options(folder)
+        self.take({**_classes(), **_recipes(), **_others(folder)})
+
+    def take(self, parsers: dict[str, Parser]) -> None:
+        """Fuzz these."""
+        self.parsers = parsers
+        self.plain: dict[tuple[str, int], Any] = {}
+        self.values: dict[tuple[str, int], Any] = {}
+        for name, parser in parsers.items():
+            for i, seed in enumerate(parser.seeds):
+                self.plain[name, i] = _document(seed, parser.suffix)
+                self.values[name, i] = self._read(name, seed)
+
+    def cases(self, draw: Random) -> Iterator[Case]:
+        while True:
+            kind = draw.choice(KINDS)
+            if kind == "options":
+                yield option_case(draw)
+                continue
+            name = draw.choice([name for name in self.parsers if name.startswith(kind)])
+            parser = self.parsers[name]
+            number = draw.randrange(len(parser.seeds))
+            document = self.plain[name, number]
+            if document is None or draw.random() < 0.4:
+                change, must = "bytes", False
+                data = mutate.mutate_bytes(parser.seeds[number], draw)
+            else:
+                made = mutate.mutate(document, draw, parser.may)
+                change, must, data = made.words, made.must, _text(made.document, parser.suffix)
+            yield Case(name, {"seed": number, "change": change, "must": must}, data)
+
+    def judge(self, case: Case) -> Verdict:
+        if case.target not in self.parsers:
+            return judge_options(case)
+        return judged(partial(self._judge, case))
+
+    def _judge(self, case: Case) -> Verdict:
+        parser, change = self.parsers[case.target], case.given["change"]
+        value = self._read(case.target, case.data)
+        if case.given["must"]:
+            return bad(f"accepted, though changed: {change}")
+        try:
+            if parser.again(value) != value:
+                return bad("another value when it is written and read again")
+        except Exception as problem:
+            return bad(f"accepted, but cannot be written and read again: {problem!r}")
+        # what was left out may have been what is taken where it is
+        if parser.suffix in STRUCTURED and not change.endswith(" less"):
+            seed = case.target, case.given["seed"]
+            changed = _document(case.data, parser.suffix) != self.plain[seed]
+            if changed and value == self.values[seed]:
+                return bad(f"a change was ignored: {change}")
+        return RIGHT
+
+    def _read(self, name: str, data: bytes) -> Any:
+        path = self.folder / f"fuzzed{self.parsers[name].suffix}"
+        path.write_bytes(data)
+        return self.parsers[name].read(path)
+
+
+def _document(data: bytes, suffix: str) -> Any:
+    """The plain values in a file; None where there are none to change one by one."""
+    from attnlab.data.documents import parse_document
+
+    try:
+        text = data.decode("utf-8-sig")
+        if suffix == ".preset":
+            name, _, rest = text.partition(":")
+            given = dict(pair.split("=") for pair in rest.split(",") if rest)
+            return {"name": name.strip(), **{k.strip(): json.loads(v) for k, v in given.items()}}
+        if suffix == ".link":
+            text, suffix = parse_qs(text)["s"][-1], ".json"
+        return parse_document(text, suffix=suffix, advice="") if suffix in STRUCTURED else None
+    except (ValueError, KeyError):
+        return None
+
+
+def _text(document: Any, suffix: str) -> bytes:
+    """The reverse of `_document`."""
+    if suffix == ".link":
+        return urlencode({"s": mutate.as_text(document, ".json")}).encode()
+    if suffix == ".preset":
+        given = dict(document) if isinstance(document, dict) else {"name": document}
+        name = given.pop("name", "")
+        text = f"{name}:{','.join(f'{key}={value}' for key, value in given.items())}"
+        return text.encode(errors="backslashreplace")
+    return mutate.as_text(document, suffix)
+
+
+def _classes() -> dict[str, Parser]:
+    from attnlab.data import SequenceClasses, classes_from, files
+
+    def value(made: SequenceClasses) -> Any:
+        return made.digest, made.names, files.format_classes(made)
+
+    examples = tuple(path.read_bytes() for path in sorted(RECIPES.glob("classes-*.yaml")))
+    made = tuple(
+        files.format_classes(classes_from(name)).encode() for name in ("syn-small", "local-common")
+    )
+    tokens = ("classes.*.query", "classes.*.next")  # which may be numbers, in quotes or not
+    may = tuple(f"{token} {kind}" for token in tokens for kind in ("number", "text"))
+    may += ("vocabulary.* number",)
+
+    def read(path: Path) -> Any:
+        return value(files.read_classes(path))
+
+    def again(found: Any) -> Any:
+        return value(files.parse_classes(found[2]))
+
+    return {
+        "classes.yaml": Parser(examples, ".yaml", read, again, may),
+        "classes.json": Parser(made, ".json", read, again, may),
+    }
+
+
+def _recipes() -> dict[str, Parser]:
+    from attnlab import figures, studies
+    from attnlab.data.recipe import as_recipe, read_recipe
+    from attnlab.sweep import SweepRecipe, make_plan
+
+    def read_sweep(path: Path) -> Any:
+        recipe = read_recipe(path, SweepRecipe)
+        make_plan(recipe)
+        return recipe
+
+    def again(value: Any) -> Any:
+        return as_recipe(json.loads(json.dumps(asdict(value))), type(value))
+
+    note = ("figure", "about", "hardware", "minutes")
+    optional = ("engine.*", "model.*", "save.*", "optimizer.weight_decay")
+    may = tuple(f"{name} null" for name in (*note, *optional))
+    may += ("seeds list", "expect.*.* negative", "save.what.* list")
+    seeds = tuple(json.dumps(recipe).encode() for recipe in (SWEEP, FLOW))
+    made = {"sweep recipe": Parser(seeds, ".yaml", read_sweep, again, may)}
+    kinds = {name: figures.figure(name).Recipe for name in figures.NAMES}
+    kinds |= {f"study-{name}": studies.study(name).Recipe for name in studies.NAMES}
+    for name, kind in kinds.items():
+        seed = (RECIPES / f"{name}.yaml").read_bytes()
+        read = partial(read_recipe, kind=kind)
+        made[f"recipe {name}"] = Parser((seed,), ".yaml", read, again, may)
+    return made
+
+
+def _others(folder: Path) -> dict[str, Parser]:
+    from attnlab.data import SequenceClasses, presets
+    from attnlab.playground.setting import Setting
+    from attnlab.playground.state import State, from_query, to_query
+    from attnlab.text import open_corpus
+
+    def text_of(path: Path) -> str:
+        return path.read_text(encoding="latin-1")
+
+    def value(made: SequenceClasses) -> Any:
+        return made.digest, made.names, made.origin
+
+    def read_text(tokens: Any, path: Path) -> Any:
+        return tokens, path, open_corpus(path, tokens=tokens, cache=folder).digest
+
+    link = to_query(State(Setting(eta_y=2.0, heads=2, init="uniform")).with_change("eta_z", 5.0))
+    text = " ".join(f"word{i % 7} is, in {i}." for i in range(60)).encode()
+    made = {
+        "preset": Parser(
+            tuple(map(str.encode, PRESETS)), ".preset",
+            lambda path: value(presets.from_preset(text_of(path))),
+            lambda found: value(presets.from_preset(found[2])),
+            ("* text",),
+        ),
+        "link": Parser(
+            (link.encode(),), ".link", lambda path: from_query(text_of(path)),
+            lambda state: from_query(to_query(state)),
+        ),
+    }  # fmt: skip
+    for tokens in ("word", "bpe"):
+        read = partial(read_text, tokens)
+        # the second time from the cache
+        made[f"text, {tokens}"] = Parser((text,), ".txt", read, lambda found: read_text(*found[:2]))
+    return made

@@ -1,0 +1,217 @@
+"""The long verbs at sizes that take a second or two, what each leaves, and how it may end."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torture.process import Ended, Process, start
+
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"
+CLASSES = "single-common:num_classes=2,distinct=2,vocab_size=20"
+SWEEP = {
+    "classes": CLASSES, "grid": {"common_prob": [0.1, 0.2, 0.3, 0.4], "eta_z": [0.5, 1.0]},
+    "ratio": 2.0, "steps": 10, "seeds": 2, "save": {"what": "loss", "every": 5},
+}  # fmt: skip
+TEXT = "the cat sat . the dog sat . a cat ran , the cat ran . the dog ran ; " * 80
+BUDGET = "1"  # of memory, so that each setting is a group of its own
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb, and how to read what it leaves in the folder {out}.
+
+    resumes: goes on from what is there. drivers: how many of it share the work. longer: what makes
+    it so long, where it does not resume, that it ends only if it is stopped.
+    """
+
+    argv: tuple[str, ...]
+    look: Callable[[Path], Any]
+    weight: float = 1.0
+    drivers: int = 1
+    resumes: bool = True
+    longer: tuple[str, ...] = ()
+
+    def words(self, given: Path, out: Path, *, longer: bool = False) -> list[str]:
+        """The command line with its files and folder."""
+        return [word.format(given=given, out=out) for word in self.argv + self.longer * longer]
+
+
+def prepare(folder: Path) -> None:
+    """Write what the verbs read."""
+    (folder / "sweep.json").write_text(json.dumps(SWEEP))
+    (folder / "text.txt").write_text(TEXT)
+    for name, changes in SMALLER.items():
+        text = (RECIPES / name).read_text()
+        for key, value in changes.items():
+            text = re.sub(rf"(?m)^{key}:.*(\n  .*)*", f"{key}: {value}", text)
+        (folder / name).write_text(text)
+
+
+ANYTHING = "{common_mass_start: [-1.0e+9, 1.0e+9]}"
+SMALLER: dict[str, dict[str, str]] = {
+    "fig2.yaml": {"steps": "60", "expect": ANYTHING},
+    "study-spurious.yaml": {"sequences": "[4, 16]", "priors": "[0, 1]", "steps": "20", "seeds": "2",
+                            "expect": "{slope: [-1.0e+9, 1.0e+9]}"},
+}  # fmt: skip
+
+
+def _netcdf(name: str) -> Callable[[Path], Any]:
+    def look(out: Path) -> Any:
+        from attnlab.results import load
+
+        return load(out / name).drop_attrs()
+
+    return look
+
+
+def look_at_sweep(out: Path) -> Any:
+    """The whole of a sweep, and its table."""
+    from attnlab.sweep import open_sweep
+
+    return {
+        "dataset": open_sweep(out / "sweep").load().drop_attrs(),
+        "table": (out / "sweep" / "table.csv").read_text(),
+    }
+
+
+def _look_at_classes(out: Path) -> Any:
+    from attnlab.data import classes_from
+
+    return classes_from(str(out / "classes.yaml")).digest
+
+
+_SWEEP = ("sweep", "{given}/sweep.json", "--out", "{out}/sweep", "--memory-budget", BUDGET)
+_TEXT = ("{given}/text.txt", "--queries", "1", "--next", "2", "--context", "6", "--min-count", "2")
+_SMALL = ("--dim", "8", "--feed-forward", "8", "--context", "8", "--batch", "4")
+VERBS = {
+    "sweep": Verb(_SWEEP, look_at_sweep, 6),
+    "sweep, two processes": Verb((*_SWEEP, "--workers", "2"), look_at_sweep, 2),
+    "sweep, two drivers": Verb(_SWEEP, look_at_sweep, 3, drivers=2),
+    "sweep, Ray": Verb((*_SWEEP, "--executor", "ray"), look_at_sweep, 0.5),
+    "simulate": Verb(
+        ("simulate", CLASSES, "--engine", "limit", "--steps", "20000", "--every", "5000",
+         "--save", "loss", "--out", "{out}/result.nc"),
+        _netcdf("result.nc"), 3, resumes=False, longer=("--steps", "100000000"),
+    ),
+    "simulate, plot": Verb(
+        ("simulate", CLASSES, "--engine", "limit", "--steps", "20", "--plot", "{out}/result.png"),
+        lambda out: (out / "result.png").stat().st_size > 0, 0.5, resumes=False,
+        longer=("--steps", "100000000"),
+    ),
+    "text train": Verb(
+        ("text", "train", "{given}/text.txt", "--out", "{out}/run", "--steps", "1000",
+         "--measure-every", "200", *_SMALL),
+        _netcdf("run/result.nc"), 3,
+    ),
+    "text classes": Verb(
+        ("text", "classes", *_TEXT, "--out", "{out}/classes.yaml"), _look_at_classes, 0.5,
+        resumes=False,
+    ),
+    "text agreement": Verb(
+        ("text", "agreement", *_TEXT, "--steps", "20", "--seeds", "1"), lambda out: None, 0.5,
+        resumes=False, longer=("--steps", "100000000"),
+    ),
+    "audit": Verb(("audit", CLASSES, "--eta-z", "0.01"), lambda out: None, 0.5, resumes=False),
+    "reproduce": Verb(
+        ("reproduce", "fig2", "--recipes", "{given}", "--out", "{out}/figures"),
+        _netcdf("figures/fig2/fig2.nc"), 0.5,
+    ),
+    "study": Verb(
+        ("study", "spurious", "--recipes", "{given}", "--out", "{out}/studies"),
+        _netcdf("studies/spurious/spurious.nc"), 0.5,
+    ),
+}  # fmt: skip
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Whether two looks saw the same, to the last bit."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(same(found[k], expected[k]) for k in found)
+    return (
+        bool(found.identical(expected))
+        if hasattr(expected, "identical")
+        else bool(found == expected)
+    )
+
+
+def partly(found: Any, expected: Any) -> bool:
+    """Whether a result that was cut short agrees with the whole one as far as it goes."""
+    import numpy as np
+
+    if not hasattr(expected, "identical"):
+        return same(found, expected)
+    for name, values in found.data_vars.items():
+        if name in expected:
+            whole = expected[name].reindex_like(values)
+            if not np.all((values == whole) | values.isnull()):
+                return False
+    return True
+
+
+class Runner:
+    """Runs verbs in folders of their own, and knows what each leaves when nothing disturbs it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.folders = folder, 0
+        self.given = self.new_folder()
+        prepare(self.given)
+        self._known: dict[str, tuple[float, Any]] = {}
+
+    def new_folder(self) -> Path:
+        self.folders += 1
+        folder = self.folder / str(self.folders)
+        folder.mkdir()
+        return folder
+
+    def start(self, verb: Verb, out: Path, *, longer: bool = False, **how: Any) -> list[Process]:
+        words = verb.words(self.given, out, longer=longer)
+        return [start(words, self.new_folder(), **how) for _ in range(verb.drivers)]
+
+    def run(self, verb: Verb, out: Path, **how: Any) -> list[Ended]:
+        return [ended for process in self.start(verb, out, **how) if (ended := process.wait())]
+
+    def finish(self, verb: Verb, out: Path, expected: Any) -> str:
+        """Run to the end what was disturbed; what is wrong with it then, if anything."""
+        for ended in self.run(verb, out):
+            if problem := wrong_end(ended):
+                return f"run again: {problem}"
+        return "" if same(verb.look(out), expected) else "not the same as when undisturbed"
+
+    def undisturbed(self, name: str) -> tuple[float, Any]:
+        """How long a verb takes, and what it leaves."""
+        verb = VERBS[name]
+        for _ in range(2 if name not in self._known else 0):  # the first one compiles
+            out, begun = self.new_folder(), time.monotonic()
+            for ended in self.run(verb, out):
+                if problem := wrong_end(ended):
+                    raise RuntimeError(f"undisturbed: {problem}")
+            self._known[name] = (time.monotonic() - begun, verb.look(out))
+        return self._known[name]
+
+
+def wrong_end(ended: Ended, codes: tuple[int, ...] = (0,)) -> str:
+    """What is wrong with how a verb ended, if anything."""
+    if ended.problem:
+        return f"{ended.problem}: {ended.err[-800:]}"
+    if ended.code not in codes:
+        return f"exit code {ended.code}: {ended.err[-800:]}"
+    if any(word in ended.err for word in ("Traceback", "FATAL", "Aborted", "Fatal Python")):
+        return f"it said: {ended.err[-800:]}"
+    return "ended without a word" if ended.code > 0 and not ended.err.strip() else ""
+
+
+def whole_files(out: Path) -> dict[Path, int]:
+    """The result files and when they were written; each has to be whole."""
+    from attnlab.results import verify
+
+    found = {}
+    for path in out.rglob("[!.]*.nc"):
+        verify(path)
+        found[path] = path.stat().st_mtime_ns
+    return found
