@@ -43,7 +43,7 @@ def stderr(monkeypatch):
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("COLUMNS", "100")
         monkeypatch.setattr(waiting, "PATIENCE", 0.001)
-        monkeypatch.setattr(waiting, "INTERVAL", 0.001)
+        monkeypatch.setattr(waiting, "INTERVAL", 0.05)
         return made
 
     return put
@@ -105,7 +105,7 @@ def test_a_pipe_hears_of_a_sweep_an_audit_and_parts(stderr):
     with watching(False, bar=parts._Bar, lines=parts._Lines) as watch:
         watch.begin("fig6", ["fig7", "report"])
         assert heard.says("fig6: compiling, 2 left\n")
-        watch.progress(0.5)
+        watch.progress("fig6", 0.5)
         assert heard.says("fig6: 50 %, 2 left\n")
     with audit._progress(3, quiet=False) as tell:
         tell("lemma-1")
