@@ -84,8 +84,21 @@ def test_a_group_is_named_by_what_decides_its_numbers():
     ("changes", "message"),
     [
         ({"grid": {"engine.name": ("limit", "flow")}}, "the flow has times, other engines steps"),
-        ({"steps": 1.5}, "steps: expected a positive whole number up to 2,147,483,647, got 1.5"),
-        ({"steps": 1e300}, "positive whole number up to 2,147,483,647, got 1e+300"),
+        ({"steps": 1.5}, "steps: expected a whole number of at least 1, got 1.5"),
+        ({"steps": 1e300}, "steps: expected at most 2,147,483,647, got 1e+300"),
+        (
+            {"engine": EngineRecipe("flow"), "optimizer": Optimizer(momentum=0.5)},
+            "optimizer: the flow is that of plain gradient descent",
+        ),
+        ({"engine": EngineRecipe("flow", rtol=1e-9)}, "rtol: expected a number of at least 1"),
+        ({"model": ModelRecipe("extended", position="learned")}, "use the engine Sampled"),
+        (
+            {
+                "model": ModelRecipe("extended", position="learned"),
+                "engine": EngineRecipe("sampled", length=2**31 - 1),
+            },
+            "would need",
+        ),
         ({"grid": {"steps": (5, 0)}}, "grid: at steps = 0: steps: expected a positive number"),
         (
             {"steps": 2e9, "save": Save("loss", every=1)},
@@ -97,7 +110,7 @@ def test_a_group_is_named_by_what_decides_its_numbers():
         ),
         (
             {"model": ModelRecipe("embedded", dim=10**9)},
-            "a single run would need 80 EB of memory; this machine has",
+            "would need 80 EB; this machine has",
         ),
         (
             {"engine": EngineRecipe("sampled", batch_size=10**12)},
@@ -105,12 +118,12 @@ def test_a_group_is_named_by_what_decides_its_numbers():
         ),
         (
             {"engine": EngineRecipe("sampled", sequences=10**12)},
-            "of memory; this machine has",
+            "would need",
         ),
         (
             {"steps": 10**6, "save": Save(every=1), "grid": {"distinct": (1000,)},
              "classes": "single-common:num_classes=9"},
-            "single-common:num_classes=9,distinct=1000,common_prob=0.1: a single run would need",
+            "single-common:num_classes=9,distinct=1000,common_prob=0.1: would need",
         ),
     ],
 )  # fmt: skip

@@ -9,6 +9,8 @@ import numpy as np
 
 from attnlab.defaults import BATCH_SIZE, LENGTH
 
+LONGEST = 2**31 - 1  # tokens are counted in 32 bits
+
 
 @dataclass(frozen=True)
 class Sampled:
@@ -26,6 +28,8 @@ class Sampled:
 
     def __post_init__(self) -> None:
         require_whole("length", self.length, 2)
+        if self.length > LONGEST:
+            raise ValueError(f"length: expected at most {LONGEST:,} tokens, got {self.length}")
         if self.sequences is not None:
             require_whole("sequences", self.sequences, 1)
         elif self.batch_size is None:

@@ -45,10 +45,12 @@ class Optimizer:
                 )
         if self.weight_decay is None:
             object.__setattr__(self, "weight_decay", ADAMW_DECAY if self.name == "adamw" else 0.0)
-        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):  # type: ignore[arg-type,operator]
-            raise ValueError(
-                f"weight_decay: expected a number of at least 0, got {self.weight_decay}"
-            )
+        for field_name in ("epsilon", "weight_decay"):
+            if not 0 <= getattr(self, field_name) < np.inf:
+                raise ValueError(
+                    f"{field_name}: expected a number of at least 0, got "
+                    f"{getattr(self, field_name)}"
+                )
         if self.name != "sgd" and self.momentum:
             raise ValueError("momentum: belongs to sgd; for Adam set beta_1")
 

@@ -90,7 +90,7 @@ def simulate(
     model = Pairwise() if model is None else model
     save = Save() if save is None else save
     optimizer = as_optimizer(optimizer, momentum).within(engine)
-    _check(engine, steps, dtype, optimizer, model, init)
+    check_run(engine, steps, dtype, optimizer, model, init)
     grid = make_grid(eta_y, eta_z, seeds, dtype)
     begun = time.perf_counter()
     run = _prepare(sets, engine, model, optimizer, init, grid, save, steps, dtype, lump)
@@ -139,9 +139,10 @@ def _sets(
     return sets
 
 
-def _check(
+def check_run(
     engine: Engine, steps: float, dtype: str, optimizer: Optimizer, model: Model, init: Init
 ) -> None:
+    """Refuse what does not go together."""
     if not isinstance(engine, (Sampled, Limit, Flow)):
         raise ValueError(f"engine: expected Sampled, Limit or Flow, got {engine!r}")
     if dtype not in ("float32", "float64"):

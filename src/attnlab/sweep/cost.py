@@ -66,7 +66,10 @@ def cost_of(setting: SweepRecipe, classes: SequenceClasses, records: int) -> Cos
     if isinstance(engine, Sampled):
         gradient += DRAW_SECONDS * rows * classes.num_nonzeros / K
         # the counts of each sequence, of a training set too, and what they are multiplied with
-        state += ROW_COPIES * (rows + (engine.sequences or 0)) * (A + outputs) * itemsize
+        sequences = rows + (engine.sequences or 0)
+        state += ROW_COPIES * sequences * (A + outputs) * itemsize
+        if setting.model.position is not None:  # then it matters which token is where
+            state += ROW_COPIES * sequences * engine.length * itemsize
         # for each probability a distribution of up to T counts, for each of up to T tokens; twice,
         # alone and stacked
         tables = 2 * min(TABLE_BYTES, 4 * classes.num_nonzeros * engine.length**2)

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses, classes_from
-from attnlab.data.machine_memory import machine_memory, size_words
+from attnlab.data.machine_memory import require_memory
 from attnlab.data.recipe import as_value
+from attnlab.dynamics.simulate import check_run
 from attnlab.results.code import digest_of
 from attnlab.sweep.cost import CALL_SECONDS, COMPILE_SECONDS, SETTING_SECONDS, Cost, cost_of
 from attnlab.sweep.group import Group, Place
@@ -23,7 +24,6 @@ MEMORY_BUDGET = 2**30
 GROUP_SECONDS = 30.0
 # simulate() advances at most 16 runs together on a processor; multiples of it leave none short.
 BATCH = 16
-MOST_STEPS = 2**31 - 1  # which are counted in 32 bits
 MOST_RECORDS = 10_000_000
 
 
@@ -143,11 +143,11 @@ def make_plan(
 
 def _moments(setting: SweepRecipe) -> tuple[float, ...]:
     """The steps or times to record at: the same however runs are grouped."""
-    steps, save = setting.steps, setting.save
-    if setting.clock == "step" and (int(steps) != steps or steps > MOST_STEPS):
-        raise ValueError(
-            f"steps: expected a positive whole number up to {MOST_STEPS:,}, got {steps:g}"
-        )
+    steps, save, engine = setting.steps, setting.save, setting.engine.engine()
+    check_run(
+        engine, steps, setting.dtype, setting.optimizer.within(engine), setting.model.model(),
+        setting.init,
+    )  # fmt: skip
     _check_records(setting)
     times = save.times(float(steps), 0) if setting.clock == "time" else save.steps(int(steps), 0)
     return tuple(map(float, times))
@@ -166,13 +166,8 @@ def _check_records(setting: SweepRecipe) -> None:
 
 
 def _check_fits(classes: SequenceClasses, cost: Cost) -> None:
-    need = cost.memory + cost.tables
-    if need > machine_memory():
-        raise ValueError(
-            f"{classes.origin}: a single run would need {size_words(need)} of memory; this machine "
-            f"has {size_words(machine_memory())}; take fewer tokens, classes, sequences, dims or "
-            "records"
-        )
+    need = cost.memory + cost.tables  # of a single run
+    require_memory(classes.origin, need, "take fewer tokens, classes, sequences, dims or records")
 
 
 def _shape_key(setting: SweepRecipe, classes: SequenceClasses, at: tuple[float, ...]) -> str:

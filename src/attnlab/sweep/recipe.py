@@ -60,6 +60,7 @@ class SweepRecipe(LabNote):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        as_value("dtype", self.dtype, Precision)
         for name, values in self.grid.items():
             self._check_values(name, values)
         if len(set(self.dims())) < len(self.grid):
@@ -69,16 +70,16 @@ class SweepRecipe(LabNote):
             raise ValueError(f"steps: expected a positive number, got {self.steps!r}")
         if not isinstance(self.init, str) or self.init not in get_args(Init):
             raise ValueError(f"init: expected one of {get_args(Init)}, got {self.init!r}")
-        as_value("dtype", self.dtype, Precision)
         self._check_seeds()
         self._check_size()
 
     def _check_values(self, name: str, values: tuple[Value, ...]) -> None:
-        kind = float if name in RATES else self._kind(name)
+        kind = None if name in RATES else self._kind(name)
         for i, value in enumerate(values):
-            number = as_value(f"grid.{name}[{i}]", value, kind)
-            if name in RATES and number < 0:
-                raise ValueError(f"grid.{name}[{i}]: expected a number of at least 0, got {value}")
+            if kind is None:
+                self._check_rate(f"grid.{name}[{i}]", value)
+            else:
+                as_value(f"grid.{name}[{i}]", value, kind)
         if not values or len(set(values)) < len(values):
             raise ValueError(f"grid.{name}: expected a list of different values")
 
@@ -114,10 +115,18 @@ class SweepRecipe(LabNote):
             alone = getattr(self, name)
             if name in self.grid and alone is not None:
                 raise ValueError(f"{name}: is swept in the grid; leave it out here")
-            if name not in self.grid and as_value(name, alone, float) < 0:
-                raise ValueError(f"{name}: expected a number of at least 0, got {alone}")
-        if "ratio" in given and math.prod(max(map(float, of)) for of in given.values()) == math.inf:
-            raise ValueError("ratio: eta_y = ratio * eta_z is more than a number can be")
+            if name not in self.grid:
+                self._check_rate(name, alone)
+        if "ratio" in given:
+            largest = math.prod(max(map(float, values)) for values in given.values())
+            self._check_rate("ratio: eta_y = ratio * eta_z", largest)
+
+    def _check_rate(self, where: str, value: Any) -> None:
+        if not 0 <= as_value(where, value, float) <= float(np.finfo(self.dtype).max):
+            raise ValueError(
+                f"{where}: expected a number of at least 0 that is finite in {self.dtype}, "
+                f"got {value}"
+            )
 
     def _check_seeds(self) -> None:
         if not isinstance(self.seeds, tuple):

@@ -69,6 +69,8 @@ def sweep(
     Runs that diverge are NaN from that step on and marked in `finished`.
     """
     given = None if isinstance(classes, str) else classes
+    if isinstance(seeds, np.integer):
+        seeds = int(seeds)
     recipe = SweepRecipe(
         classes=classes if isinstance(classes, str) else classes.origin,
         grid={name: _plain(f"grid.{name}", values) for name, values in grid.items()},
@@ -80,7 +82,7 @@ def sweep(
         model=_model_recipe(Pairwise() if model is None else model),
         init=init,
         steps=steps,
-        seeds=int(seeds) if isinstance(seeds, int | np.integer) else _plain("seeds", seeds),
+        seeds=seeds if isinstance(seeds, int) else _plain("seeds", seeds),
         save=Save() if save is None else save,
         dtype=dtype,
     )
