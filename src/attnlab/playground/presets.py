@@ -134,9 +134,10 @@ _ALL = (
         eta_y=1.0, eta_z=0.1, steps=1e6,
     ),
     _preset(
-        "theorem2-not", "Theorem 2 where training disagrees",
-        "Two unequal classes with one distinct token each. The theorem lets both distinct tokens "
-        "gain; in training one of them loses. Hover to see claim and outcome.",
+        "theorem2-not", "Theorem 2: a distinct logit that falls",
+        "Two unequal classes with one distinct token each. Under Eq. 10 both distinct logits rise; "
+        "in training one falls below 0, while attention to it rises: the common logit falls "
+        "faster. A smaller eta_Z puts it off. Hover to see claim and outcome.",
         written=_by_hand(settings.UNEVEN), **FLOW, eta_y=1.0, eta_z=0.1, steps=1e7,
     ),
     _preset(
@@ -147,8 +148,8 @@ _ALL = (
     ),
     _preset(
         "corollary2-not", "A common token that gains",
-        "Two common tokens, one of unequal probability. Nothing guarantees that it loses, and it "
-        "gains: attention does not always turn away from common tokens.",
+        "Two common tokens, one of unequal probability. The theorem is about one common token and "
+        "the corollary about symmetric classes; this one gains.",
         written=_by_hand(settings.LOPSIDED), **FLOW, eta_y=1.0, eta_z=0.1, steps=1e7,
     ),
     _preset(
