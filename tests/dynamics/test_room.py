@@ -13,7 +13,7 @@ MANY = 10**12
     [
         ({"model": Embedded(10**9)}, "dim"),
         ({"model": Embedded(10**30)}, "dim"),
-        ({"model": Extended(heads=MANY)}, "heads"),
+        ({"model": Extended(heads=MANY), "save": Save("loss")}, "heads"),
         ({"engine": Sampled(128, MANY)}, "batch_size"),
         ({"engine": Sampled(128, 128, MANY)}, "sequences"),
         ({"engine": Sampled(2**31 - 1, 10**6), "model": Extended(position="learned")}, "length"),
@@ -26,7 +26,7 @@ MANY = 10**12
         ({"save": Save(geometric=10**15)}, "geometric"),
         ({"classes": SequenceClasses([{0: 1.0}], query=[1], next_token=[2], vocab_size=10**6),
           "seeds": 10**5}, "save"),
-        ({"classes": [zipf(2 * 10**5, 2000, queries=2000)] * 100}, "classes"),
+        ({"classes": [zipf(2 * 10**5, 2000, queries=2000)] * 100, "save": Save("loss")}, "classes"),
     ],
 )  # fmt: skip
 def test_a_run_that_does_not_fit_names_what_asks_for_it(change, field):

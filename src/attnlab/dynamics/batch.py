@@ -30,6 +30,7 @@ class Batch(ABC):
     """
 
     step = 0  # whose sequences the loss is taken of
+    note: str | None = None  # told with the progress
 
     def __init__(self, stack: Stack, runs: Indices, pace: Pace) -> None:
         self.stack, self.run, self.runs, self.pace = stack, stack.run, runs, pace
@@ -88,7 +89,7 @@ class Batch(ABC):
                     before = self.fraction
                     reached = self.advance(moment)
                     lost = len(self.recorded.failures) == runs
-                    report(runs * ((1.0 if lost else self.fraction) - before))
+                    report(runs * ((1.0 if lost else self.fraction) - before), self.note)
                     if lost:
                         return
                 self._record(index)

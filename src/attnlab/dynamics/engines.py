@@ -10,6 +10,7 @@ import numpy as np
 from attnlab.defaults import BATCH_SIZE, LENGTH
 
 LONGEST = 2**31 - 1  # tokens are counted in 32 bits
+MOST_STEPS = 2**31 - 1  # and steps too
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,10 @@ class Flow:
         self.require_precision("float64")
         if self.most_steps is not None:
             require_whole("most_steps", self.most_steps, 1)
+            if self.most_steps > MOST_STEPS:
+                raise ValueError(
+                    f"most_steps: expected at most {MOST_STEPS:,}, got {self.most_steps}"
+                )
 
     def require_precision(self, dtype: str) -> None:
         """Refuse tolerances that numbers of the dtype cannot meet."""

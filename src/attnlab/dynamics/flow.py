@@ -93,6 +93,8 @@ class FlowBatch(Batch):
         self.state, arrived, lost = self.call(moment, self.pace.steps)
         self.pace.took(int(np.max(self.state.taken - before)), time.perf_counter() - begun)
         self.times = np.where(arrived, self.run.dtype.type(moment), self.state.time)
+        taken = int(np.max(self.state.taken))
+        self.note = f"time {self.moment:.3g}, step {taken:,} of {self.most_steps:,} at most"
         for setting, seed, point in np.argwhere(lost).tolist():
             place = setting, seed, point
             self.recorded.failures[place] = self._failure(place)
@@ -120,7 +122,7 @@ class FlowBatch(Batch):
         time, size = float(self.state.time[place]), float(self.state.size[place])
         if self.state.taken[place] < self.most_steps:
             return time, f"the flow could take no further step in {self.run.dtype}"
-        left = (float(self.run.moments[-1]) - time) / size
+        left = (float(self.run.moments[-1]) - time) / max(size, np.finfo(self.run.dtype).tiny)
         return (
             time,
             f"the flow was given up after {self.most_steps:,} steps (about {left:.0e} left)",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attnlab.data.classes import SequenceClasses
 from attnlab.data.machine_memory import require_memory
@@ -27,25 +26,30 @@ ADVICE = {
 }
 
 
-def require_room_for_classes(sets: Sequence[SequenceClasses], heads: int, dense: bool) -> None:
-    """Refuse classes that cannot even be laid out: z(0), and log P where tokens are not lumped."""
+def require_room_to_lay_out(
+    sets: Sequence[SequenceClasses], *, heads: int, dense: bool, what: Sequence[str], runs: int,
+    records: int, itemsize: int,
+) -> None:  # fmt: skip
+    """Refuse, before tokens have their places, what does not depend on them: z(0) and the roles of
+    tokens, log P where none are lumped, and all records with the probabilities beside them."""
     first = sets[0]
-    numbers = heads * first.queries.size * first.vocab_size
-    if dense:
-        numbers += len(first) * first.in_play.size
-    field = "heads" if heads > 1 else "classes"
-    require_memory(field, 8 * len(sets) * numbers, ADVICE[field])
+    M, K, Q = first.vocab_size, len(first), first.queries.size
+    labelled = {"attention", "logits"} & set(what)
+    numbers = Q * M + 2 * M + (K * first.in_play.size if dense else 0) + (K * M if labelled else 0)
+    record = ("loss" in what) + heads * (
+        ("attention" in what) * K * M + ("logits" in what) * Q * M + ("statistics" in what) * 4 * K
+    )
+    _require(
+        {
+            "classes": 8 * len(sets) * numbers,
+            "heads": 8 * len(sets) * (heads - 1) * Q * M,
+            "save": RECORD_COPIES * itemsize * record * len(sets) * runs * records,
+        }
+    )
 
 
 def require_room(run: Run) -> None:
-    """Refuse a run that the machine cannot hold: one run at a time, and all records."""
-    needed = _needed(run)
-    field = max(needed, key=lambda name: needed[name])
-    require_memory(field, sum(needed.values()), ADVICE[field])
-
-
-def _needed(run: Run) -> dict[str, float]:
-    """Bytes by the field that asks for them."""
+    """Refuse what the machine cannot hold of one run."""
     layout, classes, itemsize = run.settings[0].layout, run.settings[0].classes, run.dtype.itemsize
     M, K, Q = classes.vocab_size, len(classes), classes.queries.size
     outputs = layout.output_multiplicity.size
@@ -53,19 +57,11 @@ def _needed(run: Run) -> dict[str, float]:
     tokens = shared + layout.own_multiplicity.size
     model, engine = run.model, run.engine
     heads, blocks = (model.heads, model.blocks) if isinstance(model, Extended) else (1, 1)
-    record = ("loss" in run.what) + heads * (
-        ("attention" in run.what) * K * M
-        + ("logits" in run.what) * Q * M
-        + ("statistics" in run.what) * 4 * K
-    )
     copies = STATE_COPIES[run.clock] * itemsize
     needed = {
         "classes": copies * outputs * tokens,
         "heads": copies * ((blocks - 1) * outputs * tokens + heads * Q * tokens),
-        "save": RECORD_COPIES * itemsize * record * math.prod(run.shape) * run.moments.size,
     }
-    if {"attention", "logits"} & set(run.what):
-        needed["classes"] += 8 * len(run.settings) * K * M  # the probabilities beside them
     if isinstance(model, Embedded):
         needed["dim"] = itemsize * (10 * model.dim**2 + 2 * M * model.dim)
     if isinstance(engine, Sampled):
@@ -78,4 +74,10 @@ def _needed(run: Run) -> dict[str, float]:
                 needed["length"] += itemsize * rows * heads * engine.length
     elif isinstance(engine, Limit) and engine.batch_size is not None:
         needed["batch_size"] = itemsize * engine.batch_size * K
-    return needed
+    _require(needed)
+
+
+def _require(needed: Mapping[str, int]) -> None:
+    """Bytes by the field that asks for them."""
+    field = max(needed, key=lambda name: needed[name])
+    require_memory(field, sum(needed.values()), ADVICE[field])

@@ -18,7 +18,7 @@ from attnlab.data.presets import resolve
 from attnlab.defaults import ETA_Y, ETA_Z, STEPS
 from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.driving import Drive
-from attnlab.dynamics.engines import Engine, Flow, Limit, Sampled, require_whole
+from attnlab.dynamics.engines import MOST_STEPS, Engine, Flow, Limit, Sampled, require_whole
 from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.grid import Grid, make_grid
 from attnlab.dynamics.layout import dense_layout, sparse_layout
@@ -26,14 +26,13 @@ from attnlab.dynamics.models import Embedded, Model, Pairwise
 from attnlab.dynamics.optimizers import Optimizer, as_optimizer
 from attnlab.dynamics.positions import FixedPosition
 from attnlab.dynamics.progress import Choice, reporting
-from attnlab.dynamics.room import require_room, require_room_for_classes
+from attnlab.dynamics.room import require_room, require_room_to_lay_out
 from attnlab.dynamics.run import Recorded, Run, Setting
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.start import Init, initial_logits, is_symmetric
 from attnlab.dynamics.stopping import Interrupted, answering
 from attnlab.results.provenance import provenance
 
-MOST_STEPS = 2**31 - 1  # that the programs can count
 ADVICE = {
     "step": "Try smaller rates.",
     "time": "Try rates closer to each other, a shorter time or more steps (Flow.most_steps).",
@@ -205,7 +204,10 @@ def _prepare(
         if isinstance(engine, Flow)
         else save.steps(int(steps), record_bytes)
     )
-    require_room_for_classes(sets, heads, _is_dense(engine, model))
+    require_room_to_lay_out(
+        sets, heads=heads, dense=_is_dense(engine, model), what=what, runs=grid.runs,
+        records=moments.size, itemsize=np.dtype(dtype).itemsize,
+    )  # fmt: skip
     settings = tuple(_lay_out(classes, engine, model, init, heads, lump) for classes in sets)
     run = Run(settings, engine, model, optimizer, init, grid, what, moments, np.dtype(dtype))
     require_room(run)
