@@ -18,6 +18,7 @@ import types
 import typing
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -79,7 +80,7 @@ class _Reader:
             if field.default is MISSING and field.default_factory is MISSING
         ]
         check_keys(where, value, known, needed)
-        hints = typing.get_type_hints(kind)
+        hints = _hints(kind)
         prefix = f"{where}." if where else ""
         given = {key: self.value(f"{prefix}{key}", item, hints[key]) for key, item in value.items()}
         try:
@@ -141,6 +142,11 @@ class _Reader:
         if len(problems) == 1 or None in nouns:
             raise problems[-1]
         raise ValueError(f"{where}: expected {' or '.join(nouns)}, got {shown(value)}")  # type: ignore[arg-type]
+
+
+@cache  # a sweep makes the same dataclasses many times
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _origin(kind: Any) -> Any:
