@@ -19,7 +19,8 @@ WORDS = (  # the informal claims of Sections 3 to 9, and equations with errors
     "y-star", "small-modification", "after-eq-30", "lemma-7-proof", "assumption-2-floor",
     "distinct-attention", "several-common-tokens", "two-fates", "b-at-t0", "eq-132-condition",
     "eq-133", "fig7-freezes", "fig10-rate", "fig11-recall", "fig12-recall", "recall-sparsity",
-    "residual-exact", "multilayer-remark", "poster-faster", "poster-slightly",
+    "residual-exact", "multilayer-remark", "poster-faster", "poster-slightly", "fig4-eta-y",
+    "fig6-eta-z",
 )  # fmt: skip
 
 
