@@ -60,7 +60,7 @@ def test_some_parts_are_made_then_reused_and_told(place, call):
     assert code == 1
     (part,) = json.loads(out)["parts"]
     assert part["reused"] is False
-    assert list(part["unexpected"]) == ["largest_gap"]
+    assert list(part["out_of_bounds"]) == ["largest_gap"]
 
     code, out, err = call("cite", "results/fig8/fig8.nc", cwd=place)
     assert code == 0, err

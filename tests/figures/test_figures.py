@@ -24,7 +24,7 @@ def make(name, keep=None):
     assert any(ax.get_xlabel() for ax in drawn.axes) or drawn.subfigs[-1].get_supxlabel()
     finding = module.judge(data)
     assert finding.outcome in set(Outcome)
-    assert set(recipe_for(name).expect) <= set(finding.numbers)
+    assert set(recipe_for(name).regression_bounds) <= set(finding.numbers)
     for text in (finding.headline, finding.summary, finding.alt):
         assert text.endswith(".")
         assert "nan" not in text

@@ -13,12 +13,12 @@ from attnlab.studies import recipe_for as study_recipe
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_recipe_states_hardware_minutes_and_what_to_expect(name):
+def test_every_recipe_states_hardware_minutes_and_regression_bounds(name):
     recipe = recipe_for(name)
     assert recipe.figure == name
     assert recipe.hardware
     assert recipe.minutes < 5
-    assert recipe.expect
+    assert recipe.regression_bounds
     assert recipe.about.endswith(".")
     text = (recipe_folder() / f"{name}.yaml").read_text()
     assert f"./lab reproduce {name}" in text

@@ -19,7 +19,7 @@ def part(name, **changes):
         "outcome": Outcome.REPRODUCED.value, "headline": f"Headline of {name}.",
         "summary": "eta_Y <b>beats</b> eta_Z & more.",
         "alt": f'Alt of {name} with 42 and "quotes".', "numbers": {"rms": 1.2},
-        "expect": {"rms": [1.0, 2.0]}, "settings": {"steps": "100"},
+        "regression_bounds": {"rms": [1.0, 2.0]}, "settings": {"steps": "100"},
         "files": {f"{name}.png": "0"}, "seconds": 1.5, "made_at": "2026-01-01", "versions": {},
     }  # fmt: skip
     return Part(**{**given, **changes})
@@ -128,7 +128,7 @@ def test_published_cells_are_shown_beside_ours(whole):
         assert text in whole
 
 
-def test_what_is_missing_or_unexpected_is_said():
+def test_what_is_missing_or_out_of_bounds_is_said():
     text = page(
         figures=[part("fig2", numbers={"rms": 9.0}, outcome=Outcome.DIFFERS.value)],
         missing=["fig3"], pictures={"fig2": PNG}, audit=None, claims=None, seconds=1.0,

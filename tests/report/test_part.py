@@ -112,12 +112,12 @@ def test_a_failure_leaves_no_record(recipe, makes, tmp_path, monkeypatch):
     assert read_record(tmp_path, "any") is None
 
 
-def test_numbers_outside_the_expected_range_are_named(recipe, quick, tmp_path):
-    expect = {"printed_start": (100.0, 101.0), "none": (0.0, 1.0)}
-    narrow = dataclasses.replace(recipe, expect=expect)
+def test_numbers_outside_their_regression_bounds_are_named(recipe, quick, tmp_path):
+    bounds = {"printed_start": (100.0, 101.0), "none": (0.0, 1.0)}
+    narrow = dataclasses.replace(recipe, regression_bounds=bounds)
     part = make_figure("fig9", narrow, folder=tmp_path, keep=tmp_path)
-    assert list(part.unexpected()) == ["printed_start", "none"]
-    assert part.unexpected()["printed_start"] == part.numbers["printed_start"]
+    assert list(part.out_of_bounds()) == ["printed_start", "none"]
+    assert part.out_of_bounds()["printed_start"] == part.numbers["printed_start"]
 
 
 def test_seeds_go_to_the_figures_that_average_over_them():

@@ -20,17 +20,17 @@ def test_only_what_is_between_the_marks_changes():
         between_marks(page.replace(END, ""), "new")
 
 
-def test_numbers_come_with_their_errors_and_what_was_expected():
+def test_numbers_come_with_their_errors_their_halves_and_their_bounds():
     part = Part(
         name="length", key="", title="", about="", outcome=Answer.AGREES.value, headline="",
         summary="It falls.", alt="A line.", numbers={"slope": -0.956, "slope_error": 0.0104},
-        expect={"slope": (-1.02, -0.88)}, settings={}, files={}, seconds=1.0, made_at="",
-        versions={},
+        regression_bounds={"slope": (-1.02, -0.88)}, settings={}, files={}, seconds=1.0, made_at="",
+        versions={}, halves=[{"slope": -0.95}, {"slope": -0.96}],
     )  # fmt: skip
     text = found(part)
     assert text.startswith("**As the paper says.** It falls.")
     assert "![A line.](../images/studies/length.png)" in text
-    assert "| `slope` | -0.956 ± 0.01 | -1.02 to -0.88 |" in text
+    assert "| `slope` | -0.956 ± 0.01 | -0.95 and -0.96 | -1.02 to -0.88 |" in text
 
 
 def test_the_list_has_every_study():

@@ -14,9 +14,11 @@ from attnlab.cli.printing import finite, plain_console, print_table, say
 from attnlab.cli.watching import watching
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from attnlab.report import Part, Reproduction
 
-UNEXPECTED = 1
+NOT_AS_RECORDED = 1
 
 
 def _parts_document(done: Reproduction) -> dict[str, Any]:
@@ -38,8 +40,10 @@ def _part_document(out: Path, part: Part) -> dict[str, Any]:
         "headline": part.headline,
         "summary": part.summary,
         "numbers": {name: finite(value) for name, value in part.numbers.items()},
-        "expect": {name: list(value) for name, value in part.expect.items()},
-        "unexpected": {name: finite(value) for name, value in part.unexpected().items()},
+        "regression_bounds": {name: list(b) for name, b in part.regression_bounds.items()},
+        "out_of_bounds": {name: finite(value) for name, value in part.out_of_bounds().items()},
+        "halves": [{name: finite(value) for name, value in half.items()} for half in part.halves],
+        "unsettled": {name: finite(value) for name, value in part.unsettled().items()},
         "settings": dict(part.settings),
         "files": [str(out / part.name / name) for name in part.files],
         "seconds": round(part.seconds, 2),
@@ -50,30 +54,52 @@ def _part_document(out: Path, part: Part) -> dict[str, Any]:
 
 
 def tell_parts(done: Reproduction, *, as_json: bool) -> None:
-    """Say what was made; exit code 1 when a number is outside the range that is expected."""
+    """Say what was made; exit code 1 when a number is out of bounds or unsettled."""
     if as_json:
         print(json.dumps(_parts_document(done), indent=2, allow_nan=False))
     else:
         _show_parts(done)
-    if any(part.unexpected() for part in done.parts):
-        raise typer.Exit(UNEXPECTED)
+    if any(part.out_of_bounds() or part.unsettled() for part in done.parts):
+        raise typer.Exit(NOT_AS_RECORDED)
 
 
 def _show_parts(done: Reproduction) -> None:
-    """A table of what was found, what was not expected, and where everything is."""
+    """A table of what was found, what is not as recorded, and where everything is."""
     console = plain_console()
     if done.parts:
         rows = [(part.name, part.outcome.split(), part.headline.split()) for part in done.parts]
         print_table(console, ("part", "", "what was found"), rows)
     for part in done.parts:
-        for name, value in part.unexpected().items():
-            low, high = part.expect[name]
+        for name, value in part.out_of_bounds().items():
+            low, high = part.regression_bounds[name]
             console.print(
-                f"{part.name}: {name} = {value:.4g} is outside the expected {low:g} to {high:g}",
+                f"{part.name}: {name} = {value:.4g} is outside its regression bounds, {low:g} to "
+                f"{high:g}",
                 style="red",
             )
+        if part.halves:
+            _show_halves(console, part)
     where = done.report or done.out
     console.print(f"{where} ({done.seconds:.0f} s)", soft_wrap=True)
+
+
+def _show_halves(console: Console, part: Part) -> None:
+    """Whether the two halves of a study's seeds agree, and where they do not."""
+    from attnlab.studies.halves import MOST_APART, apart
+
+    if not part.unsettled():
+        by = apart(part.halves)
+        console.print(
+            f"{part.name}: the halves of its seeds agree in {len(by)} numbers; at most "
+            f"{max(by.values(), default=0.0):.1f} errors apart"
+        )
+    for name, errors in part.unsettled().items():
+        first, second = (half[name] for half in part.halves)
+        console.print(
+            f"{part.name}: {name} is {first:.4g} on one half of the seeds and {second:.4g} on the "
+            f"other, {errors:.1f} errors apart (at most {MOST_APART:g}): take more (--seeds)",
+            style="red",
+        )
 
 
 def watching_parts(quiet: bool) -> AbstractContextManager[Any]:

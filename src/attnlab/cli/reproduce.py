@@ -27,7 +27,7 @@ Examples:
   attnlab reproduce fig6 report --seeds 40
   attnlab reproduce fig7 fig10 --recipes recipes/wikitext --out out-wikitext
 
-Exit code 0; 1 when a number is outside the range that its recipe expects, or a verdict of the
+Exit code 0; 1 when a number is outside the regression bounds of its recipe, or a verdict of the
 audit is not the recorded one; 2 for bad input.
 """
 

@@ -25,7 +25,8 @@ Examples:
   attnlab study length --out results
   attnlab study spurious heads --seeds 40
 
-Exit code 0; 1 when a number is outside the range that its recipe expects; 2 for bad input.
+Every number is found again on each half of the seeds. Exit code 0; 1 when these halves differ by
+more than three errors, or a number is outside the regression bounds of its recipe; 2 for bad input.
 """
 
 

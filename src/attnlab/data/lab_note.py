@@ -10,20 +10,22 @@ class LabNote:
     """A lab note: what is made, what it should show, and what it costs. All of it may be left out.
 
     figure: the name of the figure that the recipe makes. about: the claim, in one sentence.
-    hardware, minutes: what it was timed on, and its time there from a cold start. expect: for each
-    number that comes out, the lowest and the highest value to expect; numbers outside it mean that
-    something is different here.
+    hardware, minutes: what it was timed on, and its time there from a cold start.
+    regression_bounds: for each number that comes out, the lowest and the highest value, set around
+    what a first run found; a number outside means that something is different here.
     """
 
     figure: str | None = None
     about: str | None = None
     hardware: str | None = None
     minutes: float | None = None
-    expect: dict[str, tuple[float, float]] = field(default_factory=dict)
+    regression_bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.minutes is not None and self.minutes <= 0:
             raise ValueError(f"minutes: expected a positive number, got {self.minutes}")
-        for name, (low, high) in self.expect.items():
+        for name, (low, high) in self.regression_bounds.items():
             if low > high:
-                raise ValueError(f"expect.{name}: expected [lowest, highest], got [{low}, {high}]")
+                raise ValueError(
+                    f"regression_bounds.{name}: expected [lowest, highest], got [{low}, {high}]"
+                )

@@ -21,7 +21,7 @@ class Finding:
     """The outcome, in words and in numbers.
 
     headline: what was found, in one sentence. summary: the same in a few. alt: what the picture
-    shows, for those who cannot see it. numbers: by name; a recipe's `expect` gives their ranges.
+    shows, for those who cannot see it. numbers: by name; a recipe has regression bounds for them.
     """
 
     outcome: StrEnum

@@ -29,6 +29,7 @@ from attnlab.results.code import code_digest, digest_of
 from attnlab.results.provenance import provenance, versions
 from attnlab.studies import NAMES as STUDIES
 from attnlab.studies import study
+from attnlab.studies.halves import on_halves
 from attnlab.sweep import Progress, SweepRecipe
 
 CODE = ("data", "results", "dynamics", "theory", "sweep", "text", "figures", "report")
@@ -95,13 +96,14 @@ def make_figure(
         summary=finding.summary,
         alt=finding.alt,
         numbers={key: float(value) for key, value in finding.numbers.items()},
-        expect={key: list(value) for key, value in recipe.expect.items()},
+        regression_bounds={k: list(bounds) for k, bounds in recipe.regression_bounds.items()},
         settings=settings(recipe),
         files={path.name: file_digest(path) for path in written},
         seconds=time.perf_counter() - begun,
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions(),
         table=comparison(data) if name == "fig6" else (),
+        halves=on_halves(module.judge, data) if name in STUDIES else (),
     )
     write_record(folder, part)
     return part

@@ -73,7 +73,7 @@ def page(
         groups=[group for group in groups if group["parts"]],
         total=len(NAMES),
         missing=missing,
-        unexpected={p.name: p.unexpected() for p in parts if p.unexpected()},
+        out_of_bounds={p.name: p.out_of_bounds() for p in parts if p.out_of_bounds()},
         images={name: base64.b64encode(png).decode() for name, png in pictures.items()},
         sizes={name: png_size(png) for name, png in pictures.items()},
         cells=published_cells(figures),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.results import atomic_path
+from attnlab.studies.halves import unsettled
 
 RECORD = "part.json"
 
@@ -23,9 +24,10 @@ RECORD = "part.json"
 class Part:
     """One finished part.
 
-    outcome, headline, summary, alt, numbers: the finding. expect: the range of each number by its
+    outcome, headline, summary, alt, numbers: the finding. regression_bounds: of each number, by the
     recipe. settings: what it was made with, to be shown. files: name to SHA-256. seconds: how long
-    it took when it was made. table: rows to be shown with it, if any.
+    it took when it was made. table: rows to be shown with it, if any. halves: of a study, the
+    numbers on each half of its seeds.
     """
 
     name: str
@@ -37,23 +39,29 @@ class Part:
     summary: str
     alt: str
     numbers: Mapping[str, float]
-    expect: Mapping[str, Sequence[float]]
+    regression_bounds: Mapping[str, Sequence[float]]
     settings: Mapping[str, str]
     files: Mapping[str, str]
     seconds: float
     made_at: str
     versions: Mapping[str, str]
     table: Sequence[Mapping[str, float | None]] = ()
+    halves: Sequence[Mapping[str, float]] = ()
     reused: bool = field(default=False, compare=False)
 
-    def unexpected(self) -> dict[str, float]:
-        """The numbers that are outside the range that the recipe gives for them, NaN if absent."""
-        found = {name: self.numbers.get(name, float("nan")) for name in self.expect}
+    def out_of_bounds(self) -> dict[str, float]:
+        """The numbers that are outside their regression bounds, NaN if absent."""
+        found = {name: self.numbers.get(name, float("nan")) for name in self.regression_bounds}
         return {
             name: value
             for name, value in found.items()
-            if not self.expect[name][0] <= value <= self.expect[name][1]
+            if not self.regression_bounds[name][0] <= value <= self.regression_bounds[name][1]
         }
+
+    def unsettled(self) -> dict[str, float]:
+        """The numbers of a study in which the halves of its seeds do not agree, with how many
+        errors they differ by."""
+        return unsettled(self.halves) if self.halves else {}
 
 
 def write_record(folder: Path, part: Part) -> None:

@@ -1,6 +1,7 @@
 """The pages of the studies: what was found goes from a run into docs/studies/, with its picture.
 
-python -m attnlab.report.study_pages out docs
+python -m attnlab.report.study_pages out docs           # all studies
+python -m attnlab.report.study_pages out docs length    # some; the others' rows stay as they are
 
 A page is written by hand, but for what stands between the two marks; so are the questions in the
 list docs/studies/README.md.
@@ -9,6 +10,7 @@ list docs/studies/README.md.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.figures.style import style
@@ -32,27 +34,29 @@ def between_marks(page: str, text: str) -> str:
 def found(part: Part) -> str:
     """What a study found, as Markdown: the answer, the words, the picture and the numbers."""
     rows = []
-    for name, (low, high) in part.expect.items():
+    for name, (low, high) in part.regression_bounds.items():
         error = part.numbers.get(f"{name}_error")
         sure = "" if error is None else f" ± {error:.2g}"
-        rows.append(f"| `{name}` | {part.numbers[name]:.4g}{sure} | {low:g} to {high:g} |")
-    table = "\n".join(["| number | found | expected |", "|---|---|---|", *rows])
+        each = " and ".join(f"{half[name]:.4g}" for half in part.halves)
+        rows.append(f"| `{name}` | {part.numbers[name]:.4g}{sure} | {each} | {low:g} to {high:g} |")
+    heading = "| number | found | on each half of the seeds | regression bounds |"
+    table = "\n".join([heading, "|---|---|---|---|", *rows])
     return (
         f"**{part.outcome[0].upper()}{part.outcome[1:]}.** {part.summary}\n\n"
         f"![{part.alt}](../images/studies/{part.name}.png)\n\n{table}\n"
     )
 
 
-def write_pages(out: Path, docs: Path) -> None:
-    """Bring the pages and pictures of all studies up to date with the run in `out`."""
+def write_pages(out: Path, docs: Path, names: Sequence[str] = NAMES) -> None:
+    """Bring the pages and pictures of studies up to date with the run in `out`."""
     parts = {}
-    for name in NAMES:
+    for name in names:
         part = read_record(out / name, None)
         if part is None:
             raise ValueError(f"{out / name}: no study is there, or it was changed; run it first")
         parts[name] = part
     (docs / "images" / "studies").mkdir(parents=True, exist_ok=True)
-    rows = []
+    rows = _rows((docs / "studies" / "README.md").read_text(encoding="utf-8"))
     for name, part in parts.items():
         with style():
             picture = study(name).draw(load(out / name / f"{name}.nc"))
@@ -60,9 +64,15 @@ def write_pages(out: Path, docs: Path) -> None:
             picture.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
         _rewrite(docs / "studies" / f"{name}.md", found(part))
         headline = part.headline.replace("|", "\\|")  # a bar would end the cell
-        rows.append(f"| [{name}]({name}.md) | {headline} | {part.outcome} |")
-    table = "\n".join(["| study | what was found | |", "|---|---|---|", *rows])
+        rows[name] = f"| [{name}]({name}.md) | {headline} | {part.outcome} |"
+    table = "\n".join(["| study | what was found | |", "|---|---|---|", *rows.values()])
     _rewrite(docs / "studies" / "README.md", table)
+
+
+def _rows(page: str) -> dict[str, str]:
+    """The row of each study, as it stands in the list."""
+    lines = page.splitlines()
+    return {name: next(s for s in lines if s.startswith(f"| [{name}](")) for name in NAMES}
 
 
 def _rewrite(path: Path, text: str) -> None:
@@ -72,4 +82,4 @@ def _rewrite(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    write_pages(Path(sys.argv[1]), Path(sys.argv[2]))
+    write_pages(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or NAMES)

@@ -13,6 +13,19 @@ functions, like the files of `attnlab.figures`.
 
 from attnlab.studies.answer import Answer
 from attnlab.studies.catalogue import NAMES, recipe_for, study
-from attnlab.studies.estimate import Estimate, jackknife
+from attnlab.studies.estimate import Estimate, Share, jackknife, share
+from attnlab.studies.halves import apart, on_halves, unsettled
 
-__all__ = ["NAMES", "Answer", "Estimate", "jackknife", "recipe_for", "study"]
+__all__ = [
+    "NAMES",
+    "Answer",
+    "Estimate",
+    "Share",
+    "apart",
+    "jackknife",
+    "on_halves",
+    "recipe_for",
+    "share",
+    "study",
+    "unsettled",
+]

@@ -1,4 +1,4 @@
-"""Estimates: a number with its standard error over seeds."""
+"""Estimates: a number, or so many of so many, with its standard error over seeds."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ class Estimate:
         return {name: self.value, f"{name}_error": self.error}
 
 
+@dataclass(frozen=True)
+class Share(Estimate):
+    """A share, told as so many of so many: where all of them are, the seeds show no error."""
+
+    hits: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.hits} of {self.total}"
+
+
 def jackknife(
     statistic: Callable[[xr.DataArray], float], values: xr.DataArray, *, dim: str = "seed"
 ) -> Estimate:
@@ -52,6 +63,12 @@ def standard_error(values: xr.DataArray) -> xr.DataArray:
 def mean(values: xr.DataArray, *, dim: str = "seed") -> Estimate:
     """The mean over seeds of a number that each seed has; NaN where one of them has none."""
     return jackknife(lambda kept: float(kept.mean(skipna=False)), values, dim=dim)
+
+
+def share(hits: xr.DataArray, *, dim: str = "seed") -> Share:
+    """The share of entries that are 1 among those that are 0 or 1; NaN entries do not count."""
+    found = jackknife(lambda kept: float(kept.mean()), hits, dim=dim)
+    return Share(found.value, found.error, found.count, int(hits.sum()), int(hits.count()))
 
 
 def power(x: ArrayLike, y: ArrayLike) -> float:

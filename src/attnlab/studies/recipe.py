@@ -10,11 +10,12 @@ from attnlab.figures.recipe import FigureRecipe
 @dataclass(frozen=True, kw_only=True)
 class StudyRecipe(FigureRecipe):
     """seeds: repetitions, over which every number has its uncertainty; what they draw (training
-    data, starts, or the classes themselves) is up to the study."""
+    data, starts, or the classes themselves) is up to the study. Each half of them must have an
+    uncertainty of its own (`halves`)."""
 
     seeds: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.seeds < 2:
-            raise ValueError(f"seeds: an uncertainty needs at least 2, got {self.seeds}")
+        if self.seeds < 4:
+            raise ValueError(f"seeds: two halves with an error need at least 4, got {self.seeds}")
