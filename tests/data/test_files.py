@@ -213,6 +213,8 @@ def test_names_that_yaml_reads_as_something_else_need_quotes(name: str, tmp_path
         ),
         (TWO.replace("votes: 0.5", "vote: 0.5"), "named 'vote'; did you mean 'votes'?"),
         (TWO.replace("votes: 0.5", "zzzzz: 0.5"), "named 'zzzzz'; add it to the vocabulary"),
+        (TWO.replace("votes: 0.5", r'"\e[2J": 0.5'), r"probs.\x1b[2J: no token is named"),
+        (TWO + r'"\0": 1', r"\x00: unknown key; known: vocabulary"),
         (
             TWO.replace("query: was, next: born", "query: [a], next: born"),
             "query: expected a token",

@@ -117,6 +117,16 @@ def test_empty_and_absent_files(tmp_path):
         read_recipe(tmp_path / "none.yaml", Recipe)
 
 
+@pytest.mark.parametrize("home", ["engine", "grid"])
+def test_a_key_cannot_take_hold_of_the_terminal(home):
+    document = {"about": "a run", "rate": 1, "engine": {"name": "sampled"}, "grid": {}}
+    document[home]["\x1b[2J\0\u202e"] = 1
+    with pytest.raises(ValueError) as caught:
+        as_recipe(document, Recipe)
+    assert str(caught.value).startswith(rf"{home}.\x1b[2J\x00\u202e: ")
+    assert str(caught.value).isprintable()
+
+
 def test_a_long_key_is_cut_in_the_message(tmp_path):
     path = write(tmp_path, GOOD + f"{'k' * 500}: 1\n")
     with pytest.raises(ValueError) as caught:

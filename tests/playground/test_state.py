@@ -45,6 +45,8 @@ def test_the_default_setting_is_syn_small_and_the_protocol_of_fig_4() -> None:
         ({"flow": True}, "flow"),
         ({"momentum": 1.0}, "momentum"),
         ({"heads": 0}, "heads"),
+        ({"heads": 10**400}, "heads"),  # which no float holds
+        ({"steps": 10**400}, "steps"),
     ],
 )
 def test_bounds_are_kept_with_a_message_that_names_the_field(
@@ -142,6 +144,7 @@ def test_a_link_brings_everything_back() -> None:
         ('{"a": {"etay": 1}}', "did you mean 'eta_y'"),
         ('{"a": {"eta_y": "1"}}', "a.*number|eta_y"),
         ('{"a": {"eta_y": 1e9}}', "eta_y"),
+        (f'{{"a": {{"heads": 1{"0" * 400}}}}}', "heads"),
         ('{"a": "recipes/fig4.yaml"}', "expected a mapping"),
         ('{"view": "x.yaml"}', "expected a mapping"),
         ('{"b": {"eta_y": 2, "eta_z": 2}, "compare": "eta_y"}', "more than eta_y"),

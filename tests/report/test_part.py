@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
@@ -96,6 +97,21 @@ def test_a_finished_part_is_reused_until_something_changes(recipe, quick, tmp_pa
     (folder / RECORD).write_text("{}")
     assert not make(recipe).reused
     assert make(recipe).reused
+
+
+def test_no_byte_of_a_record_can_change_unnoticed(recipe, quick, tmp_path):
+    make_figure("fig9", recipe, folder=tmp_path, keep=tmp_path)
+    whole = (tmp_path / RECORD).read_bytes()
+    for at in range(len(whole)):
+        changed = bytearray(whole)
+        changed[at] ^= 1
+        (tmp_path / RECORD).write_bytes(changed)
+        assert read_record(tmp_path, None) is None, at
+    (tmp_path / RECORD).write_bytes(whole)
+    assert read_record(tmp_path, None) is not None
+    (tmp_path / "fig9.nc").unlink()
+    os.mkfifo(tmp_path / "fig9.nc")  # nor is a pipe waited for
+    assert read_record(tmp_path, None) is None
 
 
 def test_a_change_of_code_makes_it_anew(recipe, quick, tmp_path, monkeypatch):

@@ -2,12 +2,13 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 import xarray as xr
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweep import Local, Ray, open_sweep, run_in
+from attnlab.sweep import Local, Ray, Stopped, open_sweep, run_in
 from attnlab.sweep import cluster as module
 from attnlab.sweep.executor import attempt
 from attnlab.sweep.run import run_plan
@@ -84,6 +85,21 @@ def test_a_worker_with_other_code_is_refused(cluster, monkeypatch):
     monkeypatch.setattr(module, "code_digest", lambda *folders: "of the driver")
     index = run_plan(in_groups(tiny(), 16), Memory(), executor=Ray(cluster.address)).index
     assert "this worker has another version of attnlab" in index.groups[0].cause
+
+
+def test_a_ray_that_does_not_start_is_no_traceback(tmp_path, monkeypatch):
+    def init(**given):
+        raise Exception("The current node timed out during startup.\nMore of it.")
+
+    absent = SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setattr(module, "_import_ray", lambda: absent)
+    with pytest.raises(Stopped) as caught:
+        run_in(tmp_path, PLAN, executor=Ray())
+    assert str(caught.value) == (
+        f"{tmp_path}: Ray did not start (The current node timed out during startup.); executor "
+        f"local needs none: 0 of {len(PLAN.groups)} groups are kept; put that right and run the "
+        "same command again"
+    )
 
 
 def test_what_ray_is_not_given():

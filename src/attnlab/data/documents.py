@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from attnlab.data.regular_file import read_regular
+from attnlab.names import visible
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_BYTES = 256_000_000
@@ -71,13 +72,19 @@ def check_keys(where: str, item: Any, known: Iterable[str], needed: Iterable[str
     if not isinstance(item, dict):
         place = f"{where}: expected" if where else "expected"
         raise ValueError(f"{place} a mapping with {', '.join(needed)}, got {shown(item)}")
-    prefix = f"{where}." if where else ""
     for key in item:
         if key not in known:
-            raise ValueError(f"{prefix}{_brief(key)}: unknown key; {did_you_mean(key, known)}")
+            raise ValueError(f"{within(where, key)}: unknown key; {did_you_mean(key, known)}")
     for key in needed:
         if key not in item:
-            raise ValueError(f"{prefix}{key}: missing")
+            raise ValueError(f"{within(where, key)}: missing")
+
+
+def within(where: str, key: object) -> str:
+    """The place that a key leads to, as a message names it: `engine.length`. A key that someone
+    wrote is cut where it is long, and what a terminal would obey in it is written out."""
+    name = visible(str(_brief(key)))
+    return f"{where}.{name}" if where else name
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -30,6 +30,7 @@ from attnlab.data.documents import (
     parse_document,
     read_document,
     shown,
+    within,
 )
 from attnlab.data.machine_memory import size_words
 from attnlab.names import check_name
@@ -182,7 +183,7 @@ def _row(where: str, probs: Any, vocabulary: _Vocabulary, normalize: bool) -> di
         )
     row: dict[int, float] = {}
     for reference, value in probs.items():
-        here = f"{where}.{reference}"
+        here = within(where, reference)
         token = vocabulary.token(here, reference)
         if token in row:
             raise ValueError(f"{here}: token {token} is listed twice, by name and by id")

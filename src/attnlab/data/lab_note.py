@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from attnlab.data.documents import within
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabNote:
@@ -26,6 +28,5 @@ class LabNote:
             raise ValueError(f"minutes: expected a positive number, got {self.minutes}")
         for name, (low, high) in self.regression_bounds.items():
             if low > high:
-                raise ValueError(
-                    f"regression_bounds.{name}: expected [lowest, highest], got [{low}, {high}]"
-                )
+                where = within("regression_bounds", name)
+                raise ValueError(f"{where}: expected [lowest, highest], got [{low}, {high}]")

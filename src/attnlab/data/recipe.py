@@ -22,7 +22,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from attnlab.data.documents import SUFFIXES, check_keys, did_you_mean, read_document, shown
+from attnlab.data.documents import (
+    SUFFIXES,
+    check_keys,
+    did_you_mean,
+    read_document,
+    shown,
+    within,
+)
 from attnlab.names import check_name
 
 Kind = TypeVar("Kind")
@@ -81,12 +88,13 @@ class _Reader:
         ]
         check_keys(where, value, known, needed)
         hints = _hints(kind)
-        prefix = f"{where}." if where else ""
-        given = {key: self.value(f"{prefix}{key}", item, hints[key]) for key, item in value.items()}
+        given = {
+            key: self.value(within(where, key), item, hints[key]) for key, item in value.items()
+        }
         try:
             return kind(**given)
         except ValueError as error:  # what the dataclass itself checks, by the name of its field
-            raise ValueError(f"{prefix}{error}") from error
+            raise ValueError(f"{where}.{error}" if where else str(error)) from error
 
     def value(self, where: str, value: Any, kind: Any) -> Any:
         origin, arguments = get_origin(kind), get_args(kind)
@@ -105,10 +113,9 @@ class _Reader:
             if not isinstance(value, dict):
                 raise ValueError(f"{where}: expected a mapping, got {shown(value)}")
             return {
-                self.value(f"{where}.{key}", key, arguments[0]): self.value(
-                    f"{where}.{key}", item, arguments[1]
-                )
+                self.value(place, key, arguments[0]): self.value(place, item, arguments[1])
                 for key, item in value.items()
+                for place in [within(where, key)]
             }
         if is_dataclass(kind):
             return self.dataclass(where, value, kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from attnlab.data.documents import within
 from attnlab.data.lab_note import LabNote
 from attnlab.sweep.recipe import SweepRecipe
 
@@ -27,7 +28,7 @@ class FigureRecipe(LabNote):
 def _refuse_negative(where: str, value: Any) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
-            _refuse_negative(f"{where}.{key}", item)
+            _refuse_negative(within(where, key), item)
     elif isinstance(value, tuple):
         for i, item in enumerate(value):
             _refuse_negative(f"{where}[{i}]", item)

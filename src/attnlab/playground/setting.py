@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from attnlab import defaults
 from attnlab.data import SequenceClasses, family
+from attnlab.data.documents import shown
 from attnlab.data.files import parse_classes
 from attnlab.dynamics import Engine, Extended, Flow, Limit, Model, Pairwise, Sampled, Save
 
@@ -76,10 +77,10 @@ class Setting:
         for name, most in MOST.items():
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:
-                raise ValueError(f"{name}: expected from 0 to {most:g}, got {value:g}")
+                raise ValueError(f"{name}: expected from 0 to {most:g}, got {shown(value)}")
         most_steps = MOST_TIME if self.flow else MOST_STEPS
         if not 1 <= self.steps <= most_steps:
-            raise ValueError(f"steps: expected from 1 to {most_steps:g}, got {self.steps:g}")
+            raise ValueError(f"steps: expected from 1 to {most_steps:g}, got {shown(self.steps)}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum: expected from 0 to below 1, got {self.momentum:g}")
         if self.heads < 1:

@@ -1,20 +1,19 @@
 """Parts: what was made, as a record beside its files, so that it can be told apart from new work.
 
-A part is a folder of files and a record, `part.json`, that is written last. The record holds a key
-(the digest of everything that decides the content) and the SHA-256 of each file: a part is reused
-when its key is the one asked for and its files are as they were written.
+A part is a folder of files and a sealed record, `part.json`, that is written last. The record holds
+a key (the digest of everything that decides the content) and the SHA-256 of each file: a part is
+reused when its key is the one asked for, and it and its files are as they were written.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
-from attnlab.results import atomic_path
+from attnlab.data.regular_file import open_regular
+from attnlab.results.sealed import read_sealed, write_sealed
 from attnlab.studies.halves import unsettled
 
 RECORD = "part.json"
@@ -67,8 +66,7 @@ class Part:
 def write_record(folder: Path, part: Part) -> None:
     """Declare a part finished."""
     document = {key: value for key, value in asdict(part).items() if key != "reused"}
-    with atomic_path(folder / RECORD) as temporary:
-        temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    write_sealed(folder / RECORD, document)
 
 
 def read_record(folder: Path, key: str | None) -> Part | None:
@@ -77,7 +75,7 @@ def read_record(folder: Path, key: str | None) -> Part | None:
     None asks for whichever part is there.
     """
     try:
-        document: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        document = read_sealed(folder / RECORD, remedy="make it again")
         if set(document) != {item.name for item in fields(Part)} - {"reused"}:
             return None  # written by another version
         if key is not None and document["key"] != key:
@@ -91,5 +89,5 @@ def read_record(folder: Path, key: str | None) -> Part | None:
 
 def file_digest(path: Path) -> str:
     """The SHA-256 of a file."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -100,7 +100,11 @@ def connect(ray: Any, address: str) -> None:
     answer = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, **given)
-    except ConnectionError as problem:
+    except (ConnectionError, ValueError) as problem:
         raise ValueError(f"address: no Ray cluster at {address!r} ({problem})") from None
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, answer)  # Ray sets its own, which ends the driver unheard
+    except Exception as problem:  # a start that takes too long has no type of its own
+        reason = str(problem).partition("\n")[0]
+        raise OSError(f"Ray did not start ({reason}); executor local needs none") from problem
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, answer)  # Ray sets its own, which ends the driver unheard

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.data.documents import SUFFIXES, did_you_mean, shown
+from attnlab.data.documents import SUFFIXES, did_you_mean, shown, within
 from attnlab.data.lab_note import LabNote
 from attnlab.data.presets import parameters_of
 from attnlab.data.recipe import as_recipe, as_value
@@ -98,7 +98,7 @@ class SweepRecipe(LabNote):
         words = did_you_mean(name, dict.fromkeys([*RATES, *own, *parameters, *inside]))
         if not parameters:
             words += f"; {shown(self.classes)} has no parameters of its own"
-        raise ValueError(f"grid.{name}: unknown key; {words}")
+        raise ValueError(f"{within('grid', name)}: unknown key; {words}")
 
     def _check_rates(self) -> None:
         given = {

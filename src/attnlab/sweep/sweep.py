@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from attnlab.data import SequenceClasses
-from attnlab.data.documents import shown
+from attnlab.data.documents import shown, within
 from attnlab.dynamics import (
     AlibiPosition,
     Engine,
@@ -73,7 +73,7 @@ def sweep(
         seeds = int(seeds)
     recipe = SweepRecipe(
         classes=classes if isinstance(classes, str) else classes.origin,
-        grid={name: _plain(f"grid.{name}", values) for name, values in grid.items()},
+        grid={name: _plain(within("grid", name), values) for name, values in grid.items()},
         eta_y=eta_y,
         eta_z=eta_z,
         ratio=ratio,
