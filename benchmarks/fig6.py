@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -26,19 +25,14 @@ PANELS_AT_ONCE = {"cpu": 2}
 COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 
 
-def cells(
-    num_last: int,
-    seeds: int | Sequence[int] = SEEDS,
-    eta_z: Sequence[float] = ETA_Z,
-    ratio: Sequence[float] = RATIO,
-) -> xr.Dataset:
-    """Cells of one panel of Fig. 6."""
-    z = xr.DataArray(list(eta_z), dims="eta_z", coords={"eta_z": list(eta_z)})
-    r = xr.DataArray(list(ratio), dims="ratio", coords={"ratio": list(ratio)})
+def panel(num_last: int, seeds: int = SEEDS, *, own_data: bool = False) -> xr.Dataset:
+    """The cells of one panel of Fig. 6."""
+    z = xr.DataArray(list(ETA_Z), dims="eta_z", coords={"eta_z": list(ETA_Z)})
+    r = xr.DataArray(list(RATIO), dims="ratio", coords={"ratio": list(RATIO)})
     return simulate(
         syn_medium(num_last=num_last), Sampled(length=128, batch_size=128), eta_y=r * z, eta_z=z,
-        steps=100, momentum=0.9, init="uniform", seeds=seeds, save=Save("statistics", at=[100]),
-        progress=False,
+        steps=100, momentum=0.9, init="uniform", seeds=seeds, own_data=own_data,
+        save=Save("statistics", at=[100]), progress=False,
     )  # fmt: skip
 
 
@@ -46,7 +40,7 @@ def grid() -> float:
     """Seconds for all panels, side by side: one compiles while another runs."""
     begun = time.perf_counter()
     with ThreadPoolExecutor(PANELS_AT_ONCE.get(jax.default_backend(), len(NUM_LAST))) as pool:
-        list(pool.map(cells, NUM_LAST))
+        list(pool.map(panel, NUM_LAST))
     return time.perf_counter() - begun
 
 

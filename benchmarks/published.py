@@ -1,6 +1,6 @@
 """The 64 published cells of Fig. 6, each drawn from data of its own: deviations in standard errors.
 
-Cells that share their seeds deviate together; with seeds of their own ours do not, and what is left
+Cells that share their data deviate together; with data of their own ours do not, and what is left
 in common is the published panel's.
 """
 
@@ -12,20 +12,17 @@ import numpy as np
 import xarray as xr
 
 from attnlab.results import published
-from benchmarks.fig6 import cells
+from benchmarks.fig6 import panel
 
 
 def deviations(num_last: int, seeds: int) -> xr.DataArray:
     """(eta_z, ratio): ours minus published, in standard errors of both."""
     theirs = published.fig6().sel(num_last=num_last)
-    found = xr.full_like(theirs["entropy_mean"], np.nan)
-    for number, (i, j) in enumerate(np.ndindex(found.shape)):
-        chosen = range(number * seeds, (number + 1) * seeds)
-        eta_z, ratio = float(found["eta_z"][i]), float(found["ratio"][j])
-        ours = cells(num_last, chosen, [eta_z], [ratio]).distinct_entropy
-        found[i, j] = float(ours.mean())
+    ours = panel(num_last, seeds, own_data=True).distinct_entropy
+    found = ours.isel(step=-1).mean(["seed", "sequence_class"])
     error = theirs["entropy_std"] * np.sqrt(1 / published.FIG6_SEEDS + 1 / seeds)
-    return (found - theirs["entropy_mean"]) / error
+    deviation = (found - theirs["entropy_mean"]) / error
+    return deviation.transpose("eta_z", "ratio")
 
 
 def main(arguments: list[str]) -> None:

@@ -191,7 +191,7 @@ def test_groups_of_equal_entries_train_as_the_whole_matrices():
 def test_everything_trains_as_the_brute_force_on_the_same_sequences(everything):
     with jax.enable_x64(True):
         layout, where = layout_of(EVERYTHING, CLASSES, symmetric=True)
-        key = program.seed_keys(np.array([11], np.uint32), program.DATA_STREAM)[0]
+        key = program.seed_keys(np.array([11], np.uint32), None, program.DATA_STREAM)[0]
         source = row_source(TRAINING_SET, CLASSES, where, EVERYTHING.position)
         kept = jax.jit(source.collect)(layout, key)
         tokens = where.tokens[np.argsort(where.position)][np.asarray(kept.places)]

@@ -99,12 +99,24 @@ def test_batches_of_any_size_give_the_same(monkeypatch):
         np.testing.assert_allclose(whole[name], pieces[name], rtol=2e-5, atol=1e-7)
 
 
+def test_cells_may_draw_data_of_their_own_whatever_they_run_with():
+    common = {"eta_z": 1.0, "steps": 5, "seeds": 5}
+    nearly = [1.0, 1.0 + 1e-6]
+    shared = plain(syn_small(), Sampled(16, 8), eta_y=nearly, **common).attention
+    np.testing.assert_allclose(shared[0], shared[1], atol=1e-5)
+    sets = [syn_small(), syn_small().with_prior([0.6, 0.4])]
+    own = plain(sets, Sampled(16, 8), eta_y=nearly, own_data=True, **common).attention
+    assert abs(own[0, 0] - own[0, 1]).max("token")[:, -1].min() > 1e-3  # in every seed and class
+    alone = plain(syn_small(), Sampled(16, 8), eta_y=nearly[1], own_data=True, **common).attention
+    np.testing.assert_allclose(own[0, 1], alone, rtol=2e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     "engine, changes",
     [
         (Limit(), {}),
         (Sampled(16, 8), {"init": "uniform"}),
-        (Flow(), {}),
+        (Flow(), {"dtype": "float64"}),  # whose solver is exact to less than is compared
         (Limit(4), {"model": Embedded(20)}),
         (Sampled(16, 8), {"model": Extended(position="learned", heads=2), "init": "uniform"}),
     ],

@@ -105,6 +105,9 @@ def simulate_verb(
     seed: Annotated[
         int | None, typer.Option(help="Only this seed, instead of the first so many.")
     ] = None,
+    own_data: Annotated[
+        bool, typer.Option("--own-data", help="Each rate draws data and start of its own.")
+    ] = False,
     save: Annotated[
         str, typer.Option(help="What to record: attention,logits,loss,statistics.")
     ] = "attention,logits,loss,statistics",
@@ -145,7 +148,7 @@ def simulate_verb(
         result = simulate(
             known, chosen, eta_y=_rate("eta-y", eta_y), eta_z=_rate("eta-z", eta_z),
             steps=number("steps", steps), init=init, seeds=seeds if seed is None else [seed],
-            save=asked, dtype=dtype,
+            own_data=own_data, save=asked, dtype=dtype,
             optimizer=Optimizer(optimizer, momentum, weight_decay=weight_decay),  # type: ignore[arg-type]
             model=None if model == Extended() else model, progress=False if as_json else "auto",
         )  # fmt: skip

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.dynamics import program
-from attnlab.dynamics.gradient import Parameters
 from attnlab.dynamics.progress import Report
 from attnlab.dynamics.run import Indices, Recorded, flatten
 from attnlab.dynamics.stack import Stack
@@ -34,16 +33,12 @@ class Batch(ABC):
 
     def __init__(self, stack: Stack, runs: Indices, pace: Pace) -> None:
         self.stack, self.run, self.runs, self.pace = stack, stack.run, runs, pace
-        _, seed_index, point_index = runs
         self.shape = tuple(index.size for index in runs)
-        self.rates = tuple(
-            rate[point_index].astype(self.run.dtype) for rate in self.run.grid.rates()
-        )
-        self.seeds = self.run.grid.seeds[seed_index].astype(np.uint32)
+        self.rates = tuple(rate[runs[2]].astype(self.run.dtype) for rate in self.run.grid.rates())
         self.recorded = Recorded(self.run.moments)
 
     @abstractmethod
-    def start(self, trained: Parameters) -> None:
+    def start(self, states: program.State) -> None:
         """Put the runs at step or time 0."""
 
     @abstractmethod
@@ -70,10 +65,9 @@ class Batch(ABC):
 
     def begin(self) -> None:
         """Put the runs where they start."""
-        self.keys = program.seed_keys(self.seeds, program.DATA_STREAM)
         with ONE_BEGINS:
-            self.fixed, trained = jax.block_until_ready(self.stack.begin(self.seeds, self.shape[2]))
-        self.start(trained)
+            self.keys, self.fixed, states = jax.block_until_ready(self.stack.begin(self.runs))
+        self.start(states)
 
     def go(self, report: Report, stopping: Stopping) -> None:
         """Advance from record to record, to the end, until every run has failed or until asked to

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from attnlab.dynamics import program
 from attnlab.dynamics.batch import Batch
+from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.engines import Flow
 from attnlab.dynamics.gradient import Parameters, class_rows
 from attnlab.dynamics.layout import Layout
@@ -58,10 +59,10 @@ class FlowBatch(Batch):
 
     times: NDArray[Any] = np.zeros(1)  # until it begins
 
-    def start(self, trained: Parameters) -> None:
+    def start(self, states: program.State) -> None:
         self.times = np.zeros(self.shape, self.run.dtype)
         size, taken = np.full_like(self.times, FIRST_STEP), np.zeros(self.shape, np.int32)
-        self.state = State(self.times, trained, size, taken, trained)
+        self.state = State(self.times, states.trained, size, taken, states.trained)
 
     def states(self) -> program.State:
         return program.State(self.state.there, ((), ()))
@@ -129,7 +130,7 @@ class FlowBatch(Batch):
         )
 
 
-@partial(jax.jit, static_argnames=("model", "weight_decay"), compiler_options=program.QUICK_COMPILE)
+@compiled("model", "weight_decay")
 def _advance(
     model: Model,
     weight_decay: float,
@@ -210,11 +211,11 @@ def _advance(
         state, _, arrived = jax.lax.while_loop(goes_on, step, (start, memory, jnp.asarray(False)))
         return state, arrived, ~arrived & lost(state)
 
-    over_rates = jax.vmap(one_run, in_axes=(None, None, 0, 0, 0))
-    over_seeds = jax.vmap(over_rates, in_axes=(None, 0, 0, None, None))
+    def one_setting(layout: Layout, fixed: Any, states: State) -> Any:
+        def one_seed(fixed: Any, states: State) -> Any:
+            return program.each(partial(one_run, layout, fixed))(states, *rates)
 
-    def one_setting(layout: Layout, fixed: Any, states: State) -> tuple[Any, ...]:
-        return over_seeds(layout, fixed, states, *rates)
+        return program.each(one_seed)(fixed, states)
 
     return program.each(one_setting)(layout, fixed, states)
 

@@ -2,7 +2,8 @@
 
 Runs differ in their setting (the classes that they learn), their seed and their rates: the
 vectorised axes, from the outer to the inner. Runs of one setting and seed see the same sequences:
-they are drawn once, and two rates are compared on the same data.
+they are drawn once, and two rates are compared on the same data. Where each cell has data of its
+own, only its seeds are vectorised.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
+from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.gradient import Block, Parameters, row_sum
 from attnlab.dynamics.layout import Layout
@@ -24,8 +26,6 @@ from attnlab.dynamics.rows import RowSource
 from attnlab.dynamics.start import Start
 
 DATA_STREAM, START_STREAM = 0, 1
-# On a GPU, trying out kernels for products this small takes far longer than it saves.
-QUICK_COMPILE = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 
 
 class State(NamedTuple):
@@ -35,37 +35,46 @@ class State(NamedTuple):
     optimizer: tuple[Any, Any]
 
 
-@partial(jax.jit, static_argnames="stream")
-def seed_keys(seeds: Any, stream: int) -> jax.Array:
-    """The keys of one stream of each seed; the generator is named so that it never varies."""
-    keys = jax.vmap(lambda seed: jax.random.key(seed, impl="threefry2x32"))(seeds)
-    return jax.vmap(lambda key: jax.random.fold_in(key, stream))(keys)
+def seed_keys(seeds: jax.Array, cell: jax.Array | None, stream: int) -> jax.Array:
+    """The keys of one stream of each seed, or of each seed in a cell; the generator is named so
+    that it never varies."""
+
+    def one_seed(seed: jax.Array) -> jax.Array:
+        key = jax.random.key(seed, impl="threefry2x32")
+        for word in () if cell is None else cell:
+            key = jax.random.fold_in(key, word)
+        return jax.random.fold_in(key, stream)
+
+    return jax.vmap(one_seed)(seeds)
 
 
-@partial(jax.jit, static_argnames=("model", "random", "points"), compiler_options=QUICK_COMPILE)
+@compiled("model", "optimizer", "random", "points")
 def begin(
-    model: Model, random: bool, points: int, layout: Layout, start: Start, keys: jax.Array
-) -> tuple[Any, Parameters]:
-    """What stays fixed, (setting, seed, ...), and what is trained, (setting, seed, rate, ...), at
-    step 0."""
+    model: Model,
+    optimizer: Optimizer,
+    random: bool,
+    points: int,
+    layout: Layout,
+    start: Start,
+    seeds: jax.Array,
+    cell: jax.Array | None,
+) -> tuple[jax.Array, Any, State]:
+    """The keys of the seeds' sequences, what stays fixed, (setting, seed, ...), and the states
+    before the first step, (setting, seed, rate, ...), with nothing in the optimisers' memory."""
 
     def one_setting(layout: Layout, start: Start) -> tuple[Any, Parameters]:
+        keys = seed_keys(seeds, cell, START_STREAM)
         return jax.vmap(lambda key: model.begin(layout, start, random, key))(keys)
 
     fixed, trained = each(one_setting)(layout, start)
-    return fixed, jax.tree.map(lambda x: jnp.repeat(x[:, :, None], points, axis=2), trained)
-
-
-@partial(jax.jit, static_argnames="optimizer", compiler_options=QUICK_COMPILE)
-def remember(optimizer: Optimizer, trained: Parameters) -> State:
-    """The states before the first step, (setting, seed, rate, ...): nothing in the optimisers'
-    memory."""
+    trained = jax.tree.map(lambda x: jnp.repeat(x[:, :, None], points, axis=2), trained)
     transform = optimizer.transform(0.0)  # rates do not enter it
     init = jax.vmap(jax.vmap(jax.vmap(transform.init)))
-    return State(trained, (init(trained.Y), init(trained.Z)))
+    states = State(trained, (init(trained.Y), init(trained.Z)))
+    return seed_keys(seeds, cell, DATA_STREAM), fixed, states
 
 
-@partial(jax.jit, static_argnames=("model", "optimizer"), compiler_options=QUICK_COMPILE)
+@compiled("model", "optimizer")
 def advance(
     model: Model,
     optimizer: Optimizer,
@@ -122,7 +131,7 @@ def _move(
     return State(Parameters(Y, Z), (memory_y, memory_z))
 
 
-@partial(jax.jit, static_argnames=("model", "what"), compiler_options=QUICK_COMPILE)
+@compiled("model", "what")
 def record(
     model: Model,
     what: tuple[str, ...],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,15 @@ class Run:
     what: tuple[str, ...]
     moments: NDArray[Any]  # steps or times to record at
     dtype: np.dtype[Any]
+    own_data: bool = False
+
+    def cell(self, setting: int, point: int) -> NDArray[np.uint32]:
+        """Two words that tell a run's cell from others, whatever it is computed together with."""
+        rates = [float(rate[point]) for rate in self.grid.rates()]
+        init = self.init if isinstance(self.init, str) else "given"
+        what = (self.settings[setting].classes.digest, self.engine, self.model, self.optimizer)
+        digest = hashlib.sha256(repr((*what, init, rates)).encode()).digest()
+        return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
 
     @property
     def position(self) -> Position | None:

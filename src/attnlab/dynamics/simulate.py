@@ -50,6 +50,7 @@ def simulate(
     momentum: float | None = None,
     init: Init = "zero",
     seeds: int | Sequence[int] = 1,
+    own_data: bool = False,
     save: Save | None = None,
     dtype: str = "float32",
     model: Model | None = None,
@@ -72,7 +73,9 @@ def simulate(
         array (query, token) or (token,), with Y(0) = 0; with several heads also (head, query,
         token).
     seeds: how many, or which. A seed fixes the data and the start; runs that differ only in
-        rates see the same data.
+        rates see the same data, so that their differences have little noise.
+    own_data: let each combination of classes, engine, model, optimiser and rates draw data and
+        start of its own, so that cells are independent.
     save: what to record and when; see `Save`.
     dtype: "float32" or "float64", for this call only.
     model: `Pairwise()` (Y and Z, default), `Embedded(dim)` (U, W_Q, W_K, W_V), or `Extended(...)`
@@ -92,7 +95,9 @@ def simulate(
     check_run(engine, steps, dtype, optimizer, model, init)
     grid = make_grid(eta_y, eta_z, seeds, dtype)
     begun = time.perf_counter()
-    run = _prepare(sets, engine, model, optimizer, init, grid, save, steps, dtype, lump)
+    run = _prepare(
+        sets, engine, model, optimizer, init, grid, own_data, save, steps, dtype, lump
+    )  # fmt: skip
     drive, stopped = Drive(run), False
     with reporting(progress, math.prod(run.shape), sets[0].origin) as report:
         try:
@@ -189,6 +194,7 @@ def _prepare(
     optimizer: Optimizer,
     init: Init,
     grid: Grid,
+    own_data: bool,
     save: Save,
     steps: float,
     dtype: str,
@@ -209,7 +215,9 @@ def _prepare(
         records=moments.size, itemsize=np.dtype(dtype).itemsize,
     )  # fmt: skip
     settings = tuple(_lay_out(classes, engine, model, init, heads, lump) for classes in sets)
-    run = Run(settings, engine, model, optimizer, init, grid, what, moments, np.dtype(dtype))
+    run = Run(
+        settings, engine, model, optimizer, init, grid, what, moments, np.dtype(dtype), own_data
+    )
     require_room(run)
     return run
 
@@ -302,6 +310,7 @@ def _spec(run: Run, steps: float, save: Save, lump: bool) -> dict[str, Any]:
         "eta_y": run.grid.eta_y.values.tolist(),
         "eta_z": run.grid.eta_z.values.tolist(),
         "seeds": run.grid.seeds.tolist(),
+        "own_data": run.own_data,
         "save": asdict(save),
         "dtype": str(run.dtype),
         "lump": lump,

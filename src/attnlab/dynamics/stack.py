@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from attnlab.dynamics import program
 from attnlab.dynamics.engines import Flow, Limit, Sampled
 from attnlab.dynamics.extended import Extended
-from attnlab.dynamics.gradient import Parameters
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.positions import LearnedPosition
 from attnlab.dynamics.rows import RowSource, row_source
@@ -42,12 +41,15 @@ class Stack:
     start: Start
     at_once: tuple[int, int]
 
-    def begin(self, seeds: NDArray[np.uint32], points: int) -> tuple[Any, Parameters]:
-        """What stays fixed, (setting, seed, ...), and what is trained, (setting, seed, rate, ...),
-        at step 0."""
-        keys = program.seed_keys(seeds, program.START_STREAM)
-        random = not is_symmetric(self.run.init)
-        return program.begin(self.run.model, random, points, self.layout, self.start, keys)
+    def begin(self, runs: Indices) -> tuple[jax.Array, Any, program.State]:
+        """Where these runs start; see `program.begin`."""
+        settings, seeds, points = runs
+        run = self.run
+        return program.begin(
+            run.model, run.optimizer, not is_symmetric(run.init), points.size, self.layout,
+            self.start, run.grid.seeds[seeds].astype(np.uint32),
+            run.cell(settings[0], points[0]) if run.own_data else None,
+        )  # fmt: skip
 
     def batches(self) -> Iterator[Indices]:
         """The settings, seeds and rate points that advance together."""
@@ -101,6 +103,8 @@ def _at_once(run: Run, settings: int, arrays: Any) -> tuple[int, int, int]:
     budget = WORKING_BYTES.get(jax.default_backend(), ACCELERATOR_BYTES)
     most = RUNS_AT_ONCE.get(jax.default_backend(), seeds * points * settings)
     fitting = max(1, min(most, budget // bytes_of_run))
+    if run.own_data:
+        return 1, _even_share(seeds, fitting), 1
     points_at_once = _even_share(points, fitting)
     seeds_at_once = _even_share(seeds, max(1, fitting // points_at_once))
     together = seeds_at_once * points_at_once

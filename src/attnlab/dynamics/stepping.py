@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from attnlab.dynamics import program
 from attnlab.dynamics.batch import Batch
-from attnlab.dynamics.gradient import Parameters
 
 NAMES = ("the decoder Y", "the attention logits Z")
 
@@ -17,8 +16,8 @@ NAMES = ("the decoder Y", "the attention logits Z")
 class SteppingBatch(Batch):
     """Runs at one common step."""
 
-    def start(self, trained: Parameters) -> None:
-        self.state = program.remember(self.run.optimizer, trained)
+    def start(self, states: program.State) -> None:
+        self.state = states
 
     def states(self) -> program.State:
         return self.state

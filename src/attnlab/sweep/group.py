@@ -63,7 +63,7 @@ class Group:
     def spec(self) -> dict[str, Any]:
         """All that decides the numbers: not the words of a recipe, nor the group's place."""
         asked = asdict(self.setting)
-        names = ("engine", "optimizer", "model", "init", "steps", "dtype")
+        names = ("engine", "optimizer", "model", "init", "steps", "own_data", "dtype")
         return {
             "classes": [[classes.digest, digest_of(classes.names)] for classes in self.classes],
             **{name: asked[name] for name in names},
@@ -113,8 +113,8 @@ def _call(group: Group, tell: Callable[[float], None]) -> tuple[xr.Dataset, str]
             eta_y=xr.DataArray(list(group.eta_y), dims="cell"),
             eta_z=xr.DataArray(list(group.eta_z), dims="cell"), steps=setting.steps,
             optimizer=setting.optimizer, model=setting.model.model(), init=setting.init,
-            seeds=group.seeds, save=Save(setting.save.what, at=group.at), dtype=setting.dtype,
-            progress=tell,
+            seeds=group.seeds, own_data=setting.own_data,
+            save=Save(setting.save.what, at=group.at), dtype=setting.dtype, progress=tell,
         )  # fmt: skip
     except Diverged as problem:
         # where every run has diverged, what comes after the last of them is not even recorded

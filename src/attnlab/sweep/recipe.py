@@ -41,7 +41,7 @@ class SweepRecipe(LabNote):
     field inside one (`engine.length`, `optimizer.beta_2`, `model.heads`), or a parameter of the
     preset that `classes` names (`num_last`).
     eta_y, eta_z, ratio: rates that are not swept.
-    seeds: how many, or which.
+    seeds: how many, or which. own_data: see `simulate`; cells share their data otherwise.
     """
 
     classes: str
@@ -55,12 +55,14 @@ class SweepRecipe(LabNote):
     init: Init = "zero"
     steps: float
     seeds: int | tuple[int, ...] = 1
+    own_data: bool = False
     save: Save = field(default_factory=Save)
     dtype: Precision = "float32"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         as_value("dtype", self.dtype, Precision)
+        as_value("own_data", self.own_data, bool)
         for name, values in self.grid.items():
             self._check_values(name, values)
         if len(set(self.dims())) < len(self.grid):
