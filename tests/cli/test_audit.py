@@ -83,6 +83,7 @@ def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, c
         (["syn-small", "--claim", "lemma-6"], "tested on built-in classes only"),
         (["--html", "page.txt"], "html: the name should end in .html"),
         (["--html", "nowhere/page.html"], "html: the folder nowhere does not exist"),
+        (["--html", "x" * 300 + ".html"], ".html: File name too long"),
     ],
 )
 def test_bad_input_exits_with_2_and_one_message(tmp_path, call, arguments, message):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnlab.text import open_corpus
-from attnlab.text.cache import cache_folder
+from attnlab.text.cache import cache_folder, read_arrays
 from attnlab.text.sources import builtin_text
 from attnlab.text.words import count_vocabulary, split_words
 
@@ -100,6 +100,10 @@ def test_tokens_are_kept_by_content_and_made_again_when_damaged(tmp_path):
         np.testing.assert_array_equal(again.train, first.train)
         assert again.digest == first.digest
         assert kept.read_bytes() == whole
+
+    for at in range(len(whole)):  # what stands before an array, too
+        kept.write_bytes(whole[:at] + bytes([whole[at] ^ 8]) + whole[at + 1 :])
+        assert read_arrays(kept) is None, at
 
     write(tmp_path / "renamed.txt", TEXT + "more")
     assert open_corpus(tmp_path / "renamed.txt").digest != first.digest

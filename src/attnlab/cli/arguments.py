@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 # The names of attnlab.data.PRESETS: what a shell completes must not load JAX.
@@ -39,3 +41,8 @@ def check_writable(path: Path | None, endings: tuple[str, ...], field: str) -> N
         raise ValueError(f"{field}: the name should end in {' or '.join(endings)}, got {path}")
     if not path.parent.is_dir():
         raise ValueError(f"{field}: the folder {path.parent} does not exist")
+    try:
+        with suppress(FileNotFoundError):
+            os.stat(path)
+    except OSError as problem:  # no such name can be: too long, say, or a link to itself
+        raise ValueError(f"{field}: {path}: {problem.strerror}") from None

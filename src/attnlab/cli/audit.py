@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.arguments import PRESETS, completing
+from attnlab.cli.arguments import PRESETS, check_writable, completing
 from attnlab.cli.printing import plain_console, print_table
 from attnlab.defaults import ETA_Y, ETA_Z
 from attnlab.waiting import LOADING, repeating, waiting
@@ -73,11 +73,7 @@ def audit_verb(
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    if html is not None:
-        if html.suffix not in (".html", ".htm"):
-            raise ValueError(f"html: the name should end in .html, got {html}")
-        if not html.parent.is_dir():
-            raise ValueError(f"html: the folder {html.parent} does not exist")
+    check_writable(html, (".html", ".htm"), "html")
     rates = {"eta_y": eta_y, "eta_z": eta_z, "steps": steps}
     given = {name: value for name, value in rates.items() if value is not None}
     if classes is None and given:

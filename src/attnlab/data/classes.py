@@ -413,9 +413,11 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _refuse_repeated_pairs(query: NDArray[np.int64], next_token: NDArray[np.int64]) -> None:
-    pairs, counts = np.unique(np.stack([query, next_token]), axis=1, return_counts=True)
-    if np.any(counts > 1):
-        m, n = pairs[:, np.argmax(counts > 1)]
+    order = np.lexsort((next_token, query))
+    m, n = query[order], next_token[order]
+    repeated = np.flatnonzero((np.diff(m) == 0) & (np.diff(n) == 0))
+    if repeated.size:
+        m, n = m[repeated[0]], n[repeated[0]]
         raise ValueError(
             f"query, next_token: the pair ({m}, {n}) is repeated; merge those classes into one"
         )

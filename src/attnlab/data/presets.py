@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from attnlab.data import constructions
@@ -38,7 +39,7 @@ def from_preset(text: str) -> SequenceClasses:
     given = _parse(name, rest, construction) if colon else {}
     missing = [
         key
-        for key, parameter in inspect.signature(construction).parameters.items()
+        for key, parameter in _parameters(construction).items()
         if parameter.default is parameter.empty and key not in given
     ]
     if missing:
@@ -53,7 +54,7 @@ def from_preset(text: str) -> SequenceClasses:
 def parameters_of(text: str) -> list[str]:
     """The parameters of the preset that a text names; none where it names another thing."""
     construction = PRESETS.get(text.partition(":")[0].strip())
-    return [] if construction is None else list(inspect.signature(construction).parameters)
+    return [] if construction is None else list(_parameters(construction))
 
 
 def resolve(text: str | os.PathLike[str]) -> SequenceClasses:
@@ -69,11 +70,21 @@ def resolve(text: str | os.PathLike[str]) -> SequenceClasses:
         raise ValueError(f"{error}; a file must end in {', '.join(SUFFIXES)}") from None
 
 
+@cache  # a sweep makes classes by the thousand
+def _parameters(construction: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(construction).parameters
+
+
+@cache
+def _types(construction: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(construction)
+
+
 def _parse(
     name: str, text: str, construction: Callable[..., SequenceClasses]
 ) -> dict[str, int | float]:
-    types = get_type_hints(construction)
-    known = list(inspect.signature(construction).parameters)
+    types = _types(construction)
+    known = list(_parameters(construction))
     given: dict[str, int | float] = {}
     for part in text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))

@@ -70,9 +70,7 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     content = io.BytesIO()
     dataset.to_netcdf(content, engine=ENGINE, encoding=_encoding(dataset))
     with atomic_path(path) as temporary:
-        with open(temporary, "wb") as file:
-            file.write(content.getbuffer())
-            file.write(SEAL % hashlib.sha256(content.getbuffer()).hexdigest().encode())
+        write_with_seal(temporary, content)
         _refuse_changes(path, dataset, load(temporary))
 
 
@@ -97,6 +95,13 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
     for variable in dataset.variables.values():
         variable.attrs = _plain(variable.attrs)
     return dataset
+
+
+def write_with_seal(path: str | os.PathLike[str], content: io.BytesIO) -> None:
+    """Write bytes and the seal by which `verify` knows them."""
+    with open(path, "wb") as file:
+        file.write(content.getbuffer())
+        file.write(SEAL % hashlib.sha256(content.getbuffer()).hexdigest().encode())
 
 
 def verify(path: str | os.PathLike[str]) -> None:

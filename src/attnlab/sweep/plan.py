@@ -122,19 +122,21 @@ def make_plan(
     named = {setting.classes for setting in settings} if classes is None else set()
     known = {name: classes_from(name) for name in named}
     made = [known[setting.classes] if classes is None else classes for setting in settings]
-    moments = [_moments(setting) for setting in settings]
     rates = recipe.rates()  # the same for all settings
-    by_shape: dict[str, list[int]] = {}
+    moments: dict[tuple[Any, ...], tuple[float, ...]] = {}
+    by_shape: dict[tuple[Any, ...], list[int]] = {}
     for number, (setting, of) in enumerate(zip(settings, made, strict=True)):
-        by_shape.setdefault(_shape_key(setting, of, moments[number]), []).append(number)
+        if (way := _way(setting)) not in moments:
+            moments[way] = _moments(setting)
+        by_shape.setdefault((way, _sizes(of)), []).append(number)
     shapes = []
-    for numbers in by_shape.values():
+    for (way, _), numbers in by_shape.items():
         first = numbers[0]
-        cost = cost_of(settings[first], made[first], len(moments[first]))
+        cost = cost_of(settings[first], made[first], len(moments[way]))
         _check_fits(made[first], cost)
         groups = [
             _group(place, settings[place.settings[0]], [made[i] for i in place.settings],
-                   moments[first], rates)
+                   moments[way], rates)
             for place in _places(recipe, numbers, cost, memory_budget)
         ]  # fmt: skip
         shapes.append(Shape(tuple(numbers), cost, tuple(groups)))
@@ -170,13 +172,16 @@ def _check_fits(classes: SequenceClasses, cost: Cost) -> None:
     require_memory(classes.origin, need, "take fewer tokens, classes, sequences, dims or records")
 
 
-def _shape_key(setting: SweepRecipe, classes: SequenceClasses, at: tuple[float, ...]) -> str:
-    """Equal for settings whose runs have arrays of the same sizes, labels and programs."""
-    asked = asdict(setting)
+def _way(setting: SweepRecipe) -> tuple[Any, ...]:
+    """Equal for settings whose runs go alike but for data and rates; most have it in common."""
     names = ("engine", "optimizer", "model", "init", "steps", "save", "dtype")
+    return tuple(getattr(setting, name) for name in names)
+
+
+def _sizes(classes: SequenceClasses) -> tuple[Any, ...]:
+    """Equal for classes whose runs have arrays of the same sizes and labels."""
     sizes = (classes.vocab_size, len(classes), classes.in_play.size, classes.num_nonzeros)
-    labels = [classes.queries.tolist(), classes.names is None]
-    return digest_of([[asked[name] for name in names], sizes, labels, at])
+    return *sizes, tuple(classes.queries.tolist()), classes.names is None
 
 
 def _places(

@@ -1,10 +1,14 @@
-"""The token cache: arrays in files named by the hash of what they were made from."""
+"""The token cache: arrays in files named by the hash of what they were made from.
+
+They are sealed as results are (see `attnlab.results.files`): numpy believes what stands before an
+array about its size, and would give a part of it without a word.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,7 @@ from numpy.typing import NDArray
 
 from attnlab.data.regular_file import open_regular
 from attnlab.results.atomic import atomic_path
+from attnlab.results.files import verify_open, write_with_seal
 
 
 def cache_folder() -> Path:
@@ -25,9 +30,12 @@ def cache_folder() -> Path:
 def read_arrays(path: Path) -> dict[str, NDArray[np.generic]] | None:
     """The arrays that were kept, or None: a file that is absent or damaged is made again."""
     try:
-        with open_regular(path) as file, np.load(file, allow_pickle=False) as kept:
-            return {name: kept[name] for name in kept.files}  # the archive checks each one's CRC
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        with open_regular(path) as file:
+            verify_open(file, path)
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as kept:
+                return {name: kept[name] for name in kept.files}
+    except (OSError, ValueError):
         return None
 
 
@@ -35,7 +43,9 @@ def keep_arrays(path: Path, arrays: dict[str, NDArray[np.generic]]) -> None:
     """Write arrays to a file that is whole or not there; where that cannot be, do without."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, **arrays)
         with atomic_path(path) as temporary:
-            np.savez(temporary, allow_pickle=False, **arrays)
+            write_with_seal(temporary, content)
     except OSError as problem:
         warnings.warn(f"the token cache is not used: {problem}", stacklevel=2)
