@@ -7,10 +7,12 @@ python -m attnlab.report.gallery out docs out-wikitext    # the figures at paper
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from attnlab.figures import NAMES, figure, recipe_for
+from attnlab.figures import NAMES, figure
 from attnlab.report.page import figure_title
+from attnlab.report.part import Part, the_record
 from attnlab.results import atomic_path, load
 
 DPI = 110  # pictures of a page on a screen, not on paper
@@ -32,27 +34,28 @@ ON_TEXT = ("fig7", "fig10")
 PAPER_SIZE = "./lab reproduce {name} --recipes recipes/wikitext --out out-wikitext"
 
 
-def gallery(docs: Path) -> str:
-    """The page: every figure with its claim, its recipe and its command."""
-    parts = [HEAD]
-    for name in NAMES:
-        module, recipe = figure(name), recipe_for(name)
-        parts.append(
-            f"## {figure_title(name)}. {module.TITLE}\n\n"
-            f"{recipe.about}\n\n"
-            f"![{figure_title(name)}: {module.TITLE}](images/{name}.png)\n\n"
+def gallery(parts: Mapping[str, Part], docs: Path) -> str:
+    """The page: what the paper says with each figure beside what was found, recipe and command."""
+    shown = [HEAD]
+    for name, part in parts.items():
+        found = f"{part.outcome[0].upper()}{part.outcome[1:]}"
+        shown.append(
+            f"## {figure_title(name)}. {part.title}\n\n"
+            f"The paper: {part.about}\n\n"
+            f"**{found}.** {part.headline}\n\n"
+            f"![{figure_title(name)}: {part.title}](images/{name}.png)\n\n"
             f"`./lab reproduce {name}` · recipe [recipes/{name}.yaml](../recipes/{name}.yaml) · "
             f"code [figures/{name}.py](../src/attnlab/figures/{name}.py)\n"
         )
         at_paper_size = docs / "wikitext" / f"{name}.md"
         if at_paper_size.exists():
-            parts.append(
+            shown.append(
                 f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)\n\n"
                 f"{at_paper_size.read_text(encoding='utf-8')}\n"
                 f"`{PAPER_SIZE.format(name=name)}` · recipe "
                 f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
             )
-    return "\n".join(parts)
+    return "\n".join(shown)
 
 
 def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
@@ -62,6 +65,7 @@ def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
     """
     for folder in ("images", "wikitext"):
         (docs / folder).mkdir(parents=True, exist_ok=True)
+    parts = {name: the_record(out / name) for name in NAMES}
     for name in NAMES:
         _draw(name, out, docs / "images" / f"{name}.png")
     if wikitext is not None:
@@ -70,7 +74,7 @@ def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
             with atomic_path(docs / "wikitext" / f"{name}.md") as temporary:
                 temporary.write_text(_at_paper_size(name, wikitext), encoding="utf-8")
     with atomic_path(docs / "gallery.md") as temporary:
-        temporary.write_text(gallery(docs), encoding="utf-8")
+        temporary.write_text(gallery(parts, docs), encoding="utf-8")
 
 
 def _draw(name: str, out: Path, path: Path) -> None:

@@ -87,6 +87,14 @@ def read_record(folder: Path, key: str | None) -> Part | None:
     return part if intact else None
 
 
+def the_record(folder: Path) -> Part:
+    """The part in `folder`, whichever it is; an error that says so where there is none."""
+    part = read_record(folder, None)
+    if part is None:
+        raise ValueError(f"{folder}: nothing was made there, or it was changed; make it first")
+    return part
+
+
 def file_digest(path: Path) -> str:
     """The SHA-256 of a file."""
     with open_regular(path) as file:

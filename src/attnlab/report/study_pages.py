@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.figures.style import style
-from attnlab.report.part import Part, read_record
+from attnlab.report.part import Part, the_record
 from attnlab.results import atomic_path, load
 from attnlab.studies import NAMES, study
 
@@ -49,12 +49,7 @@ def found(part: Part) -> str:
 
 def write_pages(out: Path, docs: Path, names: Sequence[str] = NAMES) -> None:
     """Bring the pages and pictures of studies up to date with the run in `out`."""
-    parts = {}
-    for name in names:
-        part = read_record(out / name, None)
-        if part is None:
-            raise ValueError(f"{out / name}: no study is there, or it was changed; run it first")
-        parts[name] = part
+    parts = {name: the_record(out / name) for name in names}
     (docs / "images" / "studies").mkdir(parents=True, exist_ok=True)
     rows = _rows((docs / "studies" / "README.md").read_text(encoding="utf-8"))
     for name, part in parts.items():
