@@ -34,15 +34,75 @@ def make(name, keep=None):
 
 def test_fig2_passes_the_four_stages_in_order(tmp_path):
     frames = make("fig2", keep=tmp_path)
-    assert np.all(np.diff(frames["moment"]) > 0)
+    seen, fast = frames.isel(eta_z=0), frames.isel(eta_z=1)
+    assert np.all(np.diff(seen["moment"]) > 0)
     # common tokens lose, distinct ones gain, between the start and the end
-    before, after = frames["attention"].isel(stage=0), frames["attention"].isel(stage=-1)
+    before, after = seen["attention"].isel(stage=0), seen["attention"].isel(stage=-1)
     common = frames["common"]
     assert after.where(common).sum() < 0.6 * before.where(common).sum()
-    likeliest = int(frames["probability"].where(~common).argmax("token"))
+    likeliest = int(seen["probability"].where(~common).argmax("token"))
     assert int(after.argmax("token")) == likeliest
-    with pytest.raises(ValueError, match="the four stages are not all passed"):
-        figure("fig2").data(dataclasses.replace(small("fig2"), winner=1e6), keep=tmp_path)
+    # with eta_Y >> eta_Z the same happens, too little of it for our thresholds
+    assert fast["suppressed_step"].isnull().all()
+    assert fast["winner_step"].isnull().all()
+    assert fast["attention"].isel(stage=[1, 2]).isnull().all()
+    assert float(fast["common_mass"][-1]) < float(fast["common_mass"][0])
+    # neither comes clearly first: halfway together, and the order is that of the thresholds
+    assert (abs(frames["half_suppressed"] - frames["half_won"]) <= 2).all()
+    first = seen["suppressed_step"] < seen["winner_step"]
+    assert first.any()
+    assert not first.all()
+    finding = figure("fig2").judge(frames)
+    assert finding.outcome == Outcome.PARTLY
+    assert "go together" in finding.headline
+    with pytest.raises(ValueError, match="winner: expected at least one threshold"):
+        dataclasses.replace(small("fig2"), winner=())
+
+
+def four_stages(**changes):
+    """One run of Fig. 2 in which everything is as the paper draws it, changed."""
+    course = {"common_mass": [0.6, 0.3, 0.1], "winner_attention": [0.2, 0.3, 0.8]}
+    frames = {
+        **{name: (("eta_z", "step"), [values]) for name, values in course.items()},
+        "probability": (("eta_z", "token"), [[0.6, 0.3, 0.1]]),
+        "moment": (("eta_z", "stage"), [[0.0, 1.0, 2.0, 2.0]]),
+        "suppressed_step": (("eta_z", "suppressed"), [[1.0]]),
+        "winner_step": (("eta_z", "times"), [[2.0]]),
+        "half_suppressed": ("eta_z", [1.0]), "half_won": ("eta_z", [2.0]), "winner": ("eta_z", [1]),
+    }  # fmt: skip
+    coords = {
+        "eta_z": [1.0], "step": [0.0, 1.0, 2.0], "token": [0, 1, 2], "suppressed": [0.8],
+        "times": [3.0], "common": ("token", [True, False, False]),
+    }  # fmt: skip
+    return xr.Dataset({**frames, **changes}, coords, {"eta_y": 40.0})
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "words"),
+    [
+        ({}, Outcome.REPRODUCED, "suppression comes first at all thresholds that are reached"),
+        ({"winner_step": (("eta_z", "times"), [[0.0]])}, Outcome.PARTLY, "go together"),
+        (
+            {
+                "moment": (("eta_z", "stage"), [[0.0, 1.0, np.nan, np.nan]]),
+                "winner_step": (("eta_z", "times"), [[np.nan]]),
+            },
+            Outcome.PARTLY,
+            "2 of 4 stages are passed (at step): start (0), common suppressed (1). In all, no pair",
+        ),
+        ({"winner": ("eta_z", [2])}, Outcome.DIFFERS, "all 4 stages"),
+        (
+            {"common_mass": (("eta_z", "step"), [[0.6, 0.5, 0.7]])},
+            Outcome.DIFFERS,
+            "all 4 stages",
+        ),
+    ],
+)
+def test_fig2_can_fail(changes, outcome, words):
+    finding = figure("fig2").judge(four_stages(**changes))
+    assert finding.outcome == outcome
+    assert words in finding.headline
+    assert "nan" not in finding.summary
 
 
 def test_fig3_theory_falls_with_eta_y_and_starts_where_it_should():
@@ -55,8 +115,41 @@ def test_fig3_theory_falls_with_eta_y_and_starts_where_it_should():
         np.testing.assert_allclose(start[name], 1.0)
     assert (abs(start["printed"] - 1) > 0.1).all()  # what the correction is about
     assert (end["training"] > 1).all()
+    assert curves["weak"].values.tolist() == [False, True]
+    assert curves["snap"].notnull().all()
     # Eq. 12: the dominant token grows by no more than exp(2 B_n); B_n is approximate, hence 2 %
     assert (end["eq10"] < 1.02 * end["corrected"]).all()
+
+
+@pytest.mark.parametrize(
+    ("turned", "weak", "outcome", "words"),
+    [
+        ({}, True, Outcome.CORRECTED, "keeps it from t = 9 to 99 at overlap 0.1, inside"),
+        ({"training", "training_late"}, True, Outcome.PARTLY, "training reverses it from t = 9"),
+        ({"training", "training_late"}, False, Outcome.PARTLY, "at overlap 0.1, outside"),
+        ({}, False, Outcome.PARTLY, "keeps it from t = 9 to 99 at overlap 0.1, outside"),
+        ({"training_late"}, True, Outcome.PARTLY, "keeps it at t = 9 only"),
+        ({"eq10"}, True, Outcome.DIFFERS, "Theory does not have this order"),
+    ],
+)
+def test_fig3_is_judged_inside_assumption_2(turned, weak, outcome, words):
+    """Growth that falls with eta_Y, and rises with it in what is turned round."""
+    routes = {}
+    for name in ("printed", "corrected", "eq10", "training", "training_late"):
+        time = "late" if name == "training_late" else "time"
+        ends = [1.2, 1.4] if name in turned else [1.4, 1.2]
+        routes[name] = (("overlap", "eta_y", time), np.array(ends).reshape(1, 2, 1))
+    rates = {name: (("overlap", "eta_y"), [[3.0, 2.0]]) for name in ("t0", "snap", "beta_excess")}
+    curves = xr.Dataset(
+        {**routes, **rates},
+        {"eta_y": [1.0, 2.0], "time": [9.0], "late": [99.0], "overlap": [0.1],
+         "weak": ("overlap", [weak])},
+        {"K": 4, "M": 100},
+    )  # fmt: skip
+    finding = figure("fig3").judge(curves)
+    assert finding.outcome == outcome
+    assert words in finding.headline
+    assert "our classes" in finding.headline
 
 
 def test_fig4_concentrates_on_the_likeliest_token_less_so_with_a_larger_eta_y():
@@ -76,6 +169,11 @@ def test_fig5_different_rates_pick_different_subsets():
     sets = {tuple(row) for row in frames["favourite"].values.tolist()}
     assert len(sets) == frames.sizes["eta"] == 3
     assert (frames["favourite"].sum("token") == 4).all()
+    finding = figure("fig5").judge(frames)
+    assert finding.outcome == Outcome.REPRODUCED
+    assert "at 100 steps" in finding.headline
+    frames["favourite"][:] = frames["favourite"][0]
+    assert figure("fig5").judge(frames).outcome == Outcome.PARTLY
 
 
 def test_fig6_and_the_recall_of_its_runs(tmp_path):
@@ -127,6 +225,19 @@ def test_fig6_tells_a_panel_that_lies_apart_from_chance(shift, rest, outcome):
     entropy = theirs["entropy_mean"] + xr.DataArray(moved, dims=(*fig6.AXES, "seed"))
     finding = fig6.judge(fig6.compared(entropy))
     assert finding.outcome == outcome
+    words = "no more than chance" if outcome == Outcome.REPRODUCED else "more than chance"
+    assert words in finding.headline
+    assert "standard errors from the published ones" in finding.headline
+    assert "fig6_published.csv" in finding.summary
+
+
+def test_fig6_needs_its_trends():
+    """The published panels turned round: the most attention where the least is."""
+    fig6, theirs = figure("fig6"), published.fig6().sel(num_last=[1])["entropy_mean"]
+    turned = theirs.copy(data=theirs.values[:, ::-1]).assign_coords(num_last=[2.0])
+    finding = fig6.judge(fig6.compared(turned.expand_dims(seed=4, axis=-1)))
+    assert finding.outcome == Outcome.PARTLY
+    assert finding.numbers["cells_falling_with_eta_z"] < 0.2
 
 
 def test_a_panel_agrees_with_itself_as_often_as_chance_has_it():

@@ -47,8 +47,12 @@ def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
     )
     finding = fig7.judge(frames)
     assert set(finding.numbers) == {
-        f"{name}_1" for name in ("entropy_start", "entropy_end", "first_change", "last_change")
-    }
+        f"{name}_1"
+        for name in (
+            "entropy_start", "entropy_end", "first_change", "last_change", "sparse", "frozen",
+        )
+    }  # fmt: skip
+    assert finding.outcome == Outcome.OPEN  # of one seed
     # kept, so that the second time is a look into a file
     (folder,) = tmp_path.iterdir()
     before = (folder / "result.nc").stat().st_mtime_ns
@@ -73,44 +77,75 @@ def test_fig10_has_a_mean_and_a_deviation_for_each_rate():
     assert fig10.judge(cells).summary.endswith(".")
 
 
-def entropies(*values):
+def entropies(*values, std=0.01, seeds=3, layers=1):
     row = xr.DataArray([values], dims=("layers", "rate"), coords={"rate": [1.0, 2.0, 5.0]})
-    cells = {"entropy_mean": row, "loss_mean": 5 - row, "finite": 0 * row + 3}
-    return xr.Dataset(cells, {"layers": [1]}, {"seeds": 3, "steps": 9, "corpus": "x"})
+    cells = {
+        "entropy_mean": row, "entropy_std": 0 * row + std, "loss_mean": 5 - row,
+        "loss_std": 0 * row + std, "start": row[:, 0], "finite": 0 * row + seeds,
+    }  # fmt: skip
+    return xr.Dataset(cells, {"layers": [layers]}, {"seeds": seeds, "steps": 9, "corpus": "x"})
 
 
 @pytest.mark.parametrize(
-    ("values", "outcome", "falling"),
+    ("values", "changes", "outcome", "falls", "rises"),
     [
-        ((2.0, 1.5, 1.0), Outcome.REPRODUCED, 1.0),
-        ((2.0, 1.0, 1.5), Outcome.PARTLY, 0.5),
-        ((1.0, 1.5, 2.0), Outcome.DIFFERS, 0.0),
+        ((2.0, 1.5, 1.0), {}, Outcome.REPRODUCED, 2, 0),
+        ((2.0, 1.0, 1.5), {}, Outcome.PARTLY, 1, 1),
+        ((1.0, 1.5, 2.0), {}, Outcome.DIFFERS, 0, 2),
+        ((2.0, 1.0, 1.005), {}, Outcome.REPRODUCED, 1, 0),  # the rise is within noise
+        ((2.0, 1.5, 1.0), {"std": 1.0}, Outcome.OPEN, 0, 0),
+        ((1.0, 1.5, 2.0), {"std": 1.0}, Outcome.OPEN, 0, 0),
+        ((2.0, 1.5, 1.0), {"seeds": 1, "std": np.nan}, Outcome.OPEN, 0, 0),
     ],
 )
-def test_fig10_is_judged_by_the_fall_of_entropy(values, outcome, falling):
-    finding = fig10.judge(entropies(*values))
+def test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise(
+    values, changes, outcome, falls, rises
+):
+    finding = fig10.judge(entropies(*values, **changes))
     assert finding.outcome == outcome
-    assert finding.numbers["falling_1"] == falling
+    assert (finding.numbers["falls_1"], finding.numbers["rises_1"]) == (falls, rises)
+    assert f"falls in {falls} and rises in {rises} of 2" in finding.headline
+
+
+def test_fig10_is_judged_on_one_layer_alone():
+    one, three = entropies(2.0, 1.5, 1.0), entropies(1.0, 1.5, 2.0, layers=3)
+    both = xr.concat([one, three], "layers", data_vars="all")
+    assert fig10.judge(both).outcome == Outcome.REPRODUCED
+    assert fig10.judge(both).numbers["rises_3"] == 2
+    assert fig10.judge(three).outcome == Outcome.OPEN
+
+
+def test_fig10_draws_no_entropy_below_zero():
+    drawn = fig10.draw(entropies(2.0, 0.5, 0.1, std=1.0))
+    (bars,) = (container[2][0] for container in drawn.axes[0].containers)
+    lowest = [segment[:, 1].min() for segment in bars.get_segments()]
+    assert lowest == pytest.approx([1.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize(
-    ("end", "last", "outcome"),
+    ("ends", "lasts", "outcome"),
     [
-        (1.0, 0.1, Outcome.REPRODUCED),
-        (1.0, 0.5, Outcome.PARTLY),
-        (2.5, 0.5, Outcome.DIFFERS),
+        ([1.0, 1.0, 1.2], [0.1, 0.1, 0.1], Outcome.REPRODUCED),
+        ([1.0, 1.0, 1.2], [0.1, 0.5, 0.1], Outcome.PARTLY),  # two of three runs freeze
+        ([1.0, 1.0, 1.2], [0.5, 0.5, 0.5], Outcome.PARTLY),
+        ([2.5, 2.5, 2.5], [0.5, 0.5, 0.5], Outcome.DIFFERS),
+        ([1.0], [0.1], Outcome.OPEN),
+        ([1.0], [0.5], Outcome.OPEN),
     ],
 )
-def test_fig7_is_judged_by_sparsity_and_by_freezing(end, last, outcome):
+def test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds(ends, lasts, outcome):
     frames = xr.Dataset(
         {
-            "entropy": (("layers", "step"), [[2.0, end]]),
-            "change": (("layers", "moment"), [[np.nan, 0.6, last]]),
+            "entropy": (("layers", "seed", "step"), [[[2.0, end] for end in ends]]),
+            "change": (("layers", "seed", "moment"), [[[np.nan, 0.6, last] for last in lasts]]),
         },
         {"layers": [1], "step": [0, 20], "moment": [0, 10, 20], "word": ("key", ["a", "b"])},
         {"rate": 5.0, "corpus": "x"},
     )
-    assert fig7.judge(frames).outcome == outcome
+    finding = fig7.judge(frames)
+    assert finding.outcome == outcome
+    assert ("too few seeds" in finding.headline) is (len(ends) == 1)
+    assert "our measure" in finding.summary
 
 
 def test_the_recipes_at_paper_size_are_the_protocol():

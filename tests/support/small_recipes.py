@@ -16,7 +16,8 @@ def small(name: str) -> Any:
     """The recipe of a figure, cut down."""
     recipe = recipe_for(name)
     if name == "fig3":
-        return replace(recipe, classes=(CLASSES, WEAK), steps=300.0, records=61)
+        late = (1e3, 1e4)
+        return replace(recipe, classes=(CLASSES, WEAK), steps=300.0, records=61, late=late)
     if name in ("fig8", "fig9"):
         return replace(recipe, classes=CLASSES, steps=300.0, records=61)
     if name in ("fig11", "fig12"):

@@ -16,7 +16,8 @@ PARTS = (*(f"fig{number}" for number in range(2, 13)), "audit", "report")
 HELP = """Make the paper's figures, the audit and one HTML report.
 
 Without arguments everything is made, in under 8 minutes on two cores. Name parts to make only
-some: fig2 to fig12, audit, report. What is there already is reused unless its recipe
+some: fig2 to fig12, audit. It ends in report.html about these; name report as well, or alone, for
+a page with all that is there. What is there already is reused unless its recipe
 (recipes/fig6.yaml and so on) or the code has changed. Figs. 7 and 10, on text, come at laptop size;
 recipes/wikitext has them at paper size.
 
@@ -24,7 +25,8 @@ recipes/wikitext has them at paper size.
 Examples:
   attnlab reproduce
   attnlab reproduce fig6 fig9 --out results
-  attnlab reproduce fig6 report --seeds 40
+  attnlab reproduce fig6 --seeds 40
+  attnlab reproduce report
   attnlab reproduce fig7 fig10 --recipes recipes/wikitext --out out-wikitext
 
 Exit code 0; 1 when a number is outside the regression bounds of its recipe, or a verdict of the

@@ -38,8 +38,16 @@ def recipe_folder() -> Path:
 
 def recipe_for(name: str, folder: Path | None = None) -> Any:
     """The recipe of a figure, from attnlab's recipes or from another folder."""
-    kind = figure(name).Recipe
-    return named_recipe(name, kind, (folder or recipe_folder()) / f"{name}.yaml")
+    return named_recipe(name, figure(name).Recipe, _path(name, folder))
+
+
+def has_recipe(name: str, folder: Path | None = None) -> bool:
+    """Whether there is one; a folder of one's own need not have all."""
+    return _path(name, folder).is_file()
+
+
+def _path(name: str, folder: Path | None) -> Path:
+    return (folder or recipe_folder()) / f"{name}.yaml"
 
 
 def named_recipe(name: str, kind: Any, path: Path) -> Any:

@@ -113,12 +113,12 @@ def judge(frames: xr.Dataset) -> Finding:
     chosen = "; ".join(
         f"eta = {eta}: {', '.join(map(str, own))}" for eta, own in zip(etas, sets, strict=True)
     )
+    steps = f"{float(frames['step'][-1]):g} steps"
     differ = numbers["different_subsets"] == len(sets)
     relation = "differ between the rates" if differ else "coincide at some of the rates"
     summary = (
-        f"The most attended distinct tokens {relation} ({chosen}): the smaller the rate, the rarer "
-        f"the tokens that end on top. So Adam has the tunable bias that the paper reports. It does "
-        f"not make attention sparse here: the entropy over distinct tokens ends between "
+        f"After {steps} the most attended distinct tokens {relation} ({chosen}). Attention is not "
+        f"sparse by then: the entropy over distinct tokens is between "
         f"{min(entropy):.2f} and {max(entropy):.2f}, against "
         f"{_entropy(frames['probability'].values):.2f} at the start and "
         f"{np.log(frames.sizes['token']):.2f} for equal attention. The number of steps is "
@@ -126,11 +126,11 @@ def judge(frames: xr.Dataset) -> Finding:
     )
     alt = (
         f"Attention to the ten distinct tokens of a class over training with Adam, for rates "
-        f"{', '.join(etas)}. The most attended tokens at the end are, by rate: {chosen}."
+        f"{', '.join(etas)}. The most attended tokens after {steps} are, by rate: {chosen}."
     )
     headline = (
         f"{len(sets)} learning rates, {numbers['different_subsets']:.0f} different sets of most "
-        f"attended tokens; but Adam does not make attention sparse here."
+        f"attended tokens, at {steps}; by then Adam has not made attention sparse."
     )
     outcome = Outcome.REPRODUCED if differ else Outcome.PARTLY
     return Finding(outcome, headline, summary, alt, numbers)

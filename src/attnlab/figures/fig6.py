@@ -154,7 +154,7 @@ def judge(cells: xr.Dataset) -> Finding:
         numbers["largest_shift"] = max(abs(of.shift) for of in panels.values())
         numbers["largest_rest"] = max(of.rest for of in panels.values())
         match = _in_words(cells, panels, agrees)
-        headline = match.partition(" Cells of one panel")[0]
+        headline = _headline(cells, panels, agrees)
     else:
         match = f"Not compared with the paper: that needs its cells and {FEWEST_SEEDS} seeds. "
         headline = trends
@@ -174,20 +174,26 @@ def judge(cells: xr.Dataset) -> Finding:
 
 
 def _in_words(cells: xr.Dataset, panels: dict[int, Agreement], agrees: bool) -> str:
-    deviation = cells["deviation"].values[np.isfinite(cells["deviation"].values)]
-
-    def each(values: list[str]) -> str:
-        return ", ".join(values)
-
     return (
-        f"The panels of {each([str(n) for n in panels])} queries lie "
-        f"{each([f'{of.shift:+.1f}' for of in panels.values()])} standard errors from the "
-        f"published ones as a whole, and what is left of the {deviation.size} cells' deviations "
-        f"is {each([f'{of.rest:.1f}' for of in panels.values()])} times what chance gives: "
-        f"{'no more than chance' if agrees else 'more than chance'}. Cells of one panel share "
-        f"their seeds and deviate together ({int((deviation > 0).sum())} of {deviation.size} are "
-        f"higher here), so a panel is judged by its common shift and by the rest, with the "
-        f"correlations of our {cells.attrs['seeds']} seeds; the paper's values are means and "
-        f"standard deviations of its own runs over {published.FIG6_SEEDS} seeds, to three "
-        "decimals. "
+        f"{_headline(cells, panels, agrees)} What is left of the cells' deviations is "
+        f"{_each([f'{of.rest:.1f}' for of in panels.values()])} times what chance gives. Cells of "
+        f"one panel share their seeds and deviate together, so a panel is judged by its common "
+        f"shift and by the rest, with the correlations of our {cells.attrs['seeds']} seeds. The "
+        f"paper prints a picture; the published values are those of its runs, mean and standard "
+        f"deviation over {published.FIG6_SEEDS} seeds to three decimals (results/"
+        f"{published.FIG6_FILE}). "
     )
+
+
+def _headline(cells: xr.Dataset, panels: dict[int, Agreement], agrees: bool) -> str:
+    deviation = cells["deviation"].values[np.isfinite(cells["deviation"].values)]
+    return (
+        f"Entropy is higher here in {int((deviation > 0).sum())} of {deviation.size} published "
+        f"cells; the panels of {_each([str(n) for n in panels])} queries lie "
+        f"{_each([f'{of.shift:+.1f}' for of in panels.values()])} standard errors from the "
+        f"published ones as a whole, {'no more than' if agrees else 'more than'} chance has it."
+    )
+
+
+def _each(values: list[str]) -> str:
+    return ", ".join(values)

@@ -21,6 +21,7 @@ TITLE = "Attention to the words of a text while it is learnt"
 # Attention counts as frozen when it changes between the last two moments by less than this share
 # of what it changed between the first two.
 FROZEN = 0.25
+FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,18 +43,19 @@ class Recipe(TextRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """The first layer's maps over (layers, moment, query, key); `word` along key.
 
-    entropy: of the first layer over (layers, step), in nats on the validation text. change: over
-    (layers, moment), how far the maps of all probes have moved since the moment before, as the
-    share of a query's attention that has gone elsewhere (total variation). Of several rates, seeds
-    and heads, the first is shown.
+    entropy: of the first layer over (layers, seed, step), in nats on the validation text. change:
+    over (layers, seed, moment), how far the maps of all probes have moved since the moment before,
+    as the share of a query's attention that has gone elsewhere (total variation). Of several rates
+    and heads, the first is taken; of several seeds, its maps are shown.
     """
     parts = []
     for result in text_runs.run(recipe, progress=progress, keep=keep):
-        first = result.isel(rate=0, seed=0, layer=0, head=0, drop=True)
+        first = result.isel(rate=0, layer=0, head=0, drop=True)
         maps = first["attention"].sel(step=list(recipe.moments)).rename(step="moment")
         moved = abs(maps.diff("moment")).sum("key").mean(["probe", "query"]) / 2
         shown = {"probe": 0, "query": slice(recipe.words), "key": slice(recipe.words)}
-        part = {"attention": maps.isel(shown), "entropy": first["entropy"], "change": moved}
+        maps = maps.isel(shown).isel(seed=0, drop=True)
+        part = {"attention": maps, "entropy": first["entropy"], "change": moved}
         parts.append(xr.Dataset(part).drop_vars(["probe", "probe_token", "probe_word"]))
     word = result["probe_word"].isel(probe=0, key=slice(recipe.words)).values
     frames = xr.concat(parts, "layers").assign_coords(
@@ -92,54 +94,72 @@ def draw(frames: xr.Dataset) -> Figure:
             ax.set_xlabel("attending to")
         for ax in axes[:, 0]:
             ax.set_yticks(range(len(labels)), labels, **given)
-        figure.colorbar(image, ax=axes, label="attention, first layer", fraction=0.02)
+        figure.colorbar(image, ax=axes, label="attention, first layer, first seed", fraction=0.02)
     return figure
 
 
 def judge(frames: xr.Dataset) -> Finding:
-    """Does the first layer's attention become sparse, and does it freeze?"""
+    """In how many runs does the first layer's attention become sparse, and freeze?"""
+    depths, seeds = frames["layers"].values, frames.sizes["seed"]
+    entropy = frames["entropy"].isel(step=[0, -1])
+    change = frames["change"].dropna("moment", how="all").isel(moment=[0, -1])
+    sparse = entropy.isel(step=-1) < entropy.isel(step=0)
+    frozen = change.isel(moment=-1) < FROZEN * change.isel(moment=0)
     numbers: dict[str, float] = {}
     told = []
-    for depth in frames["layers"].values:
-        entropy = frames["entropy"].sel(layers=depth).values
-        change = frames["change"].sel(layers=depth).dropna("moment").values
+    for depth in depths:
+        ends, changes = entropy.sel(layers=depth), 100 * change.sel(layers=depth)
         found = {
-            "entropy_start": float(entropy[0]),
-            "entropy_end": float(entropy[-1]),
-            "first_change": float(change[0]),
-            "last_change": float(change[-1]),
-        }
-        numbers |= {f"{name}_{depth}": value for name, value in found.items()}
+            "entropy_start": ends.isel(step=0).mean(), "entropy_end": ends.isel(step=-1).mean(),
+            "first_change": changes.isel(moment=0).mean() / 100,
+            "last_change": changes.isel(moment=-1).mean() / 100,
+            "sparse": sparse.sel(layers=depth).sum(), "frozen": frozen.sel(layers=depth).sum(),
+        }  # fmt: skip
+        numbers |= {f"{name}_{depth}": float(value) for name, value in found.items()}
         told.append(
-            f"with {text_runs.depth_name(depth)} its entropy goes from {found['entropy_start']:.2f}"
-            f" to {found['entropy_end']:.2f} nats, and its maps change by "
-            f"{100 * found['first_change']:.0f} % between the first two moments and by "
-            f"{100 * found['last_change']:.0f} % between the last two"
+            f"with {text_runs.depth_name(depth)} its entropy goes from "
+            f"{_over_seeds(ends.isel(step=0), '.2f')} to {_over_seeds(ends.isel(step=-1), '.2f')} "
+            f"nats, and its maps change by {_over_seeds(changes.isel(moment=0), '.0f')} % between "
+            f"the first two moments and by {_over_seeds(changes.isel(moment=-1), '.0f')} % between "
+            "the last two"
         )
-    depths = frames["layers"].values
-    sparse = all(numbers[f"entropy_end_{d}"] < numbers[f"entropy_start_{d}"] for d in depths)
-    frozen = all(
-        numbers[f"last_change_{d}"] < FROZEN * numbers[f"first_change_{d}"] for d in depths
-    )
-    verdicts = (
-        "becomes sparse" if sparse else "does not become sparse",
-        "freezes" if frozen else "does not freeze",
-    )
+    runs = f"{sparse.size} runs ({seeds} seed{'s' if seeds > 1 else ''}, {_depths(depths)})"
     steps, moments = int(frames["step"][-1]), [int(moment) for moment in frames["moment"].values]
-    headline = f"The first layer's attention {verdicts[0]} in {steps} iterations and {verdicts[1]}."
+    headline = (
+        f"In {steps} iterations the first layer's attention becomes sparse in {int(sparse.sum())} "
+        f"of {runs} and freezes in {int(frozen.sum())}."
+    )
+    if seeds < FEWEST_SEEDS:
+        headline += " That is too few seeds for a rate at which training is chaotic."
     summary = (
-        f"Over {steps} iterations at rate {frames.attrs['rate']:g} on {frames.attrs['corpus']}, "
-        f"the first layer's attention {verdicts[0]} and {verdicts[1]}: {'; '.join(told)} (moments: "
-        f"iterations {', '.join(map(str, moments))}). A change is the share of a query's attention "
-        f"that has gone elsewhere; frozen is a last change below {100 * FROZEN:.0f} % of the first."
+        f"{headline} At rate {frames.attrs['rate']:g} on {frames.attrs['corpus']}, "
+        f"{'; '.join(told)} (moments: iterations {', '.join(map(str, moments))}; in brackets the "
+        f"range over seeds). A change is the share of a query's attention that has gone elsewhere; "
+        f"frozen is a last change below {100 * FROZEN:.0f} % of the first; that is our measure. At "
+        f"this rate training is chaotic: another machine sees other maps. That attention freezes "
+        f"later than iteration {steps} is not ruled out."
     )
     alt = (
         f"Attention maps of the first layer on the words "
         f"{' '.join(map(str, frames['word'].values))!r}, at iterations "
         f"{', '.join(map(str, moments))}; {'; '.join(told)}."
     )
-    if sparse and frozen:
+    if seeds < FEWEST_SEEDS:
+        outcome = Outcome.OPEN
+    elif bool(sparse.all()) and bool(frozen.all()):
         outcome = Outcome.REPRODUCED
     else:
-        outcome = Outcome.PARTLY if sparse or frozen else Outcome.DIFFERS
+        outcome = Outcome.PARTLY if bool((sparse | frozen).any()) else Outcome.DIFFERS
     return Finding(outcome, headline, summary, alt, numbers)
+
+
+def _over_seeds(values: xr.DataArray, digits: str) -> str:
+    """The mean, and the range in brackets where there are several."""
+    low, mean, high = float(values.min()), float(values.mean()), float(values.max())
+    if values.size == 1:
+        return f"{mean:{digits}}"
+    return f"{mean:{digits}} ({low:{digits}} to {high:{digits}})"
+
+
+def _depths(depths: Any) -> str:
+    return " and ".join(text_runs.depth_name(int(depth)) for depth in depths)

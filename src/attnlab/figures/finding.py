@@ -14,6 +14,7 @@ class Outcome(StrEnum):
     CORRECTED = "reproduced with a correction"
     PARTLY = "reproduced in part"
     DIFFERS = "not reproduced"
+    OPEN = "we cannot tell"
 
 
 @dataclass(frozen=True)

@@ -79,15 +79,18 @@ def class_attention(setting: Section6, result: xr.Dataset) -> xr.Dataset:
     return xr.Dataset({"attention": attention.transpose(*dims), "probability": p})
 
 
-def measured_growth_bound(setting: Section6, result: xr.Dataset) -> xr.DataArray:
-    """B_n(t) of class 0 as its logits show it.
+def measured_growth_bound(
+    setting: Section6, result: xr.Dataset, tokens: NDArray[np.int64]
+) -> xr.DataArray:
+    """B_n(t) of class 0 as the logits of these distinct tokens show it.
 
     Under Eq. 10 the distinct tokens of a class grow by dz_l = f_nl^2 dB_n (Eq. 110), so that dB_n
-    is the growth of them all over the sum of their f_nl^2: that is summed along the records.
+    is the growth of any of them over the sum of their f_nl^2: that is summed along the records. In
+    training they do not grow by f_nl^2, so that it depends on the tokens.
     """
     c = class_attention(setting, result)["attention"].isel(sequence_class=0)
-    f2 = (c**2 / (c**2).sum("token")).sel(token=setting.distinct).sum("token")
-    grown = result["attention_logits"].sel(token=setting.distinct).sum("token")
+    f2 = (c**2 / (c**2).sum("token")).sel(token=tokens).sum("token")
+    grown = result["attention_logits"].sel(token=tokens).sum("token")
     middle = (f2 + f2.shift(time=-1)) / 2
     steps = grown.diff("time", label="lower") / middle.isel(time=slice(None, -1))
     total = steps.cumsum("time").pad(time=(1, 0), constant_values=0.0)

@@ -12,7 +12,12 @@ from attnlab.sweep.recipe import SweepRecipe
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRecipe(LabNote):
-    """A recipe of which every line of the lab note is needed; what it sets is never negative."""
+    """A recipe of which every line of the lab note is needed; what it sets is never negative.
+
+    ours: which of its settings are not the paper's, in words.
+    """
+
+    ours: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -39,11 +39,13 @@ def gallery(parts: Mapping[str, Part], docs: Path) -> str:
     shown = [HEAD]
     for name, part in parts.items():
         found = f"{part.outcome[0].upper()}{part.outcome[1:]}"
+        ours = "ours" in part.settings
         shown.append(
             f"## {figure_title(name)}. {part.title}\n\n"
             f"The paper: {part.about}\n\n"
             f"**{found}.** {part.headline}\n\n"
-            f"![{figure_title(name)}: {part.title}](images/{name}.png)\n\n"
+            + (f"Ours, not the paper's: {part.settings['ours']}.\n\n" if ours else "")
+            + f"![{figure_title(name)}: {part.title}](images/{name}.png)\n\n"
             f"`./lab reproduce {name}` · recipe [recipes/{name}.yaml](../recipes/{name}.yaml) · "
             f"code [figures/{name}.py](../src/attnlab/figures/{name}.py)\n"
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from attnlab.data.documents import did_you_mean
 from attnlab.figures import NAMES, recipe_for
+from attnlab.figures.catalogue import has_recipe
 from attnlab.figures.text_runs import TextRecipe
 from attnlab.report.audit_part import find_audit, make_audit, read_audit
 from attnlab.report.figure_part import find_figure, make_figure, with_seeds
@@ -25,7 +26,7 @@ RUNS = "runs"  # simulations, kept for the figures that share them
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was made: the parts in order, and the report where it was asked for."""
+    """What was made: the parts in order, and the page about them where there is one."""
 
     out: Path
     parts: tuple[Part, ...]
@@ -43,36 +44,41 @@ def reproduce(
 ) -> Reproduction:
     """Make the parts that are named (see `PARTS`; all of them by default) in the folder `out`.
 
-    A part that is there already, made by the same recipe and code, is reused. recipes: a folder
-    with recipes of your own. seeds: for Fig. 6, and for Figs. 11 and 12, which use its runs.
+    It ends in a report about these; where `report` itself is named, about all that is there. A part
+    that is there already, made by the same recipe and code, is reused. recipes: a folder with
+    recipes of your own. seeds: for Fig. 6, and for Figs. 11 and 12, which use its runs.
     """
     chosen = chosen_parts(names, PARTS)
+    whole = "report" in chosen
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds: expected at least 1, got {seeds}")
     asked: dict[str, Any] = {}
-    for name in NAMES:  # all, so that the report can find what was made before
-        if name in chosen or "report" in chosen:
+    for name in NAMES:
+        if name in chosen or (whole and has_recipe(name, recipes)):
             recipe = recipe_for(name, recipes)
             asked[name] = recipe if seeds is None else with_seeds(recipe, seeds)
     begun = time.perf_counter()
 
     def make(name: str, progress: Callable[[float], None]) -> Part | None:
         if name == "report":
-            _write_report(out, asked, making.made, seconds=time.perf_counter() - begun)
+            before = _made_before(out, asked, making.made) if whole else {}
+            there = making.made | before
+            shown = {name: there[name] for name in PARTS if name in there}
+            missing = [name for name in NAMES if whole and name not in shown]
+            _write_report(out, shown, missing, seconds=time.perf_counter() - begun)
             return None
         if name == "audit":
             return make_audit(folder=out / name, progress=progress)
         return make_figure(name, asked[name], folder=out / name, keep=out / RUNS, progress=progress)
 
-    making = Making(chosen, make, out=out, watch=watch)
+    parts = [name for name in chosen if name != "report"]
+    making = Making([*parts, "report"], make, out=out, watch=watch)
     # Training on text runs long and compiles little, all else compiles much: together they keep
     # two cores at work. Training is here, where a signal comes, because it goes on from a stop.
-    on_text = [name for name in chosen if isinstance(asked.get(name), TextRecipe)]
-    last = [name for name in chosen if name == "report"]
-    making.side_by_side(on_text, [name for name in chosen if name not in (*on_text, *last)])
-    making.one_by_one(last)
-    report = out / REPORT if "report" in chosen else None
-    return Reproduction(out, making.parts, report, time.perf_counter() - begun)
+    on_text = [name for name in parts if isinstance(asked.get(name), TextRecipe)]
+    making.side_by_side(on_text, [name for name in parts if name not in on_text])
+    making.one_by_one(["report"])
+    return Reproduction(out, making.parts, out / REPORT, time.perf_counter() - begun)
 
 
 def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -83,24 +89,26 @@ def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
     return [name for name in known if not names or name in names]
 
 
-def _write_report(out: Path, asked: dict[str, Any], made: dict[str, Part], seconds: float) -> None:
-    """The report about what was made now, and what is there from before."""
-    figures = {
-        name: made.get(name) or find_figure(name, recipe, folder=out / name)
-        for name, recipe in asked.items()
-    }
-    audit = made.get("audit") or find_audit(folder=out / "audit")
+def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Part]) -> dict[str, Part]:
+    """What is there and was not made now."""
+    left = {name: recipe for name, recipe in asked.items() if name not in made}
+    found = {name: find_figure(name, recipe, folder=out / name) for name, recipe in left.items()}
+    if "audit" not in made:
+        found["audit"] = find_audit(folder=out / "audit")
+    return {name: part for name, part in found.items() if part is not None}
+
+
+def _write_report(out: Path, parts: dict[str, Part], missing: list[str], seconds: float) -> None:
+    """The report about these parts; missing: figures that one would expect in it."""
+    audit = parts.get("audit")
+    figures = {name: part for name, part in parts.items() if name in NAMES}
     text = page(
-        figures=[part for part in figures.values() if part is not None],
-        missing=[name for name, part in figures.items() if part is None],
-        pictures={
-            name: (out / name / f"{name}.png").read_bytes()
-            for name, part in figures.items()
-            if part is not None
-        },
+        figures=list(figures.values()),
+        missing=missing,
+        pictures={name: (out / name / f"{name}.png").read_bytes() for name in figures},
         audit=audit,
         claims=read_audit(out / "audit") if audit else None,
         seconds=seconds,
-    )  # fmt: skip
+    )
     with atomic_path(out / REPORT) as temporary:
         temporary.write_text(text, encoding="utf-8")

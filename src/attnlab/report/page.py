@@ -25,6 +25,7 @@ HEADINGS = {
     Outcome.CORRECTED: "Reproduced with a correction",
     Outcome.PARTLY: "Reproduced in part",
     Outcome.DIFFERS: "Not reproduced",
+    Outcome.OPEN: "We cannot tell",
 }
 # how the letters of the paper are written in our texts, and how they look on the page
 LETTERS = (

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 FIG6_AXES = ("num_last", "eta_z", "ratio")
+FIG6_FILE = "fig6_published.csv"
 FIG6_SEEDS = 10
 FIG6_ROUNDING = 1e-3  # of the last digit that is given
 
@@ -19,7 +20,7 @@ def fig6() -> xr.Dataset:
     The numbers are those of the published runs, to three decimals. Cells of one panel (num_last)
     share their seeds, so that they deviate together.
     """
-    text = resources.files("attnlab.results").joinpath("fig6_published.csv").read_text()
+    text = resources.files("attnlab.results").joinpath(FIG6_FILE).read_text()
     rows = list(csv.DictReader(text.splitlines()))
     coords = {name: sorted({float(row[name]) for row in rows}) for name in FIG6_AXES}
     empty = np.full([len(values) for values in coords.values()], np.nan)
