@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from plain import plain
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, ttest_1samp
 from small_text import ANNOUNCED, read_corpus
 
 from attnlab import Limit, Save
@@ -11,9 +11,12 @@ from attnlab.text import measure_agreement, scores
 from attnlab.text.agreement import (
     SCORES,
     TARGETS,
+    TOKENS,
     TRAININGS,
+    difference,
     in_words,
     rank_correlation,
+    ranked_tokens,
     recall_at,
     summary,
 )
@@ -81,9 +84,9 @@ def test_eq10_agrees_with_training_where_the_decoder_is_fast(corpus):
 def test_the_words_that_announce_win_as_eq10_says(result):
     mean = result.mean(["seed", "sequence_class"])
     assert result["rank_correlation"].dims == (
-        "training", "target", "score", "seed", "sequence_class",
+        "training", "target", "tokens", "score", "seed", "sequence_class",
     )  # fmt: skip
-    z = mean["rank_correlation"].sel(target="logits")
+    z = mean["rank_correlation"].sel(target="logits", tokens="all")
     # in the limit a class has 11 words; with windows of 10 the noise of each counts
     assert float(z.sel(training="limit", score="Eq. 10")) > 0.7
     for training in TRAININGS:
@@ -101,7 +104,8 @@ def test_the_words_that_announce_win_as_eq10_says(result):
 
 def test_the_summary_has_means_and_intervals(result):
     found = summary(result)
-    assert found["recall"].shape == (len(TRAININGS), len(TARGETS), len(SCORES))
+    assert found["recall"].shape == (len(TRAININGS), len(TARGETS), len(TOKENS), len(SCORES))
+    assert found.attrs["queries"] == 2
     for name in ("rank_correlation", "recall"):
         np.testing.assert_allclose(found[name], result[name].mean(["seed", "sequence_class"]))
         assert (found[f"{name}_low"] <= found[name] + 1e-12).all()
@@ -111,25 +115,63 @@ def test_the_summary_has_means_and_intervals(result):
     for training_free in ("Eq. 10", "distinct", "inverse document frequency"):
         assert training_free in text
     assert "nan" not in text
+    assert "tokens that all classes share, z is below 0 in" in text
+
+
+def test_intervals_are_students_over_queries(result):
+    """Three queries of which the means are known, two classes each."""
+    of_class = np.array([0.1, 0.3, 0.2, 0.4, 0.6, 0.8])
+    told = result.isel(sequence_class=[0, 1, 2, 3, 0, 1]).copy(deep=True)
+    told = told.assign_coords(query_token=("sequence_class", [7, 7, 8, 8, 9, 9]))
+    told["rank_correlation"][:] = of_class
+    found = summary(told).isel(training=0, target=0, tokens=0, score=0)
+    expected = ttest_1samp([0.2, 0.3, 0.7], 0).confidence_interval(0.95)
+    ends = float(found["rank_correlation_low"]), float(found["rank_correlation_high"])
+    assert ends == pytest.approx(tuple(expected))
+    one = told.isel(sequence_class=[0, 1])
+    assert summary(one)["recall_low"].isnull().all()
+    assert "cannot tell" in in_words(one)
+
+
+def test_differences_are_paired(result):
+    """A score that is better by as much for each query is told apart however queries differ."""
+    cell = {"training": "windows", "target": "logits", "tokens": "all"}
+    told = result.copy(deep=True)
+    theory = result["rank_correlation"].sel(score="Eq. 10")
+    told["rank_correlation"].loc[{"score": "frequency"}] = theory - 0.1
+    mean, half = difference(told, "frequency", "Eq. 10", **cell)
+    assert (mean, half) == pytest.approx((-0.1, 0.0), abs=1e-12)
+
+
+def test_the_most_frequent_tokens_of_a_class(corpus):
+    classes = classes_of(find_windows(corpus, **ASKED))
+    for k in range(len(classes)):
+        every, frequent = ranked_tokens(classes, k)
+        assert every.tolist() == classes.support(k).tolist()
+        rest = np.setdiff1d(every, frequent)
+        assert frequent.size == max(2, round(0.1 * every.size))
+        assert classes.probs[k, frequent].min() >= classes.probs[k, rest].max()
 
 
 @pytest.mark.parametrize(
     ("theory", "idf", "words"),
     [
-        ((0.5, 0.5), (0.2, 0.3), "is in part an inverse document frequency, and less so than it"),
-        ((0.2, 0.3), (0.5, 0.5), "is in part an inverse document frequency, and more so than it"),
-        ((0.0, 0.4), (0.18, 0.18), "in part an inverse document frequency, and about as much as"),
-        ((0.9, 0.9), (-0.3, 0.4), "is not clearly an inverse document frequency, and less so than"),
+        ((0.5, 0.5), (0.2, 0.2), "in part an inverse document frequency, less so than it"),
+        ((0.2, 0.2), (0.5, 0.5), "in part an inverse document frequency, more so than it"),
+        ((0.0, 0.4), (0.2, 0.2), "in part an inverse document frequency, and we cannot tell"),
+        ((0.9, 1.6), (-0.3, 0.4), "not clearly an inverse document frequency, less so than"),
     ],
 )
-def test_the_words_claim_no_more_than_the_intervals(result, theory, idf, words):
+@pytest.mark.parametrize("tokens", TOKENS)
+def test_the_words_claim_no_more_than_the_intervals(result, theory, idf, words, tokens):
     """theory, idf: the correlation with z for the classes of the two queries."""
     of_query = np.unique(result["query_token"], return_inverse=True)[1]
     told = result.copy(deep=True)
     for name, values in (("Eq. 10", theory), *((name, idf) for name in SCORES[2:])):
-        place = {"training": "windows", "target": "logits", "score": name}
+        place = {"training": "windows", "target": "logits", "tokens": tokens, "score": name}
         told["rank_correlation"].loc[place] = np.array(values)[of_query]
-    assert words in in_words(told)
+    every, frequent = in_words(told).split("Among the 10 % most frequent")
+    assert words in {"all": every, "frequent": frequent}[tokens]
 
 
 def test_bad_counts_are_refused(corpus):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,6 +46,12 @@ Examples:
   attnlab text agreement novel.txt --queries 3 --next 3 --plot agreement.png
   attnlab text agreement builtin --context 128 --json
 """
+
+
+TOKENS = {
+    "all": "all tokens of each class:",
+    "frequent": "the 10 % most frequent tokens of each class:",
+}
 
 
 def _check_next(following: int) -> int:
@@ -147,13 +154,15 @@ def agreement_verb(
     console.print(repr(corpus))
     console.print(
         f"{len(winners)} classes, {result.attrs['windows']} windows of {context} tokens; mean over "
-        "classes and seeds ± half the 95 % interval over queries\n"
+        f"classes and seeds ± half the 95 % t-interval over {found.attrs['queries']} queries\n"
         "rank: correlation of ranks with what is learnt (z) and attended to (c); z is held against "
         "the idf of TF-IDF",
         soft_wrap=True,
     )
-    beside = _side_by_side(rows, top)
-    _print_rows(console, beside, tuple(beside[0]))
+    for kind, heading in TOKENS.items():
+        beside = _side_by_side([row for row in rows if row["tokens"] == kind], top)
+        console.print(heading)
+        _print_rows(console, beside, tuple(beside[0]))
     _print_rows(console, winners, ("query", "next", "gained most", "attended most"))
     console.print(in_words(result))
     if plot is not None:
@@ -197,14 +206,12 @@ def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
 
 
 def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
+    dims = ("training", "target", "tokens", "score")
     rows = []
-    for training in found["training"].values:
-        for target in found["target"].values:
-            for score in found["score"].values:
-                cell = found.sel(training=training, target=target, score=score)
-                row = {"training": str(training), "target": str(target), "score": str(score)}
-                values = {str(k): finite(float(v)) for k, v in cell.data_vars.items()}
-                rows.append(row | values)
+    for cell in product(*(found[dim].values.tolist() for dim in dims)):
+        row = dict(zip(dims, cell, strict=True))
+        values = {str(k): finite(float(v)) for k, v in found.sel(row).data_vars.items()}
+        rows.append(row | values)
     return rows
 
 
@@ -246,8 +253,9 @@ def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
         cells = table.setdefault(key, {"training": key[0], "score": key[1]})
         for (target, name), title in _columns(top).items():
             if row["target"] == target:
-                half = (row[f"{name}_high"] - row[f"{name}_low"]) / 2
-                cells[title] = f"{row[name]:.2f} ± {half:.2f}"
+                high = row[f"{name}_high"]  # None of one query
+                half = "" if high is None else f" ± {high - row[name]:.2f}"
+                cells[title] = f"{row[name]:.2f}{half}"
     return list(table.values())
 
 

@@ -24,12 +24,16 @@ from attnlab.text.fit import fit_windows
 from attnlab.text.windows import Windows, find_windows
 
 BATCH_SIZE = 128
-RESAMPLES = 2000
+CONFIDENCE = 0.95
 # What was trained on: classes for T to infinity, classes at length T, the windows themselves.
 TRAININGS = ("limit", "sampled", "windows")
 TARGETS = ("logits", "attention")
 SCORES = ("Eq. 10", "frequency", "TF-IDF of classes", "TF-IDF of windows")
 MEASURES = ("rank_correlation", "recall")
+# Of a class's tokens, all are ranked, and the most frequent: most tokens are rare, and hardly move.
+TOKENS = ("all", "frequent")
+FREQUENT = 0.1
+CELLS = ("training", "target", "tokens", "score")
 
 
 def measure_agreement(
@@ -51,9 +55,10 @@ def measure_agreement(
     The first four arguments choose the classes (see `find_windows`). eta_y well above eta_z is
     Assumption 1c. top: of how many tokens the recall is taken.
 
-    Returns `rank_correlation` (Spearman's) and `recall` over (training, target, score, seed,
-    sequence_class), each over the tokens in the class's windows; and, over (training,
-    sequence_class, token), the mean over seeds of `attention` and `attention_logits`.
+    Returns `rank_correlation` (Spearman's) and `recall` over (training, target, tokens, score,
+    seed, sequence_class), of all tokens in the class's windows and of the 10 % most frequent; and,
+    over (training, sequence_class, token), the mean over seeds of `attention` and
+    `attention_logits`.
     """
     for name, value in (("steps", steps), ("seeds", seeds), ("top", top)):
         if value < 1:
@@ -109,7 +114,8 @@ def _compare(
     classes: SequenceClasses, trained: list[xr.Dataset], held: list[scores.Score], top: int
 ) -> xr.Dataset:
     seeds = trained[0].sizes["seed"]
-    shape = (len(TRAININGS), len(TARGETS), len(SCORES), seeds, len(classes))
+    shape = (len(TRAININGS), len(TARGETS), len(TOKENS), len(SCORES), seeds, len(classes))
+    ranked = [ranked_tokens(classes, k) for k in range(len(classes))]
     values = {name: np.zeros(shape) for name in MEASURES}
     for i, run in enumerate(trained):
         reached = (
@@ -117,13 +123,12 @@ def _compare(
             run["attention"].values,
         )
         for j, target in enumerate(reached):
-            for s, score in enumerate(held):
-                for seed, k in np.ndindex(seeds, len(classes)):
-                    support = classes.support(k)
-                    pair = target[seed, k, support], score[j][k, support]
-                    values["rank_correlation"][i, j, s, seed, k] = rank_correlation(*pair)
-                    values["recall"][i, j, s, seed, k] = recall_at(*pair, top=top)
-    dims = ("training", "target", "score", "seed", "sequence_class")
+            for q, s, seed, k in np.ndindex(shape[2:]):
+                tokens = ranked[k][q]
+                pair = target[seed, k, tokens], held[s][j][k, tokens]
+                values["rank_correlation"][i, j, q, s, seed, k] = rank_correlation(*pair)
+                values["recall"][i, j, q, s, seed, k] = recall_at(*pair, top=top)
+    dims = (*CELLS, "seed", "sequence_class")
     ends = {
         name: np.stack([run[name].mean("seed").values for run in trained])
         for name in ("attention", "attention_logits")
@@ -136,13 +141,21 @@ def _compare(
             "probability": (("sequence_class", "token"), classes.probs),
         },
         {
-            "training": list(TRAININGS), "target": list(TARGETS), "score": list(SCORES),
+            "training": list(TRAININGS), "target": list(TARGETS), "tokens": list(TOKENS),
+            "score": list(SCORES),
             "query": classes.queries, "token": np.arange(classes.vocab_size),
             "token_name": ("token", np.asarray(classes.names)),
             "query_token": ("sequence_class", classes.query),
             "next_token": ("sequence_class", classes.next_token),
         },
     )  # fmt: skip
+
+
+def ranked_tokens(classes: SequenceClasses, k: int) -> tuple[NDArray[np.int64], ...]:
+    """Of class k all tokens, and its most frequent; in the order of TOKENS."""
+    support = classes.support(k)
+    most = max(2, round(FREQUENT * support.size))  # one alone has no rank
+    return support, support[np.argsort(-classes.probs[k, support], kind="stable")[:most]]
 
 
 def rank_correlation(target: NDArray[Any], score: NDArray[Any]) -> float:
@@ -161,53 +174,98 @@ def recall_at(target: NDArray[Any], score: NDArray[Any], *, top: int) -> float:
 
 
 def summary(result: xr.Dataset) -> xr.Dataset:
-    """Means over seeds and classes over (training, target, score), with their uncertainty.
+    """Means over seeds and classes over (training, target, tokens, score), with their uncertainty.
 
-    `*_low`, `*_high`: a 95 % interval by resampling queries, because the classes of one query share
-    its z. `*_seed_sd`: the standard deviation over seeds of the mean over classes.
+    `*_low`, `*_high`: a 95 % t-interval over queries, because the classes of one query share its z;
+    NaN for one query. `*_seed_sd`: the standard deviation over seeds of the mean over classes.
+    `queries`: how many there are.
     """
-    query = np.unique(result["query_token"].values, return_inverse=True)[1]
-    count = query.max() + 1
-    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
-    # how often each class is in each resample
-    weight = np.stack([np.bincount(row, minlength=count) for row in drawn])[:, query]
-    out = {}
+    out: dict[str, Any] = {}
     for name in MEASURES:
         values = result[name]
-        per_class = values.mean("seed").values
-        means = per_class @ (weight / weight.sum(axis=1, keepdims=True)).T
-        low, high = np.quantile(means, [0.025, 0.975], axis=-1)
-        dims = values.dims[:3]
-        out[name] = (dims, per_class.mean(axis=-1))
-        out[f"{name}_low"], out[f"{name}_high"] = (dims, low), (dims, high)
+        mean, half = _t_interval(by_query(values))
         of_seed = values.mean("sequence_class").values
         spread = of_seed.std(axis=-1, ddof=1) if of_seed.shape[-1] > 1 else of_seed[..., 0] * np.nan
-        out[f"{name}_seed_sd"] = (dims, spread)
-    return xr.Dataset(out, {dim: result[dim] for dim in ("training", "target", "score")})
+        ends = {"": mean, "_low": mean - half, "_high": mean + half, "_seed_sd": spread}
+        out |= {f"{name}{end}": (CELLS, found) for end, found in ends.items()}
+    found = xr.Dataset(out, {dim: result[dim] for dim in CELLS})
+    return found.assign_attrs(queries=np.unique(result["query_token"]).size)
+
+
+def by_query(values: xr.DataArray) -> NDArray[np.float64]:
+    """Means over the seeds and classes of each query, along the last axis."""
+    of_class = values.mean("seed").transpose(..., "sequence_class").values
+    query = values["query_token"].values
+    return np.stack([of_class[..., query == token].mean(axis=-1) for token in np.unique(query)], -1)
+
+
+def difference(result: xr.Dataset, score: str, other: str, **cell: str) -> tuple[float, float]:
+    """By how much a score ranks better than another, query by query: the mean over queries and half
+    of its 95 % t-interval. cell: training, target and tokens."""
+    values = result["rank_correlation"].sel(cell)
+    mean, half = _t_interval(by_query(values.sel(score=score)) - by_query(values.sel(score=other)))
+    return float(mean), float(half)
+
+
+def _t_interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The mean along the last axis, and half of its interval."""
+    from scipy.stats import t
+
+    n = values.shape[-1]
+    if n < 2:
+        return values.mean(axis=-1), np.full(values.shape[:-1], np.nan)
+    error = values.std(axis=-1, ddof=1) / np.sqrt(n)
+    return values.mean(axis=-1), t.ppf((1 + CONFIDENCE) / 2, n - 1) * error
 
 
 def in_words(result: xr.Dataset) -> str:
     """Is attention a learnable TF-IDF? What the numbers say, for the model on the real windows."""
-    found = summary(result).sel(training="windows")
-    z, c = (found["rank_correlation"].sel(target=target).to_series() for target in TARGETS)
-    low, high = (
-        found[f"rank_correlation_{end}"].sel(target="logits").to_series() for end in ("low", "high")
-    )
+    found = summary(result)
+    c = found["rank_correlation"].sel(training="windows", target="attention", tokens="all")
+    c = c.to_series()
     carriers = (result["probability"] > 0).sum("sequence_class").values
     theory, _, *idf = SCORES
-    best = max(idf, key=lambda name: z[name])
-    # as far as the intervals tell them apart
-    if high[best] < low[theory]:
-        beside = "less so than"
-    else:
-        beside = "more so than" if low[best] > high[theory] else "about as much as"
     return (
         f"{int((carriers == 1).sum())} of {int((carriers > 0).sum())} contextual tokens are "
         f"distinct, and of those alone Theorem 2 speaks; Eq. 10 speaks of all. Attention is term "
         f"frequency times a learnt weight, P exp(z), and frequency alone ranks it with "
-        f"{c['frequency']:.2f} ({idf[1]}: {c[idf[1]]:.2f}, {theory}: {c[theory]:.2f}). What is "
-        f"learnt, z, ranks as {theory} says with {z[theory]:.2f}, as the idf of classes with "
-        f"{z[idf[0]]:.2f}, as that of windows with {z[idf[1]]:.2f}. So the learnt weight is "
-        f"{'in part' if low[best] > 0 else 'not clearly'} an inverse document frequency, and "
-        f"{beside} it is the z of {theory}."
+        f"{c['frequency']:.2f} ({idf[1]}: {c[idf[1]]:.2f}, {theory}: {c[theory]:.2f}). Of what is "
+        f"learnt, z: {_of_z(result, found, 'all')}. Among the {100 * FREQUENT:g} % most frequent "
+        f"tokens of each class: {_of_z(result, found, 'frequent')}. Differences are paired over "
+        f"{found.attrs['queries']} queries, ± half the 95 % t-interval."
+        + _of_shared(result, carriers)
+    )
+
+
+def _of_shared(result: xr.Dataset, carriers: NDArray[Any]) -> str:
+    """What becomes of the tokens that every class has."""
+    shared = np.flatnonzero(carriers == result.sizes["sequence_class"])
+    if not shared.size:
+        return ""
+    z = result["attention_logits"].sel(training="windows").isel(token=shared)
+    return (
+        f" Of the {shared.size} tokens that all classes share, z is below 0 in "
+        f"{100 * float((z < 0).mean()):.0f} % of the cases (token and query)."
+    )
+
+
+def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
+    """What ranks z, and how an inverse document frequency compares with Eq. 10."""
+    cell = {"training": "windows", "target": "logits", "tokens": tokens}
+    z = found.sel(cell)["rank_correlation"].to_series()
+    low = found.sel(cell)["rank_correlation_low"].to_series()
+    theory, _, *idf = SCORES
+    best = max(idf, key=lambda name: z[name])
+    mean, half = difference(result, best, theory, **cell)
+    by = f"{mean:+.2f}"
+    if abs(mean) > half:
+        beside = f"{'more' if mean > 0 else 'less'} so than"
+    else:  # NaN, of one query, tells nothing
+        beside = "and we cannot tell whether more or less so than"
+    if np.isfinite(half):
+        by += f" ± {half:.2f}"
+    return (
+        f"{theory} ranks it with {z[theory]:.2f}, the idf of classes with {z[idf[0]]:.2f}, that of "
+        f"windows with {z[idf[1]]:.2f}; it is {'in part' if low[best] > 0 else 'not clearly'} an "
+        f"inverse document frequency, {beside} it is the z of {theory} ({by})"
     )
