@@ -13,7 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # What people quote is tested with the programs that they run. Elsewhere most programs run for less
 # time than it takes to optimise them. (Sweeps are compared with processes of their own.)
-AS_SHIPPED = {"dynamics", "theory", "audit", "figures", "sweep"}
+AS_SHIPPED = {"dynamics", "theory", "audit", "figures", "sweep", "docs"}
 CACHE_BYTES = 2**30
 # Folders whose tests share runs that are kept in memory; elsewhere a file is what goes together.
 TOGETHER = {"audit"}

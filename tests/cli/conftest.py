@@ -1,24 +1,3 @@
 """What the tests of the command line share."""
 
-import sys
-
-import pytest
-
-from attnlab import waiting
-from attnlab.cli import app
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Run the command line in this process, where JAX is awake; gives (exit code, out, err)."""
-
-    def run(*arguments, cwd):
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["attnlab", *arguments])
-        monkeypatch.setattr(app, "_keep_compiled_programs", lambda: None)
-        monkeypatch.setattr(waiting, "PATIENCE", 3600.0)  # however slow the machine is
-        with pytest.raises(SystemExit) as stopped:
-            app.main()
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
+from commands import call  # noqa: F401

@@ -78,9 +78,11 @@ def test_commands_print_what_the_guide_has(block, place, call, monkeypatch):
         assert_printed(told, out)
 
 
-def test_the_words_that_are_looked_at(place, capsys, monkeypatch):
-    """Of the transformer that was trained above; which of two words is first may differ."""
-    monkeypatch.chdir(place)
+def test_the_words_that_are_looked_at(place, capsys, call):
+    """Of the transformer that was trained above, or is now; which of two words is first may
+    differ."""
+    (train, _), *_ = session(blocks("console")[0])
+    call(*train, cwd=place)
     (code,) = blocks("python")
     (told,) = blocks("")
     exec(compile(code, "text.md", "exec"), {})
