@@ -159,7 +159,7 @@ def _course(ax: Any, run: xr.Dataset) -> None:
                 letter, (moment, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -2),
                 textcoords="offset points", va="top", fontsize=8, fontweight="bold",
             )  # fmt: skip
-    ax.set_xlabel("optimiser step")
+    ax.set_xlabel("optimiser step (linear to 10)")
     # what happens, happens early
     ax.set_xscale("symlog", linthresh=10, linscale=1.5)
     ticks = [tick for tick in (0, 5, 10, 20, 50, 100, 200) if tick <= step[-1]]

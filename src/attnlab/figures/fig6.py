@@ -175,7 +175,9 @@ def judge(cells: xr.Dataset) -> Finding:
 
 def _in_words(cells: xr.Dataset, panels: dict[int, Agreement], agrees: bool) -> str:
     return (
-        f"{_headline(cells, panels, agrees)} What is left of the cells' deviations is "
+        f"{_headline(cells, panels, agrees)} Equal panels lie further apart in "
+        f"{_each([f'{100 * of.shift_chance:.2g}' for of in panels.values()])} % of cases. What is "
+        f"left of the cells' deviations is "
         f"{_each([f'{of.rest:.1f}' for of in panels.values()])} times what chance gives. Cells of "
         f"one panel share their seeds and deviate together, so a panel is judged by its common "
         f"shift and by the rest, with the correlations of our {cells.attrs['seeds']} seeds. The "

@@ -133,8 +133,9 @@ def judge(frames: xr.Dataset) -> Finding:
         headline += " That is too few seeds for a rate at which training is chaotic."
     summary = (
         f"{headline} At rate {frames.attrs['rate']:g} on {frames.attrs['corpus']}, "
-        f"{'; '.join(told)} (moments: iterations {', '.join(map(str, moments))}; in brackets the "
-        f"range over seeds). A change is the share of a query's attention that has gone elsewhere; "
+        f"{'; '.join(told)} (moments: iterations {', '.join(map(str, moments))}"
+        f"{'; in brackets the range over seeds' if seeds > 1 else ''}). "
+        f"A change is the share of a query's attention that has gone elsewhere; "
         f"frozen is a last change below {100 * FROZEN:.0f} % of the first; that is our measure. At "
         f"this rate training is chaotic: another machine sees other maps. That attention freezes "
         f"later than iteration {steps} is not ruled out."

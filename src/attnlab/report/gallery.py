@@ -38,12 +38,11 @@ def gallery(parts: Mapping[str, Part], docs: Path) -> str:
     """The page: what the paper says with each figure beside what was found, recipe and command."""
     shown = [HEAD]
     for name, part in parts.items():
-        found = f"{part.outcome[0].upper()}{part.outcome[1:]}"
         ours = "ours" in part.settings
         shown.append(
             f"## {figure_title(name)}. {part.title}\n\n"
             f"The paper: {part.about}\n\n"
-            f"**{found}.** {part.headline}\n\n"
+            f"**{_sentence(part.outcome)}** {part.headline}\n\n"
             + (f"Ours, not the paper's: {part.settings['ours']}.\n\n" if ours else "")
             + f"![{figure_title(name)}: {part.title}](images/{name}.png)\n\n"
             f"`./lab reproduce {name}` · recipe [recipes/{name}.yaml](../recipes/{name}.yaml) · "
@@ -88,9 +87,10 @@ def _draw(name: str, out: Path, path: Path) -> None:
 def _at_paper_size(name: str, out: Path) -> str:
     """What was found on WikiText, with the numbers where a figure has a table of them."""
     module, data = figure(name), load(out / name / f"{name}.nc")
+    finding = module.judge(data)
     lines = [
         "At paper size, on WikiText-2, trained on its test split and judged on its validation "
-        f"split. {module.judge(data).summary}",
+        f"split. **{_sentence(finding.outcome)}** {finding.summary}",
     ]
     if hasattr(module, "table"):
         rows = module.table(data)
@@ -98,6 +98,10 @@ def _at_paper_size(name: str, out: Path) -> str:
         cells += [[f"{value:.4g}" for value in row.values()] for row in rows]
         lines.append("\n".join(f"| {' | '.join(row)} |" for row in cells))
     return "\n\n".join(lines) + "\n"
+
+
+def _sentence(outcome: str) -> str:
+    return f"{outcome[0].upper()}{outcome[1:]}."
 
 
 if __name__ == "__main__":
