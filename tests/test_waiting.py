@@ -114,7 +114,8 @@ def test_a_pipe_hears_of_a_sweep_an_audit_and_parts(stderr):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.4, "0 s"), (90, "90 s"), (600, "10 min"), (9000, "2.5 h")]
+    ("seconds", "words"),
+    [(0.4, "0 s"), (90, "90 s"), (600, "10 min"), (9000, "2.5 h"), (1e300, "years")],
 )
 def test_a_time_in_words(seconds, words):
     assert waiting.in_words(seconds) == words

@@ -83,4 +83,6 @@ def in_words(seconds: float) -> str:
     """A time as a person would say it."""
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    if seconds > 365 * 86400:
+        return "years"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"

@@ -66,26 +66,39 @@ def test_a_second_ctrl_c_ends_what_cannot_stop():
     assert last_line(process) == "attnlab: stopped at once"
 
 
-PRESS = """
-import gc, os, time
+IMPORTING = """
+import contextlib, os
 class Press:
     def find_spec(self, name, *_):
         if name == "typer":
-            {how}
+            with contextlib.suppress({lost}):
+                os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Press())
+"""
+COLLECTING = """
+import gc, os, time
+from attnlab.cli import app
+def press(*_):
+    gc.callbacks.clear()
+    os.kill(os.getpid(), signal.SIGTERM)
+def work(**_):
+    gc.callbacks.append(press)
+    gc.collect()
+    time.sleep(600)
+app.app = work
 """
 
 
 @pytest.mark.parametrize(
-    "how",
+    "before",
     [
-        "os.kill(os.getpid(), signal.SIGINT)",
-        # lost in the garbage collector, and given again
-        "gc.callbacks.append(lambda *_: gc.callbacks.clear() or os.kill(os.getpid(), "
-        "signal.SIGTERM)); gc.collect(); time.sleep(600)",
+        IMPORTING.format(lost=""),
+        IMPORTING.format(lost="BaseException"),  # as in modules that are not Python's
+        COLLECTING,  # where exceptions are lost too, and the signal is given again
     ],
+    ids=["importing", "lost in an import", "lost in a collection"],
 )
-def test_it_is_answered_while_things_are_imported(how):
-    process = start("simulate", "syn-small", before=PRESS.format(how=how))
+def test_it_is_answered_whatever_goes_on(before):
+    process = start("simulate", "syn-small", before=before)
     assert last_line(process) == "attnlab: stopped"
     assert process.returncode == app.INTERRUPTED

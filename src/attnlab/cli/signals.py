@@ -21,7 +21,8 @@ _asked: int | None = None  # the signal that was given
 
 
 def listen() -> None:
-    """From here on the first signal raises KeyboardInterrupt, and a second one ends the process.
+    """From here on the first signal raises KeyboardInterrupt, and a second one ends the process; so
+    does the first while something is imported.
 
     One that is ignored stays so, as it is by a job in the background.
     """
@@ -45,11 +46,23 @@ def leave() -> NoReturn:
 
 def _answer(number: int, frame: FrameType | None) -> None:
     global _asked
-    if _asked is not None:
-        os.write(2, b"attnlab: stopped at once\n")  # print may be at work
+    # An exception that passes through an extension module which is being imported can abort the
+    # process, or be lost. Nothing is at stake then: what is computed is kept before more is loaded.
+    if _asked is not None or _imports(frame):
+        words = "stopped" if _asked is None else "stopped at once"
+        os.write(2, f"attnlab: {words}\n".encode())  # print may be at work
         os._exit(INTERRUPTED)
     _asked = number
     raise KeyboardInterrupt
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether an import is going on where the signal came."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _unraisable(lost: Any) -> None:

@@ -127,6 +127,9 @@ def simulate_verb(
         from attnlab.data import classes_from
         from attnlab.dynamics import Diverged, Extended, Interrupted, Optimizer, Save, simulate
 
+        if out is not None:  # what writes it is there when it is wanted, whatever comes between
+            import h5netcdf  # noqa: F401
+
     chosen = _engine(engine, length, batch_size, sequences)
     # typer has only checked that they are texts; the values check themselves
     model = Extended(residual, normalization, heads, combine, position, attend_self)  # type: ignore[arg-type]
