@@ -185,6 +185,8 @@ def test_fig6_and_the_recall_of_its_runs(tmp_path):
     assert float(cells["published_mean"].sel(cell)) == 2.022
     assert float(cells["published_std"].sel(cell)) == 0.036
     assert abs(cells["deviation"]).max() < 5
+    titles = [ax.get_title("left") for ax in figure("fig6").draw(cells).axes]
+    assert titles[0] == "(a) 1 query, K = 2"
     rows = figure("fig6").table(cells)
     assert len(rows) == 9
     assert tuple(rows[0]) == ("num_last", "eta_z", "ratio", "entropy_mean", "entropy_std", "seeds")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TITLE = "Sparsity of attention against the learning rates"
 Recipe = SimulationRecipe
-AXES = published.FIG6_AXES
+AXES = tuple(published.FIG6_AXES)
 COLUMNS = (*AXES, "entropy_mean", "entropy_std", "seeds")
 # A panel differs where chance gives its shift, or its rest, less often than this: of equal figures
 # of four panels, fewer than one in a hundred would be said to differ.

@@ -8,7 +8,7 @@ from importlib import resources
 import numpy as np
 import xarray as xr
 
-FIG6_AXES = ("num_last", "eta_z", "ratio")
+FIG6_AXES = {"num_last": int, "eta_z": float, "ratio": float}
 FIG6_FILE = "fig6_published.csv"
 FIG6_SEEDS = 10
 FIG6_ROUNDING = 1e-3  # of the last digit that is given
@@ -22,11 +22,12 @@ def fig6() -> xr.Dataset:
     """
     text = resources.files("attnlab.results").joinpath(FIG6_FILE).read_text()
     rows = list(csv.DictReader(text.splitlines()))
-    coords = {name: sorted({float(row[name]) for row in rows}) for name in FIG6_AXES}
+    coords = {axis: sorted({kind(row[axis]) for row in rows}) for axis, kind in FIG6_AXES.items()}
     empty = np.full([len(values) for values in coords.values()], np.nan)
     names = ("entropy_mean", "entropy_std")
-    cells = xr.Dataset({name: (FIG6_AXES, empty.copy()) for name in names}, coords)
+    cells = xr.Dataset({name: (tuple(coords), empty.copy()) for name in names}, coords)
     for row in rows:
+        place = {axis: kind(row[axis]) for axis, kind in FIG6_AXES.items()}
         for name in names:
-            cells[name].loc[{axis: float(row[axis]) for axis in FIG6_AXES}] = float(row[name])
+            cells[name].loc[place] = float(row[name])
     return cells
