@@ -2,7 +2,8 @@
 
 Read in this order: `growth` and `speed` (the decoder's clock), `tokens`, `correlations` and
 `coefficients` (what the decoder sends back), `decoder` and `backprop`, then `attention`, `gain`,
-`fates` and `transition` (what attention does with it), `concentration` and `extensions`.
+`fates` and `transition` (what attention does with it), `sgd` (the same with the decoder that SGD
+trains), `concentration` and `extensions`.
 
 Nothing here imports the simulator, so that agreement between the two is evidence.
 """
@@ -73,6 +74,7 @@ from attnlab.theory.gain import (
     relative_gain,
 )
 from attnlab.theory.growth import h, h_gap_bound, h_inverse, h_lead, h_star
+from attnlab.theory.sgd import SgdFlow, sgd_flow
 from attnlab.theory.speed import (
     GammaStages,
     Peak,
@@ -113,6 +115,7 @@ __all__ = [
     "PlainCoefficients",
     "Roles",
     "SampleGradient",
+    "SgdFlow",
     "Snapping",
     "SpectrumBounds",
     "TransitionTimes",
@@ -171,6 +174,7 @@ __all__ = [
     "residual_correlation",
     "residual_velocity",
     "sample_gradient",
+    "sgd_flow",
     "sign_fates",
     "snapping",
     "spectrum_bounds",

@@ -1,0 +1,78 @@
+"""Attention under SGD's decoder: against the full update, its limits and its order."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from attnlab.theory import (
+    attention_flow,
+    plain_decoder,
+    sample_gradient,
+    sgd_flow,
+    transition_times,
+    unit_attention,
+)
+
+
+def full_flow(P, t, *, psi, M, eta_y, eta_z, target, weight, frozen=False):
+    """Lemma 1 written out, with the whole Y (L, M); `frozen`: the decoder sees z = 0."""
+    K, L = P.shape
+    Q = max(psi) + 1
+
+    def velocity(_, state):
+        Y, z = state[: L * M].reshape(L, M), state[L * M :].reshape(Q, L)
+        Ydot, zdot = np.zeros_like(Y), np.zeros_like(z)
+        for k in range(K):
+            seen = np.zeros(L) if frozen else z[psi[k]]
+            Ydot += weight[k] * sample_gradient(P[k], seen, Y, target=target[k]).decoder
+            zdot[psi[k]] += weight[k] * sample_gradient(P[k], z[psi[k]], Y, target=target[k]).logits
+        return np.concatenate([eta_y * Ydot.ravel(), eta_z * zdot.ravel()])
+
+    start = np.zeros(L * M + Q * L)
+    last = solve_ivp(velocity, (0, t), start, method="LSODA", rtol=1e-9, atol=1e-12).y[:, -1]
+    return last[: L * M].reshape(L, M), last[L * M :].reshape(Q, L)
+
+
+@pytest.mark.parametrize("target", [(0, 1, 2, 3), (0, 1, 1, 2)], ids=["own", "shared"])
+def test_it_is_lemma_1_with_a_decoder_that_sees_the_start(random_classes, target):
+    P, psi, weight = random_classes(3, K=4), [0, 1, 1, 0], np.array([0.4, 0.3, 0.2, 0.1])
+    common = {"psi": psi, "M": 9, "eta_y": 0.9, "eta_z": 0.5, "target": target, "weight": weight}
+    found = sgd_flow(P, [30.0, 0.0], **common)
+    Y, z = full_flow(P, 30.0, frozen=True, **common)
+    np.testing.assert_allclose(found.logits[0], z, atol=1e-7)
+    assert not found.logits[1].any()
+    outside = max(target) + 1
+    np.testing.assert_allclose(
+        found.outputs[0], (unit_attention(P) @ Y)[:, [*range(outside), outside]], atol=1e-7
+    )
+
+
+def test_its_decoder_is_that_of_remark_1_corrected(one_common):
+    P, at = one_common(3, 2, 0.5), {"M": 200, "eta_y": 0.9}
+    f = unit_attention(P)
+    t = np.array([1.0, 50.0, 1e5])
+    found = sgd_flow(P, t, psi=None, eta_z=0.0, **at)
+    exact = plain_decoder(t, K=3, rho=float(f[0] @ f[1]), **at)
+    np.testing.assert_allclose(found.outputs[:, 0, 0], exact.own, rtol=1e-6)
+    np.testing.assert_allclose(found.outputs[:, 0, 1], exact.other, rtol=1e-6)
+    np.testing.assert_allclose(found.outputs[:, 0, 3], exact.outside, rtol=1e-6)
+    assert not found.logits.any()
+
+
+def test_its_error_is_of_the_order_of_the_rates_ratio(random_classes):
+    """Where Eq. 10 is off by a factor at any ratio."""
+    P, M, eta_y = random_classes(1, K=3), 60, 0.9
+    t0 = float(transition_times(K=3, M=M, eta_y=eta_y).t0)
+    common = {"psi": [0, 0, 0], "M": M, "eta_y": eta_y}
+    ratios, errors = np.array([10.0, 30.0, 100.0]), []
+    for ratio in ratios:
+        rates = {**common, "eta_z": eta_y / ratio}
+        _, z = full_flow(P, t0, target=(0, 1, 2), weight=[1 / 3] * 3, **rates)
+        found = [
+            np.linalg.norm(flow.logits - z) / np.linalg.norm(z)
+            for flow in (sgd_flow(P, t0, **rates), attention_flow(P, t0, **rates))
+        ]
+        assert found[0] < 1 / ratio < 1 < found[1]
+        errors.append(found[0])
+    slope = np.polyfit(np.log(ratios), np.log(errors), 1)[0]
+    assert slope == pytest.approx(-1.0, abs=0.1)
