@@ -238,12 +238,10 @@ def _after(run: xr.Dataset) -> str:
     """What attention does once it has snapped."""
     snap, end = float(run["moment"][-1]), float(run["step"][-1])
     if np.isnan(snap):
-        return f"It does not freeze in {end:.0f} steps."
+        return f"Attention does not freeze in {end:.0f} steps."
     won = run["winner_attention"]
     moved = float(won[-1]) - float(won.sel(step=snap))
-    return (
-        f"It snaps at step {snap:.0f}; from there to step {end:.0f} the winner moves {moved:+.3f}."
-    )
+    return f"Attention snaps at step {snap:.0f}; from there to step {end:.0f} the winner moves {moved:+.3f}."
 
 
 def _ratios(frames: xr.Dataset) -> list[float]:
