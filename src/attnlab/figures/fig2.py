@@ -241,7 +241,10 @@ def _after(run: xr.Dataset) -> str:
         return f"Attention does not freeze in {end:.0f} steps."
     won = run["winner_attention"]
     moved = float(won[-1]) - float(won.sel(step=snap))
-    return f"Attention snaps at step {snap:.0f}; from there to step {end:.0f} the winner moves {moved:+.3f}."
+    return (
+        f"Attention snaps at step {snap:.0f}; from there to step {end:.0f} the winner moves by "
+        f"{moved:+.3f}."
+    )
 
 
 def _ratios(frames: xr.Dataset) -> list[float]:
