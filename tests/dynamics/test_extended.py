@@ -326,7 +326,7 @@ def test_attention_counts_the_query_among_the_expected_tokens(everything):
 def test_heads_start_independently_within_the_bounds_of_a_random_start():
     model = Extended(heads=3, combine="concatenate")
     layout, _ = dense_layout(CLASSES, symmetric_start=False)
-    start = Start(None, CLASSES.in_play, CLASSES.queries, np.array([0, 0]), np.zeros(0))
+    start = Start(None, CLASSES.in_play, CLASSES.queries, np.array([0, 0]), np.zeros(0), None)
     _, trained = model.begin(layout.on_device(jnp.float32), start, True, jax.random.key(0))
     for group in (trained.Y, trained.Z.z):
         values = np.asarray(group)

@@ -43,7 +43,7 @@ def random_parameters(layout, rng, scale=1.0):
     outputs, shared = layout.output_multiplicity.shape[0], layout.shared_multiplicity.shape[0]
     tiles, width = layout.own_multiplicity.shape
     shapes = (
-        ((outputs, shared), (tiles, outputs, width)),
+        ((shared, outputs), (tiles, outputs, width)),
         ((layout.num_queries, shared), (tiles, width)),
     )
     return Parameters(*(Block(*(scale * rng.normal(size=s) for s in pair)) for pair in shapes))
@@ -76,38 +76,64 @@ def test_closed_form_is_the_derivative_of_the_loss(name, kind, monkeypatch):
         np.testing.assert_allclose(ours[inside], theirs[inside], rtol=0, atol=1e-13)
 
 
-def test_gradient_is_that_of_the_brute_force_model_over_explicit_sequences():
-    classes = SHARED_NEXT
+def sequences_of(classes, rng, count, length):
+    """Explicit sequences (tokens, query, next token), and their classes."""
+    drawn = rng.integers(len(classes), size=count)
+    return drawn, [
+        (
+            rng.choice(classes.vocab_size, size=length, p=classes.probs[k]),
+            classes.query[k],
+            classes.next_token[k],
+        )
+        for k in drawn
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "by_class", "written_out"),
+    [("shared next", False, 0), ("local", False, 0), ("local", True, 0), ("local", True, 32)],
+    ids=["shared next", "dense", "slots", "slots written out"],
+)
+def test_gradient_is_that_of_the_brute_force_model_over_explicit_sequences(
+    name, by_class, written_out, monkeypatch
+):
+    monkeypatch.setattr("attnlab.dynamics.gradient.WRITTEN_OUT", written_out)
+    classes = CASES[name]
     M = classes.vocab_size
     rng = np.random.default_rng(1)
-    sequences = []
-    for _ in range(7):
-        k = rng.integers(3)
-        tokens = rng.choice(M, size=9, p=classes.probs[k])
-        sequences.append((tokens, classes.query[k], classes.next_token[k]))
+    drawn, sequences = sequences_of(classes, rng, 7, 9)
     Y, Z = rng.normal(size=(M, M)), rng.normal(size=(M, M))
-    layout, where = dense_layout(classes, symmetric_start=False)
+    layout, where = dense_layout(classes, symmetric_start=False, by_class=by_class)
     layout = layout.on_device(jnp.float64)
-    counts = np.stack([np.bincount(tokens, minlength=M) for tokens, _, _ in sequences])
+    by_place = where.tokens[np.argsort(where.position)]
+    counts = np.stack([np.bincount(tokens, minlength=M) for tokens, _, _ in sequences])[:, by_place]
+    first_own = None
+    if by_class:
+        assert layout.own_each == 2
+        first_own = np.asarray(layout.first_own)[drawn]
+        common = np.tile(np.arange(layout.before_own), (7, 1))
+        slots = np.concatenate([common, first_own[:, None] + np.arange(2)], axis=1)
+        rest = counts.copy()
+        np.put_along_axis(rest, slots, 0, axis=1)
+        assert np.all(rest == 0)  # a row has nothing elsewhere
+        counts = np.take_along_axis(counts, slots, axis=1)
     with np.errstate(divide="ignore"):
-        log_mass = np.log(counts[:, where.tokens])
+        log_mass = np.log(counts)
     rows = Rows(
-        jnp.asarray(log_mass),
-        layout.own_log_prob,
-        jnp.asarray(np.searchsorted(classes.queries, [q for _, q, _ in sequences])),
-        jnp.asarray([n for _, _, n in sequences]),
-        jnp.full(7, 1 / 7),
-    )
+        jnp.asarray(log_mass), layout.own_log_prob, layout.query[drawn], layout.target[drawn],
+        jnp.full(7, 1 / 7), first_own=first_own,
+    )  # fmt: skip
+    none = len(classes), M, 0
     parameters = Parameters(
-        Y=Block(jnp.asarray(Y[where.tokens].T), jnp.zeros((3, M, 0))),
-        Z=Block(jnp.asarray(Z[classes.queries][:, where.tokens]), jnp.zeros((3, 0))),
+        Y=Block(jnp.asarray(Y[by_place]), jnp.zeros(none)),
+        Z=Block(jnp.asarray(Z[classes.queries][:, by_place]), jnp.zeros((len(classes), 0))),
     )
     value, gradient = closed_form(layout, rows, parameters)
     dY, dZ = brute.lemma_1(Y, Z, sequences)
     assert float(value) == pytest.approx(brute.loss(Y, Z, sequences), rel=1e-13)
-    np.testing.assert_allclose(-gradient.Y.shared.T, dY[where.tokens], atol=1e-14)
-    np.testing.assert_allclose(-gradient.Z.shared, dZ[classes.queries][:, where.tokens], atol=1e-14)
-    untouched = np.setdiff1d(np.arange(M), where.tokens)
+    np.testing.assert_allclose(-gradient.Y.shared, dY[by_place], atol=1e-14)
+    np.testing.assert_allclose(-gradient.Z.shared, dZ[classes.queries][:, by_place], atol=1e-14)
+    untouched = np.setdiff1d(np.arange(M), by_place)
     assert np.all(dY[untouched] == 0)
     assert np.all(np.delete(dZ, classes.queries, axis=0) == 0)
 
@@ -140,7 +166,7 @@ def test_rows_of_the_gradient_sum_to_zero(name):
     parameters = random_parameters(layout, np.random.default_rng(4))
     rows = class_rows(layout, layout.prior)
     _, gradient = closed_form(layout, rows, parameters)
-    np.testing.assert_allclose(gradient.Y.shared.sum(0), 0, atol=1e-14)
+    np.testing.assert_allclose(gradient.Y.shared.sum(1), 0, atol=1e-14)
     np.testing.assert_allclose(gradient.Y.own.sum(1), 0, atol=1e-14)
     per_query = gradient.Z.shared.sum(1)
     tile_query = np.asarray(layout.query)[np.asarray(layout.tile_class)]
@@ -176,7 +202,7 @@ def test_the_error_of_a_certain_target_does_not_cancel():
     classes = SequenceClasses([[1.0, 0, 0]], query=[1], next_token=[2])
     layout, _ = sparse_layout(classes, symmetric_start=True, lump=True)
     layout = layout.on_device(jnp.float64)
-    Y = Block(jnp.zeros((2, 0)), jnp.asarray([[[60.0], [0.0]]]))
+    Y = Block(jnp.zeros((0, 2)), jnp.asarray([[[60.0], [0.0]]]))
     Z = Block(jnp.zeros((1, 0)), jnp.zeros((1, 1)))
     value, gradient = closed_form(layout, class_rows(layout, layout.prior), Parameters(Y, Z))
     odds = 2 * np.exp(-60)  # two other outputs, lumped

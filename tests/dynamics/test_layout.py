@@ -64,12 +64,37 @@ def test_a_lopsided_problem_is_not_padded_to_its_largest_class():
     np.testing.assert_allclose(probs, classes.probs, rtol=1e-14)
 
 
+def test_own_tokens_stand_last_class_by_class():
+    # tokens 0 and 6 belong to both classes; class 0 has one own token more than class 1
+    rows = [{0: 0.3, 6: 0.1, 1: 0.1, 3: 0.2, 5: 0.3}, {0: 0.2, 6: 0.2, 4: 0.3, 2: 0.3}]
+    classes = SequenceClasses(rows, query=[7, 7], next_token=[8, 9], vocab_size=10)
+    layout, where = dense_layout(classes, symmetric_start=True, by_class=True)
+    assert (layout.own_each, layout.before_own) == (2, 3)
+    by_place = where.tokens[np.argsort(where.position)]
+    np.testing.assert_array_equal(by_place, [0, 5, 6, 1, 3, 2, 4])
+    np.testing.assert_array_equal(layout.first_own, [3, 5])
+    probs = where.attention(np.exp(layout.shared_log_prob), np.zeros((2, 0)), 10)
+    np.testing.assert_allclose(probs, classes.probs, rtol=1e-14)
+    # a random start is drawn in the order of the plain layout, so that it is the same start
+    _, plain_where = dense_layout(classes, symmetric_start=True)
+    plain_tokens = plain_where.tokens[np.argsort(plain_where.position)]
+    np.testing.assert_array_equal(plain_tokens[where.drawn], by_place)
+
+
+def test_few_own_tokens_are_not_set_apart():
+    wide = {t: 0.02 for t in range(49)}
+    rows = [wide | {49: 0.02}, wide | {50: 0.02}]
+    classes = SequenceClasses(rows, query=[60, 60], next_token=[61, 62], vocab_size=63)
+    assert dense_layout(classes, symmetric_start=True, by_class=True)[0].own_each == 0
+
+
 def test_logits_go_in_and_come_out():
     classes = random(60, 5, overlap=0.3, queries=2)
     rng = np.random.default_rng(0)
     z = rng.normal(size=(2, classes.vocab_size))
     for layout, where in (
         dense_layout(classes, symmetric_start=True),
+        dense_layout(classes, symmetric_start=True, by_class=True),
         sparse_layout(classes, symmetric_start=True, lump=False),
     ):
         shared, own = where.blocks(z, classes.query_index, layout.own_log_prob.shape)

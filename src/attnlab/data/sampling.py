@@ -52,7 +52,7 @@ class BinomialDigit:
 class CountSampler:
     """Draws the token counts of sequences of a fixed length from their classes."""
 
-    node_probability: jax.Array  # (classes * nodes,) index of the probability of going left
+    node_probability: jax.Array  # (classes, nodes) index of the probability of going left
     binomial: tuple[BinomialDigit, ...]
     depth: int = field(metadata={"static": True})
     width: int = field(metadata={"static": True})  # tokens of the largest support
@@ -70,15 +70,14 @@ class CountSampler:
 
     def counts(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
         """The same from random words (sequence, self.words)."""
-        nodes = 1 << self.depth
-        words = words.reshape(*sequence_class.shape, len(self.binomial), nodes - 1)
+        nodes = (1 << self.depth) - 1
+        words = words.reshape(*sequence_class.shape, len(self.binomial), nodes)
+        probability = self.node_probability[sequence_class]
         counts = jnp.full((*sequence_class.shape, 1), self.draws, jnp.int32)
         for level in range(self.depth):
-            first = (1 << level) - 1
-            node = first + jnp.arange(1 << level)
-            index = self.node_probability[sequence_class[..., None] * (nodes - 1) + node]
+            here = slice((1 << level) - 1, (2 << level) - 1)
             left = sum(
-                digit.draw(counts, index, words[..., i, first : first + (1 << level)])
+                digit.draw(counts, probability[..., here], words[..., i, here])
                 for i, digit in enumerate(self.binomial)
             )
             counts = jnp.stack([left, counts - left], axis=-1).reshape(*sequence_class.shape, -1)
@@ -110,7 +109,7 @@ def count_sampler(classes: SequenceClasses, length: int) -> CountSampler | Token
     going_left = np.concatenate([*reversed(levels), np.zeros((len(classes), 0))], axis=1)
     probabilities, index = np.unique(going_left, return_inverse=True)
     return CountSampler(
-        node_probability=jax.device_put(index.reshape(-1).astype(np.int32)),
+        node_probability=jax.device_put(index.reshape(going_left.shape).astype(np.int32)),
         binomial=_binomial_digits(probabilities, draws) if depth else (),
         depth=depth,
         width=int(widths.max()),

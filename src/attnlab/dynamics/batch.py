@@ -98,7 +98,7 @@ class Batch(ABC):
             self.run.model, self.run.what, self.stack.layout, self.stack.source, self.fixed,
             self.states(), self.keys, np.int32(self.step),
         )  # fmt: skip
-        return flatten(record)
+        return flatten(jax.device_get(record))
 
     def _record(self, index: int) -> None:
         for name, value in self.look().items():

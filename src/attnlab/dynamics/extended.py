@@ -33,8 +33,8 @@ from attnlab.dynamics.gradient import (
     Parameters,
     Rows,
     class_rows,
+    pick,
     prediction,
-    row_of_query,
 )
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.positions import (
@@ -195,7 +195,7 @@ class Extended:
 
     def _attend(self, layout: Layout, rows: Rows, logits: Logits, given: Given) -> jax.Array:
         """X^T b of each head, (H, N, A): a softmax over tokens of the log of their mass plus z."""
-        z = jax.vmap(lambda z: row_of_query(layout, z, rows.query))(logits.z)
+        z = jax.vmap(lambda z: pick(z, rows.query).T)(logits.z)
         log_mass = rows.shared_log_mass
         if rows.places is not None:
             log_mass = jax.vmap(lambda p: log_position_mass(rows.places, p, z.shape[-1]))(

@@ -18,8 +18,10 @@ from attnlab.dynamics.layout import Layout
 
 # Full float32 products everywhere: accelerators would round the factors otherwise.
 PRECISION = jax.lax.Precision.HIGHEST
-# Up to here, picking and summing rows by query is cheaper as a small product than as a gather.
-MATMUL_QUERIES = 32
+# Up to here, a sum over the slots of a row is written out.
+WRITTEN_OUT = 32
+# Up to here, picking and summing by group is cheaper as a small product than as a gather.
+MATMUL_GROUPS = 32
 
 
 class Block(NamedTuple):
@@ -30,8 +32,8 @@ class Block(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Y and Z as blocks: Y is (J, A) and (R, J, S), outputs before tokens; Z is (Q, A) and
-    (R, S). Also what a model trains in their place: what learns at eta_y, and at eta_z."""
+    """Y and Z as blocks: Y is (A, J) and (R, J, S), Z is (Q, A) and (R, S). Also what a model
+    trains in their place: what learns at eta_y, and at eta_z."""
 
     Y: Any
     Z: Any
@@ -40,16 +42,18 @@ class Parameters(NamedTuple):
 class Rows(NamedTuple):
     """What is attended from: N rows with the log of their token mass (counts or P).
 
-    Where position matters and its bias is trained, the mass changes from step to step: then a
-    row has its tokens in order instead.
+    Where the layout has own tokens class by class, a sequence has only the C + S slots of its
+    class. Where position matters and its bias is trained, the mass changes from step to step: then
+    a row has its tokens in order instead.
     """
 
-    shared_log_mass: Any  # (N, A)
+    shared_log_mass: Any  # (N, A), or (N, C + S) with `first_own`
     own_log_mass: Any  # (R, S); has entries only when rows are classes
     query: Any  # (N,) row of Z
     target: Any  # (N,) output column
     weight: Any  # (N,) weights of the mean over rows
     places: Any = None  # (N, T - 1) place among the shared groups of each contextual token
+    first_own: Any = None  # (N,) place of the first own token of a row's class
 
 
 def class_rows(layout: Layout, weight: jax.Array) -> Rows:
@@ -58,26 +62,30 @@ def class_rows(layout: Layout, weight: jax.Array) -> Rows:
 
 
 def attended_mass(layout: Layout, rows: Rows, Z: Block) -> Block:
-    """c~ = mass * exp(z) of Eq. 5 up to a factor per row, the largest entry being 1."""
-    shared = rows.shared_log_mass + row_of_query(layout, Z.shared, rows.query)
+    """c~ = mass * exp(z) of Eq. 5 up to a factor per row, the largest entry being 1.
+
+    Rows come last in what is shared, (A, N) or (C + S, N): there are many of them or few tokens.
+    """
+    shared = rows.shared_log_mass.T + _to_rows(layout, rows, Z.shared)
     own = rows.own_log_mass + Z.own
-    highest = jnp.max(shared, axis=1, initial=-jnp.inf)
+    highest = jnp.max(shared, axis=0, initial=-jnp.inf)
     if own.size:
         per_tile = jnp.max(own, axis=1, initial=-jnp.inf)
         if not layout.one_tile_per_class:
             per_tile = jax.ops.segment_max(per_tile, layout.tile_class, highest.shape[0])
         highest = jnp.maximum(highest, per_tile)
     return Block(
-        jnp.exp(shared - highest[:, None]),
+        jnp.exp(shared - highest),
         jnp.exp(own - layout.to_tiles(highest)[:, None]) if own.size else own,
     )
 
 
 def attention(layout: Layout, Z: Block) -> Block:
-    """c_{l|m,n} of Eq. 5 for each class, per single token of a group."""
+    """c_{l|m,n} of Eq. 5 for each class, per single token of a group: (K, A) and (R, S)."""
     mass = attended_mass(layout, class_rows(layout, layout.prior), Z)
-    total = row_sum(layout, mass)
-    return Block(mass.shared / total[:, None], mass.own / layout.to_tiles(total)[:, None])
+    shared = mass.shared.T
+    total = row_sum(layout, Block(shared, mass.own))
+    return Block(shared / total[:, None], mass.own / layout.to_tiles(total)[:, None])
 
 
 def row_sum(layout: Layout, values: Block) -> jax.Array:
@@ -94,18 +102,19 @@ def loss_and_gradient(
     """Mean cross entropy over rows and its gradient (Eqs. 3 and 4 are minus this gradient)."""
     Y, Z = parameters
     f = _features(layout, rows, Z)
-    logits, cross_entropy, d = prediction(layout, rows, _logits(layout, f, Y))
+    logits, cross_entropy, d = prediction(layout, rows, _logits(layout, rows, f, Y))
     # Y (alpha - x_{T+1}) =: g counts a column with its multiplicity
     dm = layout.count_outputs(d)
     # f . g, which the projection takes away, is the same sum over outputs first
-    radial = jnp.sum(dm * logits, axis=1)[:, None]
+    radial = jnp.sum(dm * logits, axis=1)
 
-    grad_y_shared = jnp.einsum("nj,na->ja", d, f.shared, precision=PRECISION)
+    f_everywhere = _to_tokens(layout, rows, f.shared)
+    grad_y_shared = jnp.einsum("an,nj->aj", f_everywhere, d, precision=PRECISION)
     grad_z_shared = _logit_gradient(layout, rows, f.shared, Y.shared, dm, grad_y_shared, radial)
     if f.own.size:
         grad_y_own = layout.to_tiles(d)[:, :, None] * f.own[:, None, :]
         g_own = jnp.einsum("rj,rjs->rs", layout.to_tiles(dm), Y.own, precision=PRECISION)
-        grad_z_own = f.own * (g_own - f.own * layout.to_tiles(radial))
+        grad_z_own = f.own * (g_own - f.own * layout.to_tiles(radial)[:, None])
     else:
         grad_y_own, grad_z_own = jnp.zeros_like(Y.own), jnp.zeros_like(Z.own)
     return jnp.sum(rows.weight * cross_entropy), Parameters(
@@ -129,38 +138,57 @@ def _logit_gradient(
     that several queries share need g itself, to tell the queries apart.
     """
     some = layout.spread
-    g = jnp.matmul(dm, Y[:, :some], precision=PRECISION)
-    told_apart = _sum_by_query(layout, f[:, :some] * g, rows.query)
-    at_once = jnp.sum(layout.count_outputs(Y[:, some:].T * grad_y[:, some:].T), axis=1)
+    g = jnp.einsum("aj,nj->an", Y[:some], dm, precision=PRECISION)
+    told_apart = f[:some] * (g - f[:some] * radial)
+    by_rows = jnp.concatenate([told_apart, -f[some:] * f[some:] * radial])
+    # an accelerator would take this sum while it moves Y, in the order that suits the sum
+    Y, grad_y = jax.lax.optimization_barrier((Y, grad_y))
+    at_once = jnp.sum(layout.count_outputs(Y * grad_y), axis=1)[some:]
     of_query = jnp.arange(layout.num_queries)[:, None] == layout.shared_query
-    pulled = jnp.concatenate([told_apart, jnp.where(of_query, at_once, 0)], axis=1)
-    return pulled - _sum_by_query(layout, f * f * radial, rows.query)
+    by_outputs = jnp.pad(jnp.where(of_query, at_once, 0), ((0, 0), (some, 0)))
+    return _from_rows(layout, rows, by_rows) + by_outputs
 
 
 def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
     """The mean cross entropy over rows alone, for recording and for autodiff."""
     f = _features(layout, rows, parameters.Z)
-    _, cross_entropy, _ = prediction(layout, rows, _logits(layout, f, parameters.Y))
+    _, cross_entropy, _ = prediction(layout, rows, _logits(layout, rows, f, parameters.Y))
     return jnp.sum(rows.weight * cross_entropy)
 
 
 def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
-    """f = LN(X^T b), one row per row, with LN(x) = x / |x|_2."""
+    """f = LN(X^T b) of each row, with LN(x) = x / |x|_2."""
     mass = attended_mass(layout, rows, Z)
-    squares = row_sum(layout, Block(mass.shared**2, mass.own**2))
+    squares = row_sum(layout, Block((mass.shared**2).T, mass.own**2))
     scale = jax.lax.rsqrt(squares)
     own = mass.own * layout.to_tiles(scale)[:, None] if mass.own.size else mass.own
-    return Block(mass.shared * scale[:, None], own)
+    return Block(mass.shared * scale, own)
 
 
-def _logits(layout: Layout, f: Block, Y: Block) -> jax.Array:
+def _logits(layout: Layout, rows: Rows, f: Block, Y: Block) -> jax.Array:
     """Y^T f, (N, J)."""
-    logits = jnp.einsum("na,ja->nj", layout.count_shared(f.shared), Y.shared, precision=PRECISION)
+    if rows.first_own is not None and f.shared.shape[0] <= WRITTEN_OUT and _on_cpu():
+        return _sum_over_slots(layout, rows, f.shared, Y.shared)
+    counted = layout.count_shared(_to_tokens(layout, rows, f.shared).T)
+    logits = jnp.einsum("na,aj->nj", counted, Y.shared, precision=PRECISION)
     if f.own.size:
         logits = logits + layout.sum_tiles(
             jnp.einsum("rs,rjs->rj", layout.count_own(f.own), Y.own, precision=PRECISION)
         )
     return logits
+
+
+def _sum_over_slots(layout: Layout, rows: Rows, f: jax.Array, Y: jax.Array) -> jax.Array:
+    """Y^T f for sequences, C + S terms each: on a processor a fraction of the product's time."""
+    C, slots = layout.before_own, f.shape[0]
+
+    def one_row(of: tuple[jax.Array, jax.Array]) -> jax.Array:
+        f, first_own = of
+        tokens = [s if s < C else first_own + (s - C) for s in range(slots)]
+        return sum(f[s] * Y[token] for s, token in enumerate(tokens))  # type: ignore[return-value]
+
+    # In a loop of two rounds: XLA would repeat a loopless sum wherever the logits are used.
+    return jax.lax.map(one_row, (f.T, rows.first_own), batch_size=-(-f.shape[1] // 2))
 
 
 def prediction(
@@ -185,21 +213,70 @@ def prediction(
     return logits, cross_entropy, error
 
 
-def row_of_query(layout: Layout, per_query: jax.Array, query: jax.Array) -> jax.Array:
-    """(Q, A) -> (N, A), the row of each row's query."""
-    if layout.num_queries == 1:
-        return per_query
-    if layout.num_queries > MATMUL_QUERIES:
-        return per_query[query]
-    of_query = jax.nn.one_hot(query, layout.num_queries, dtype=per_query.dtype)
-    return jnp.matmul(of_query, per_query, precision=PRECISION)
+def _on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
 
 
-def _sum_by_query(layout: Layout, per_row: jax.Array, query: jax.Array) -> jax.Array:
-    """(N, A) -> (Q, A), summed over the rows of each query."""
-    if layout.num_queries == 1:
-        return jnp.sum(per_row, axis=0, keepdims=True)
-    if layout.num_queries > MATMUL_QUERIES:
-        return jax.ops.segment_sum(per_row, query, num_segments=layout.num_queries)
-    of_query = jax.nn.one_hot(query, layout.num_queries, dtype=per_row.dtype)
-    return jnp.einsum("nq,na->qa", of_query, per_row, precision=PRECISION)
+def pick(per_group: jax.Array, group: jax.Array) -> jax.Array:
+    """(G, X) -> (X, N), what the group of each row has."""
+    groups = per_group.shape[0]
+    if groups == 1:
+        return jnp.broadcast_to(per_group.T, (per_group.shape[1], group.shape[0]))
+    if groups > MATMUL_GROUPS:
+        return per_group[group].T
+    return jnp.einsum("gx,gn->xn", per_group, _is_of(group, groups, per_group), precision=PRECISION)
+
+
+def _sum_by(groups: int, per_row: jax.Array, group: jax.Array) -> jax.Array:
+    """(X, N) -> (G, X), summed over the rows of each group."""
+    if groups == 1:
+        return jnp.sum(per_row, axis=1)[None]
+    if groups > MATMUL_GROUPS:
+        return jax.ops.segment_sum(per_row.T, group, num_segments=groups)
+    return jnp.einsum("gn,xn->gx", _is_of(group, groups, per_row), per_row, precision=PRECISION)
+
+
+def _is_of(group: jax.Array, groups: int, like: jax.Array) -> jax.Array:
+    """(G, N): 1 where a row is of a group, else 0."""
+    return (jnp.arange(groups)[:, None] == group).astype(like.dtype)
+
+
+def _to_rows(layout: Layout, rows: Rows, per_query: jax.Array) -> jax.Array:
+    """(Q, A) -> (A, N) or (C + S, N): what the query of each row has, in the row's slots."""
+    if rows.first_own is None:
+        return pick(per_query, rows.query)
+    slot, C = jnp.arange(layout.before_own + layout.own_each), layout.before_own
+    place = jnp.where(slot < C, slot, layout.first_own[:, None] + slot - C)
+    slots = per_query[layout.query[:, None], place]  # (K, C + S)
+    of_class = _is_class(layout, rows).astype(per_query.dtype)
+    return jnp.einsum("kx,kn->xn", slots, of_class, precision=PRECISION)
+
+
+def _from_rows(layout: Layout, rows: Rows, per_row: jax.Array) -> jax.Array:
+    """(A, N) or (C + S, N) -> (Q, A), summed over the rows of each query: the transpose."""
+    if rows.first_own is None:
+        return _sum_by(layout.num_queries, per_row, rows.query)
+    Q, K, S, C = layout.num_queries, layout.classes, layout.own_each, layout.before_own
+    of_class = _is_class(layout, rows).astype(per_row.dtype)
+    slots = jnp.einsum("xn,kn->xk", per_row, of_class, precision=PRECISION)
+    own = jnp.where(_is_query(layout), slots[C:].T, 0).reshape(Q, K * S)
+    return jnp.concatenate([_sum_by(Q, slots[:C], layout.query), own], axis=1)
+
+
+def _is_query(layout: Layout) -> jax.Array:
+    """(Q, K, 1): whether the class has the query."""
+    return (jnp.arange(layout.num_queries)[:, None] == layout.query)[:, :, None]
+
+
+def _is_class(layout: Layout, rows: Rows) -> jax.Array:
+    """(K, N): whether a row is of a class."""
+    return layout.first_own[:, None] == rows.first_own
+
+
+def _to_tokens(layout: Layout, rows: Rows, per_slot: jax.Array) -> jax.Array:
+    """(A, N) or (C + S, N) -> (A, N), with 0 at the own tokens of other classes."""
+    if rows.first_own is None:
+        return per_slot
+    K, S, C = layout.classes, layout.own_each, layout.before_own
+    own = jnp.where(_is_class(layout, rows)[:, None, :], per_slot[C:], 0)
+    return jnp.concatenate([per_slot[:C], own.reshape(K * S, -1)])

@@ -90,8 +90,9 @@ def _rate(name: str, value: Any, dtype: str) -> xr.DataArray:
     value = value.astype(np.float64)
     if "seed" in value.dims:
         raise ValueError(f"{name}: a rate cannot depend on the seed")
-    if value.size == 0 or not np.all((value >= 0) & (value <= float(np.finfo(dtype).max))):
+    rates = value.values
+    if rates.size == 0 or not np.all((rates >= 0) & (rates <= np.finfo(dtype).max)):
         raise ValueError(
-            f"{name}: expected numbers of at least 0 that are finite in {dtype}, got {value.values}"
+            f"{name}: expected numbers of at least 0 that are finite in {dtype}, got {rates}"
         )
     return value

@@ -9,6 +9,8 @@ The dynamics of Lemma 1 touch only a few of the M x M entries of Y and Z:
   a multiplicity stands for all of them.
 - Tokens with the same probabilities in every class and the same start are exchangeable in the
   limit of long sequences: one group with a multiplicity stands for them, exactly.
+- A sampled sequence has only tokens of its class. Where the last tokens of a dense block are own
+  ones, class by class, a sequence needs a number for C + S tokens only, not for C + K S.
 """
 
 from __future__ import annotations
@@ -30,12 +32,17 @@ PADDING_FACTOR = 2
 @dataclass(frozen=True)
 class Layout:
     """The arrays that the dynamics run on. K classes, Q queries, J output columns, A shared
-    token groups, R tiles of S own token groups."""
+    token groups, R tiles of S own token groups.
+
+    Where `own_each` is S > 0, the shared groups are C of any kind, then S own tokens of each class,
+    class by class, and there are no tiles: A = C + K S.
+    """
 
     shared_log_prob: Any  # (K, A) log P, -inf outside the support
     shared_multiplicity: Any  # (A,) tokens that a group stands for
     shared_is_common: Any  # (A,) drawn by several classes
     shared_query: Any  # (A - spread,) the one query of the groups after the first `spread`
+    first_own: Any  # (K,) the first of the S own tokens of each class among the shared groups
     own_log_prob: Any  # (R, S) -inf in the padding
     own_multiplicity: Any  # (R, S)
     tile_class: Any  # (R,) class of each tile
@@ -45,11 +52,22 @@ class Layout:
     prior: Any  # (K,)
     num_queries: int = field(metadata={"static": True})
     spread: int = field(metadata={"static": True})  # leading shared groups with several queries
+    own_each: int = field(metadata={"static": True})  # S: own tokens of a class among the shared
     one_tile_per_class: bool = field(metadata={"static": True})
     # Whether a multiplicity differs from 1; where none does, the products are left out.
     lumped_shared: bool = field(metadata={"static": True})
     lumped_own: bool = field(metadata={"static": True})
     lumped_outputs: bool = field(metadata={"static": True})
+
+    @property
+    def classes(self) -> int:
+        """K."""
+        return self.prior.shape[0]
+
+    @property
+    def before_own(self) -> int:
+        """C: shared groups before the own tokens that stand class by class."""
+        return self.shared_multiplicity.shape[0] - self.classes * self.own_each
 
     def count_shared(self, per_group: jax.Array) -> jax.Array:
         """Per token -> per group of shared tokens."""
@@ -76,10 +94,10 @@ class Layout:
     def on_device(self, dtype: Any) -> Layout:
         """The same layout as device arrays, real numbers in `dtype`."""
 
-        def convert(leaf: NDArray[Any]) -> jax.Array:
-            return jax.device_put(leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf)
+        def convert(leaf: NDArray[Any]) -> NDArray[Any]:
+            return leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf
 
-        return jax.tree.map(convert, self)
+        return jax.device_put(jax.tree.map(convert, self))
 
 
 @dataclass(frozen=True)
@@ -91,6 +109,8 @@ class TokenMap:
     num_shared: int
     tile_class: NDArray[np.int64]
     tile_width: int
+    drawn: NDArray[np.int64]  # (A,) the shared groups' order in a random start
+    own_each: int = 0
 
     def places(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """The place of each of `tokens` in the flat order, or -1 where it has none."""
@@ -146,11 +166,14 @@ def dense_layout(
     classes: SequenceClasses,
     *,
     symmetric_start: bool,
+    by_class: bool = False,
     also: NDArray[np.int64] | None = None,
     whole: bool = False,
 ) -> tuple[Layout, TokenMap]:
     """Every token in play on its own, as one dense block: what sampled sequences need.
 
+    by_class: own tokens stand last, class by class, as many of each class as all classes have, if
+        that makes them most of the tokens.
     also: tokens that have a place although no class draws them.
     whole: all M tokens have one. Under a symmetric start those that are neither in play nor in
         `also` are alike: one group, the last, stands for them.
@@ -162,6 +185,8 @@ def dense_layout(
     log_prob = np.full((len(classes), tokens.size), -np.inf)
     log_prob[classes.class_of_entry, column] = np.log(classes.values)
     order = _spread_first(classes, log_prob)
+    last, own_each = _own_last(log_prob[:, order]) if by_class else (np.arange(tokens.size), 0)
+    order = order[last]
     log_prob, is_common = log_prob[:, order], (classes.roles()[tokens] == COMMON)[order]
     multiplicity = np.ones(tokens.size)
     rest = classes.vocab_size - tokens.size
@@ -171,9 +196,11 @@ def dense_layout(
     layout = _assemble(
         classes, log_prob, multiplicity, is_common,
         np.zeros((len(classes), 0)), np.zeros((len(classes), 0)), np.arange(len(classes)),
-        symmetric_start,
+        symmetric_start, own_each,
     )  # fmt: skip
-    where = TokenMap(tokens, np.argsort(order), multiplicity.size, np.arange(len(classes)), 0)
+    where = TokenMap(
+        tokens, np.argsort(order), multiplicity.size, np.arange(len(classes)), 0, last, own_each
+    )
     return layout, where
 
 
@@ -244,7 +271,8 @@ def sparse_layout(
         tile_class,
         symmetric_start,
     )
-    return layout, TokenMap(tokens, position, num_shared, tile_class, width)
+    drawn = np.arange(num_shared)
+    return layout, TokenMap(tokens, position, num_shared, tile_class, width, drawn)
 
 
 def _assemble(
@@ -256,6 +284,7 @@ def _assemble(
     own_multiplicity: NDArray[np.float64],
     tile_class: NDArray[np.int64],
     symmetric_start: bool,
+    own_each: int = 0,
 ) -> Layout:
     if symmetric_start:
         targets, target = np.unique(classes.next_token, return_inverse=True)
@@ -270,6 +299,7 @@ def _assemble(
         shared_multiplicity=shared_multiplicity,
         shared_is_common=shared_is_common,
         shared_query=np.argmax(queries[:, spread:], axis=0).astype(np.int32),
+        first_own=(queries.shape[1] - own_each * np.arange(len(classes), 0, -1)).astype(np.int32),
         own_log_prob=own_log_prob,
         own_multiplicity=own_multiplicity,
         tile_class=tile_class.astype(np.int32),
@@ -279,6 +309,7 @@ def _assemble(
         prior=classes.prior,
         num_queries=classes.queries.size,
         spread=spread,
+        own_each=own_each,
         one_tile_per_class=np.array_equal(tile_class, np.arange(len(classes))),
         lumped_shared=bool(np.any(shared_multiplicity != 1)),
         lumped_own=bool(np.any(own_multiplicity[np.isfinite(own_log_prob)] != 1)),
@@ -296,6 +327,18 @@ def _queries_of(classes: SequenceClasses, log_prob: NDArray[np.float64]) -> NDAr
 def _spread_first(classes: SequenceClasses, log_prob: NDArray[np.float64]) -> NDArray[np.int64]:
     """An order of the groups in which those of several queries come first."""
     return np.argsort(_queries_of(classes, log_prob).sum(axis=0) <= 1, kind="stable")
+
+
+def _own_last(log_prob: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
+    """An order of the groups in which the last are S own ones of each class, and S; 0 where those
+    would not be most of them."""
+    drawn = np.isfinite(log_prob)
+    klass = np.where(drawn.sum(axis=0) == 1, drawn.argmax(axis=0), -1)
+    own_each = int(np.bincount(klass[klass >= 0], minlength=len(drawn)).min())
+    if 2 * own_each * len(drawn) < klass.size:
+        return np.arange(klass.size), 0
+    own = np.concatenate([np.flatnonzero(klass == k)[:own_each] for k in range(len(drawn))])
+    return np.append(np.setdiff1d(np.arange(klass.size), own), own), own_each
 
 
 def _unique_rows(

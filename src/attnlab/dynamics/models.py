@@ -66,7 +66,7 @@ class Pairwise:
             ((layout.num_queries, shared), (tiles, width)),
         )
         if not random:
-            Y = Block(*(jnp.zeros(shape, dtype) for shape in shapes[0]))
+            Y = Block(jnp.zeros((shared, outputs), dtype), jnp.zeros(shapes[0][1], dtype))
             return (), Parameters(Y, Block(*(z.astype(dtype) for z in start.logits)))
         # without lumping, which a random start rules out, there are as many columns as tokens
         bound = 1 / np.sqrt(outputs)
@@ -74,7 +74,8 @@ class Pairwise:
         drawn = jax.random.uniform(key, (sum(sizes),), dtype, -bound, bound)
         parts = iter(jnp.split(drawn, np.cumsum(sizes)[:-1]))
         Y, Z = (Block(*(next(parts).reshape(shape) for shape in pair)) for pair in shapes)
-        return (), Parameters(Y, Z)
+        Y, Z = (block._replace(shared=block.shared[:, start.drawn]) for block in (Y, Z))
+        return (), Parameters(Y._replace(shared=Y.shared.T), Z)
 
 
 class Embedding(NamedTuple):
@@ -123,11 +124,11 @@ class Embedded:
         """Y and Z in the dense layout's blocks."""
         W_V, (W_Q, W_K) = trained
         d = fixed.outputs.shape[1]
-        Y = _product(_product(fixed.outputs, W_V), fixed.tokens.T)
+        Y = _product(fixed.tokens, _product(fixed.outputs, W_V).T)
         Z = _product(_product(fixed.queries, W_Q), _product(fixed.tokens, W_K).T) / np.sqrt(d)
         tiles, width = layout.own_log_prob.shape
         return Parameters(
-            Y=Block(Y, jnp.zeros((tiles, Y.shape[0], width), Y.dtype)),
+            Y=Block(Y, jnp.zeros((tiles, Y.shape[1], width), Y.dtype)),
             Z=Block(Z.astype(Y.dtype), jnp.zeros((tiles, width), Y.dtype)),
         )
 

@@ -201,15 +201,13 @@ def observe(
 
 def statistics(layout: Layout, c: Block) -> dict[str, jax.Array]:
     """Per class: entropy of c_n, entropy over its distinct tokens (Fig. 6), common-token mass."""
-    entropy = -row_sum(layout, Block(xlogy(c.shared, c.shared), xlogy(c.own, c.own)))
+    c_log_c = Block(xlogy(c.shared, c.shared), xlogy(c.own, c.own))
+    entropy = -row_sum(layout, c_log_c)
     is_common = layout.shared_is_common
     # a query that attends to itself is no distinct token of its classes
-    drawn = jnp.isfinite(layout.shared_log_prob)
-    distinct = Block(c.shared * (drawn & ~is_common), c.own)
-    mass = row_sum(layout, distinct)
-    inner = row_sum(
-        layout, Block(xlogy(distinct.shared, distinct.shared), xlogy(distinct.own, distinct.own))
-    )
+    is_distinct = jnp.isfinite(layout.shared_log_prob) & ~is_common
+    mass = row_sum(layout, Block(c.shared * is_distinct, c.own))
+    inner = row_sum(layout, Block(c_log_c.shared * is_distinct, c_log_c.own))
     # entropy of c / mass; a class without distinct tokens has none to spread over
     distinct_entropy = jnp.where(mass > 0, jnp.log(mass) - inner / mass, jnp.nan)
     return {

@@ -62,7 +62,7 @@ class SampledRows(Fresh):
 
     prior: AliasTable
     counts: Any  # CountSampler or TokenSampler
-    slot: jax.Array  # (K, A) slot of each token in the support of each class, or the empty one
+    slot: jax.Array  # (K, A) or (K, C + S): where each token is in its class's support, or past it
     batch_size: int = field(metadata={"static": True})
 
     def draw(self, layout: Layout, key: jax.Array, kept: Any) -> Rows:
@@ -125,6 +125,7 @@ class ReusedRows:
             places=None if places is None else places[chosen],
             query=kept.query[chosen],
             target=kept.target[chosen],
+            first_own=None if kept.first_own is None else kept.first_own[chosen],
             weight=jnp.full((self.batch_size,), 1.0 / self.batch_size, kept.weight.dtype),
         )
 
@@ -168,6 +169,10 @@ def _sampled_rows(
     slot[classes.class_of_entry, where.places(classes.tokens)] = np.arange(
         classes.num_nonzeros
     ) - np.repeat(classes.offsets[:-1], widths)
+    if where.own_each:
+        before, own = np.split(slot, [where.num_shared - len(classes) * where.own_each], axis=1)
+        own = np.diagonal(own.reshape(len(classes), len(classes), where.own_each)).T
+        slot = np.concatenate([before, own], axis=1)
     return SampledRows(
         class_table(classes), count_sampler(classes, length), jax.device_put(slot), batch_size
     )
@@ -184,4 +189,5 @@ def _sequence_rows(
         target=layout.target[sequence_class],
         weight=jnp.full((size,), 1.0 / size, layout.prior.dtype),
         places=places,
+        first_own=layout.first_own[sequence_class] if layout.own_each else None,
     )

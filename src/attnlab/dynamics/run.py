@@ -98,6 +98,7 @@ class Run:
             queries=classes.queries,
             query_place=where.places(classes.queries),
             bias=np.zeros(distances) if self.position is None else self.position.biases(distances),
+            drawn=where.drawn,
         )
 
 
@@ -140,15 +141,15 @@ class Recorded:
 
 
 def flatten(record: dict[str, Any]) -> dict[str, NDArray[Any]]:
-    """One record as host arrays with flat names: a block gives `name.shared` and `name.own`."""
+    """One record with flat names: a block gives `name.shared` and `name.own`."""
     flat: dict[str, NDArray[Any]] = {}
     for name, value in record.items():
         if isinstance(value, Block):
-            flat[f"{name}.shared"], flat[f"{name}.own"] = map(np.asarray, value)
+            flat[f"{name}.shared"], flat[f"{name}.own"] = value
         elif isinstance(value, dict):
-            flat.update({inner: np.asarray(leaf) for inner, leaf in value.items()})
+            flat.update(value)
         else:
-            flat[name] = np.asarray(value)
+            flat[name] = value
     return flat
 
 

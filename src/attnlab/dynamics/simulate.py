@@ -239,8 +239,10 @@ def _lay_out(
             also=classes.queries if model.residual or model.attend_self else None,
             whole=model.normalization == "layer",  # the mean is taken away from all M coordinates
         )
-    elif _is_dense(engine, model):
+    elif isinstance(model, Embedded):
         layout, where = dense_layout(classes, symmetric_start=symmetric)
+    elif isinstance(engine, Sampled):
+        layout, where = dense_layout(classes, symmetric_start=symmetric, by_class=True)
     else:
         layout, where = sparse_layout(
             classes,

@@ -52,3 +52,4 @@ class Start(NamedTuple):
     queries: Any  # (Q,) token ids
     query_place: Any  # (Q,) places of the queries' own tokens, or -1
     bias: Any  # (T - 1,) position bias by distance; empty for T to infinity
+    drawn: Any  # (A,) the shared groups' order in a random start

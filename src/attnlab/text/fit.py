@@ -109,7 +109,7 @@ def _start(layout: Layout, seeds: int) -> Parameters:
     outputs, tokens = layout.output_multiplicity.shape[0], layout.shared_multiplicity.shape[0]
     tiles = layout.own_log_prob.shape[0]
     shapes = (
-        ((outputs, tokens), (tiles, outputs, 0)),
+        ((tokens, outputs), (tiles, outputs, 0)),
         ((layout.num_queries, tokens), (tiles, 0)),
     )
     return Parameters(
