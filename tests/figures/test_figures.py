@@ -163,6 +163,11 @@ def test_fig4_concentrates_on_the_likeliest_token_less_so_with_a_larger_eta_y():
     assert (winner.sel(eta_y=1) > 1.2 * winner.sel(eta_y=10)).all()
     entropy = frames["distinct_entropy"].isel(step=-1)
     assert (entropy.sel(eta_y=1) < entropy.sel(eta_y=10)).all()
+    judge = figure("fig4").judge
+    assert judge(frames).outcome == Outcome.REPRODUCED
+    swapped = frames.isel(eta_y=[1, 0]).assign_coords(eta_y=frames["eta_y"].values)
+    assert judge(swapped).outcome == Outcome.DIFFERS
+    assert "no less sparse and no faster" in judge(swapped).summary
 
 
 def test_fig5_different_rates_pick_different_subsets():
@@ -198,7 +203,12 @@ def test_fig6_and_the_recall_of_its_runs(tmp_path):
     # a slower descent with a smaller ratio, and with a larger eta_Z
     assert (by_ratio["fall"].diff("ratio") < 0).all()
     assert (by_eta_z["fall"].diff("eta_z") > 0).all()
-    for recalls in (by_ratio, by_eta_z):
+    for name, recalls in (("fig11", by_ratio), ("fig12", by_eta_z)):
+        judge = figure(name).judge
+        assert judge(recalls).outcome == Outcome.REPRODUCED
+        for order, outcome in (([0, 2, 1], Outcome.PARTLY), ([2, 1, 0], Outcome.DIFFERS)):
+            mixed = recalls.assign(fall=recalls["fall"].copy(data=recalls["fall"][:, order].values))
+            assert judge(mixed).outcome == outcome
         assert (recalls["recall_mean"].diff("threshold") <= 0).all()
         assert float(recalls["recall_mean"].isel(threshold=0).min()) > 0.9
         assert float(recalls["recall_mean"].isel(threshold=-1).max()) < 0.1
@@ -267,6 +277,9 @@ def test_fig8_h_is_below_h_star_and_training_follows():
     assert (gap.isel(visits=-1) < gap.max("visits")).all()
     late = curves.isel(time=slice(1, None))
     np.testing.assert_allclose(late["training"], late["theory"], rtol=0.03)
+    judge = figure("fig8").judge
+    assert judge(curves).outcome == Outcome.REPRODUCED
+    assert judge(curves.assign(h=2 * curves["h_star"])).outcome == Outcome.DIFFERS
 
 
 def test_fig9_bound_at_the_transition_does_not_depend_on_eta_z():
@@ -277,3 +290,7 @@ def test_fig9_bound_at_the_transition_does_not_depend_on_eta_z():
         assert (curves[name].isel(time=-1).diff("eta_z") > 0).all(), name
     assert (curves["corrected"].isel(time=0) == 0).all()
     assert (curves["training"].isel(time=0) == 0).all()
+    judge = figure("fig9").judge
+    assert judge(curves).outcome == Outcome.CORRECTED
+    curves["training_at_t0"][0] *= 2
+    assert judge(curves).outcome == Outcome.DIFFERS

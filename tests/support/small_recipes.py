@@ -9,6 +9,8 @@ from attnlab.sweep import EngineRecipe
 
 # as Section 6 asks, with a vocabulary that keeps the flow cheap
 CLASSES = "single-common:num_classes=4,distinct=3,common_prob=0.1,vocab_size=100"
+# of these, the second have f_n . f_n' below the 1/12 that |lambda_1| < 1/K allows
+STRONG = "single-common:num_classes=4,distinct=3,common_prob=0.2,vocab_size=100"
 WEAK = "single-common:num_classes=4,distinct=3,common_prob=0.01,vocab_size=100"
 
 
@@ -17,7 +19,7 @@ def small(name: str) -> Any:
     recipe = recipe_for(name)
     if name == "fig3":
         late = (1e3, 1e4)
-        return replace(recipe, classes=(CLASSES, WEAK), steps=300.0, records=61, late=late)
+        return replace(recipe, classes=(STRONG, WEAK), steps=300.0, records=61, late=late)
     if name in ("fig8", "fig9"):
         return replace(recipe, classes=CLASSES, steps=300.0, records=61)
     if name in ("fig11", "fig12"):

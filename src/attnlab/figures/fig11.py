@@ -45,10 +45,9 @@ def judge(recalls: xr.Dataset) -> Finding:
     }
     summary = (
         f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at ratio "
-        f"{ratios[0]:g} and {ratios[-1]:g}: {at.words}. So the smallest ratio falls more slowly "
-        f"than the largest. Neighbouring ratios keep this order in {int(slower.sum())} of "
-        f"{slower.size} cases, and from ratio 2 on in {int(beyond.sum())} of {beyond.size}: below "
-        f"ratio 2 the order is not general, as in Fig. 6."
+        f"{ratios[0]:g} and {ratios[-1]:g}: {at.words}. Neighbouring ratios have the paper's "
+        f"order in {int(slower.sum())} of {slower.size} cases, and from ratio 2 on, where Fig. 6 "
+        f"turns, in {int(beyond.sum())} of {beyond.size}."
     )
     headline = (
         f"Neighbouring ratios have this order in {int(slower.sum())} of {slower.size} cases, and "

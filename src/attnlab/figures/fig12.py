@@ -42,8 +42,8 @@ def judge(recalls: xr.Dataset) -> Finding:
     }
     summary = (
         f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at "
-        f"eta_Z = {rates[0]:g} and {rates[-1]:g}: {at.words}. So a larger eta_Z falls more slowly; "
-        f"neighbouring rates keep this order in {int(slower.sum())} of {slower.size} cases."
+        f"eta_Z = {rates[0]:g} and {rates[-1]:g}: {at.words}. Neighbouring rates have the "
+        f"paper's order in {int(slower.sum())} of {slower.size} cases."
     )
     headline = f"Neighbouring rates have this order in {int(slower.sum())} of {slower.size} cases."
     found = outcome(slower, at_ends=at.last > at.first)

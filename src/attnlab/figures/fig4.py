@@ -122,14 +122,17 @@ def judge(frames: xr.Dataset) -> Finding:
         "early_share_small_eta_y": float(early[0]),
         "early_share_large_eta_y": float(early[-1]),
     }
+    sparser = entropy[0] < entropy[-1] < first
+    faster = early[-1] > early[0]
     step = int(frames["step"][-2])
     summary = (
         f"In both classes the distinct token with the largest P(l|n) "
         f"{'wins' if agree else 'does not always win'}: its attention goes from {start:.3f} to "
         f"{top[0]:.3f} for eta_Y = {low:g} and to {top[-1]:.3f} for eta_Y = {high:g}. The "
-        f"entropy over distinct tokens falls from {first:.2f} to {entropy[0]:.2f} and "
-        f"{entropy[-1]:.2f}, so the larger eta_Y is less sparse, and faster: by step {step} it "
-        f"has made {100 * early[-1]:.0f} % of its change, the smaller {100 * early[0]:.0f} %."
+        f"entropy over distinct tokens goes from {first:.2f} to {entropy[0]:.2f} and "
+        f"{entropy[-1]:.2f}, so the larger eta_Y is {'' if sparser else 'no '}less sparse "
+        f"and {'' if faster else 'no '}faster: by step {step} it has made "
+        f"{100 * early[-1]:.0f} % of its change, the smaller {100 * early[0]:.0f} %."
     )
     shown = ", ".join(str(moment) for moment in frames["step"].values)
     alt = (
@@ -137,8 +140,6 @@ def judge(frames: xr.Dataset) -> Finding:
         f"the rightmost distinct token rises from {start:.3f} to {top[0]:.3f} (eta_Y = {low:g}) or "
         f"{top[-1]:.3f} (eta_Y = {high:g})."
     )
-    sparser = entropy[0] < entropy[-1] < first
-    faster = early[-1] > early[0]
     outcome = Outcome.REPRODUCED if agree and sparser and faster else Outcome.DIFFERS
     headline = (
         f"Attention to the likeliest distinct token goes from {start:.3f} to {top[0]:.3f} with "
