@@ -150,3 +150,13 @@ def chi_square(observed, probabilities):
     if keep.sum() < 2:
         return True
     return stats.chisquare(pooled_o[keep], pooled_e[keep], sum_check=False).pvalue > LEAST_P
+
+
+def test_classes_that_differ_a_little_have_tables_of_one_size():
+    def sizes(first, second):
+        probs = [{0: first, 1: 0.3, 2: 0.7 - first}, {0: second, 3: 0.5, 4: 0.5 - second}]
+        classes = SequenceClasses(probs, query=[5, 5], next_token=[6, 7], vocab_size=8)
+        return [leaf.shape for leaf in jax.tree.leaves(count_sampler(classes, 64))]
+
+    # three and four different probabilities of going left
+    assert sizes(0.3, 0.25) == sizes(0.2, 0.35)

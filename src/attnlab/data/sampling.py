@@ -118,6 +118,8 @@ def count_sampler(classes: SequenceClasses, length: int) -> CountSampler | Token
 
 
 def _binomial_digits(p: NDArray[np.float64], largest: int) -> tuple[BinomialDigit, ...]:
+    # tables of few different sizes: classes that differ a little share their compiled programs
+    p = np.pad(p, (0, (1 << (p.size - 1).bit_length()) - p.size), mode="edge")
     plans = [_digit_plan(p, largest, bits) for bits in DIGIT_BITS]
     fitting = [plan for plan in plans if _plan_bytes(p, plan) <= TABLE_BYTES]
     plan = fitting[0] if fitting else min(plans, key=lambda plan: _plan_bytes(p, plan))
