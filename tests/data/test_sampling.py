@@ -153,10 +153,10 @@ def chi_square(observed, probabilities):
 
 
 def test_classes_that_differ_a_little_have_tables_of_one_size():
-    def sizes(first, second):
-        probs = [{0: first, 1: 0.3, 2: 0.7 - first}, {0: second, 3: 0.5, 4: 0.5 - second}]
-        classes = SequenceClasses(probs, query=[5, 5], next_token=[6, 7], vocab_size=8)
+    def sizes(second):
+        probs = [[0.1, 0.2, 0.3, 0.4, 0, 0], [*second, 0, 0]]
+        classes = SequenceClasses(probs, query=[4, 4], next_token=[4, 5])
         return [leaf.shape for leaf in jax.tree.leaves(count_sampler(classes, 64))]
 
-    # three and four different probabilities of going left
-    assert sizes(0.3, 0.25) == sizes(0.2, 0.35)
+    # six different probabilities of going left, and five
+    assert sizes([0.15, 0.25, 0.25, 0.35]) == sizes([0.15, 0.15, 0.25, 0.45])
