@@ -11,12 +11,22 @@ from attnlab.figures import recipe_folder
 def test_a_study_is_made_then_reused_and_told(tmp_path, call):
     shutil.copytree(recipe_folder(), tmp_path / "mine")
     path = tmp_path / "mine" / "study-residual.yaml"
-    text = path.read_text().replace("steps: 300", "steps: 40")
-    path.write_text(text.replace("own_with: [1, 1]", "own_with: [2, 3]"))
+    text = path.read_text()
+    for old, new in (
+        ("steps: 300", "steps: 40"),
+        ("queries: [2, 4]", "queries: [2]"),
+        ("unused: [0, 1000, 10000]", "unused: [0]"),
+        ("  mostly own: {everywhere: 1, within: 1, across: 1, own: 20}\n", ""),
+        ("across_quoted_0.3: [0.98, 1]", "across_quoted_0.3: [2, 3]"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
     asked = ("study", "residual", "--recipes", "mine", "--out", "results", "--seeds", "4")
     code, out, err = call(*asked, cwd=tmp_path)
     assert code == 1, err
-    assert "own_with = 1 is outside its regression bounds, 2 to 3" in out
+    assert "across_quoted_0.3 = 1 is outside its regression bounds, 2 to 3" in out
+    assert "of its seeds agree in" in out or "take more (--seeds)" in out
     assert "0 left" in err
     made = {file.name for file in (tmp_path / "results" / "residual").iterdir()}
     assert {"residual.png", "residual.pdf", "residual.csv", "residual.nc", "part.json"} <= made
@@ -25,9 +35,10 @@ def test_a_study_is_made_then_reused_and_told(tmp_path, call):
     assert (code, err) == (1, "")
     (part,) = json.loads(out)["parts"]
     assert part["reused"] is True
-    assert part["out_of_bounds"]["own_with"] == part["numbers"]["own_with"] == 1
-    assert part["numbers"]["own_with_error"] == 0
-    assert part["summary"].count("±") > 3
+    found = part["numbers"]["across_quoted_0.3"]
+    assert part["out_of_bounds"]["across_quoted_0.3"] == found == 1
+    assert [half["across_quoted_0.3"] for half in part["halves"]] == [1, 1]
+    assert part["summary"].count(" of ") > 8  # counts
 
 
 @pytest.mark.parametrize(

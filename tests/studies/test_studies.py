@@ -10,7 +10,7 @@ import xarray as xr
 from attnlab import theory
 from attnlab.data import random
 from attnlab.figures import recipe_folder
-from attnlab.studies import NAMES, Answer, recipe_for, study
+from attnlab.studies import NAMES, Answer, on_halves, recipe_for, study
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -33,6 +33,8 @@ def make(name, **changes):
     for number in finding.numbers:
         if not number.endswith("_error"):
             assert np.isfinite(finding.numbers[number]), number
+    for half in on_halves(module.judge, data):
+        assert half.keys() == finding.numbers.keys()
     return data, finding.numbers
 
 
@@ -62,16 +64,20 @@ def test_there_is_no_recipe_without_a_study():
         study("lenght")
 
 
-def test_length_deviates_as_the_bias_of_the_norm_does():
-    classes = {"Syn-Small": "syn-small"}
-    small = dict(classes=classes, lengths=(32, 256), fitted=(32, 256), steps=100, seeds=5)
+def test_length_deviates_as_the_bias_of_the_norm_does_and_more_with_more_outputs():
+    small = dict(classes={"Syn-Small": "syn-small"}, unused=(0, 1000), lengths=(32, 256),
+                 fitted=(32, 256), steps=100, seeds=5)  # fmt: skip
     runs, numbers = make("length", **small)
     assert -1.25 < numbers["slope"] < -0.7
-    assert 0.5 < numbers["smallest_ratio"] < 1.5
-    rarest = runs["distinct"].isel(classes=0, rank=0).mean("seed")
-    assert rarest.sel(length=32) < 0 < runs["distinct_limit"].isel(classes=0, rank=0)
+    assert 0.5 < numbers["over_bias_syn_small_0"] < 1.5
+    # never-used outputs change M alone: the bias stays, the distance from the limit grows
+    assert numbers["growth_with_outputs_syn_small"] > 1.3
+    assert runs["outputs"].isel(classes=0).values.tolist() == [34, 1034]
+    rarest = runs["distinct"].isel(classes=0, unused=0, rank=0).mean("seed")
+    assert rarest.sel(length=32) < 0 < runs["distinct_limit"].isel(classes=0, unused=0, rank=0)
     bias = runs["bias"].isel(classes=0)
     assert float(bias.sel(length=32) / bias.sel(length=256)) == pytest.approx(255 / 31)
+    assert study("length").judge(runs).outcome == Answer.OPEN
 
 
 def test_optimizers_adam_favours_what_sgd_does_not():
@@ -91,18 +97,53 @@ def test_optimizers_adam_favours_what_sgd_does_not():
         study("optimizers").at_loss(short, 0.3)
 
 
-def test_overlap_the_criterion_tells_which_common_tokens_grow():
-    tokens, numbers = make("overlap", vocab=30, num_classes=(2, 3), overlaps=(0.5,), seeds=4)
-    assert numbers["share_growing"] > 0.05
-    assert numbers["right_training"] > 0.8
-    assert numbers["right_training_clear"] >= numbers["right_training"]
+def test_overlap_single_common_tokens_grow_and_all_together_lose():
+    tokens, numbers = make(
+        "overlap", vocab=30, num_classes=(2,), overlaps=(0.5,), concentrations=(1.0, 20.0),
+        weak=1.0, seeds=4,
+    )  # fmt: skip
+    assert numbers["gaining_1"] > 0.05 > numbers["gaining_20"]
+    assert numbers["total_fell_1"] == numbers["total_fell_20"] == 1
+    assert numbers["right_K2"] > 0.8
+    z = tokens["joint"].sel(num_classes=2, concentration=1.0, ratio=1)
+    assert numbers["always_loses_K2"] == pytest.approx(float((z < 0).sum() / z.count()))
+    assert numbers["right_K2_clear"] >= numbers["right_K2"]
+    # those that gain are nearly distinct
+    assert numbers["balance_of_gaining"] < 0.5 * numbers["balance_of_losing"]
     # for K = 2 the sign of Eq. 10's velocity is that of the criterion
     classes = random(30, 2, overlap=0.5, concentration=1.0, seed=1)
     margin = theory.common_token_margin(classes.probs[:, classes.in_play])
-    predicted = tokens["predicted"].sel(num_classes=2, seed=1, overlap=0.5).dropna("token")
+    draw = tokens.sel(num_classes=2, seed=1, overlap=0.5, concentration=1.0)
+    predicted = draw["predicted"].dropna("token")
     np.testing.assert_array_equal(
         np.sign(predicted), np.sign(margin[predicted["token"].values.astype(int)])
     )
+    with pytest.raises(ValueError, match="quoted: expected one of the concentrations"):
+        replace(recipe_for("overlap"), quoted=2.0)
+
+
+def test_overlap_some_that_grow_are_no_contradiction():
+    """Only attention that does not leave the common tokens as a whole contradicts the paper."""
+    overlap, rng = study("overlap"), np.random.default_rng(0)
+    draws = dict(num_classes=[2, 4], overlap=[0.5], concentration=[1.0], seed=range(4))
+    shape = tuple(len(values) for values in draws.values())
+    values = rng.uniform(0.1, 0.9, (*shape, 5))
+    z = xr.DataArray(rng.normal(size=(*shape, 2, 5)), dims=(*draws, "ratio", "token"))
+    tokens = xr.Dataset(
+        {
+            "joint": z,
+            "reduced": z.isel(ratio=0, concentration=0),
+            "predicted": ((*draws, "token"), values - 0.5),
+            "balance": ((*draws, "token"), values),
+            "correlation": (tuple(draws), values[..., 0]),
+            "change": ((*draws, "ratio"), np.full((*shape, 2), -0.1)),
+        },
+        {**draws, "ratio": [1.0, 30.0]},
+        {"quoted": 1.0, "clear": 0.1, "weak": 0.5},
+    )
+    assert overlap.judge(tokens).outcome == Answer.PARTLY
+    assert overlap.judge(tokens.assign(change=-tokens["change"])).outcome == Answer.CONTRADICTS
+    assert overlap.judge(tokens.assign(joint=-abs(z))).outcome == Answer.AGREES
 
 
 def test_positions_a_bias_is_a_shorter_sequence():
@@ -138,15 +179,26 @@ def test_spurious_attention_falls_with_the_training_set():
     assert (runs["common"].sel(prior=2) < runs["common"].sel(prior=0)).all()
 
 
-def test_residual_makes_roles_local():
-    _, numbers = make("residual", steps=150, seeds=4)
-    assert numbers["across_with"] > 0.9 > numbers["across_without"] + 0.2
-    assert numbers["within_with"] == numbers["everywhere_with"] == 0
-    assert numbers["own_with"] == numbers["own_without"] == 1
-    classes, kind = study("residual").kinds_of_tokens(recipe_for("residual"), 0)
+def test_residual_makes_roles_local_where_probabilities_are_alike():
+    residual, tokens = study("residual"), {"everywhere": 4, "within": 4, "across": 4, "own": 4}
+    small = dict(tokens={"even": tokens}, queries=(2,), jitters=(0.3, 1.0), unused=(0, 1000))
+    runs, numbers = make("residual", **small, steps=150, seeds=4)
+    assert numbers["across_quoted_0.3"] > 0.95 > numbers["across_quoted_1"]
+    assert numbers["across_near_1"] > numbers["across_quoted_1"]  # more outputs
+    assert numbers["across_without_residual"] < 0.7
+    assert numbers["within_quoted_0.3"] == numbers["within_near_0.3"] == 0
+    assert runs["outputs"].values.ravel().tolist() == [42, 1042]
+    assert "± 0" not in residual.judge(runs).summary  # counts instead
+    outcomes = [
+        residual.judge(runs.assign(gaining=gaining)).outcome
+        for gaining in (runs["gaining"], runs["pairs"] + 0 * runs["gaining"], 0 * runs["gaining"])
+    ]
+    assert outcomes == [Answer.PARTLY, Answer.AGREES, Answer.CONTRADICTS]
+
+    classes, kind = residual.kinds_of_tokens(tokens, 2, 2, 0.3, 0)
     roles = theory.token_roles(classes.probs[:, classes.in_play])
     assert set(kind[roles.common]) == {"everywhere", "within", "across"}
     local = theory.local_roles(classes.probs[:, classes.in_play], psi=classes.query_index)
     assert set(kind[local.distinct.any(0)]) == {"across", "own"}
-    with pytest.raises(ValueError, match="tokens: expected a number for each of"):
-        replace(recipe_for("residual"), tokens={"own": 3})
+    with pytest.raises(ValueError, match="tokens.few: expected a number for each of"):
+        replace(recipe_for("residual"), tokens={"few": {"own": 3}})

@@ -65,10 +65,11 @@ def mean(values: xr.DataArray, *, dim: str = "seed") -> Estimate:
     return jackknife(lambda kept: float(kept.mean(skipna=False)), values, dim=dim)
 
 
-def share(hits: xr.DataArray, *, dim: str = "seed") -> Share:
-    """The share of entries that are 1 among those that are 0 or 1; NaN entries do not count."""
-    found = jackknife(lambda kept: float(kept.mean()), hits, dim=dim)
-    return Share(found.value, found.error, found.count, int(hits.sum()), int(hits.count()))
+def share(hits: xr.DataArray, *, of: xr.DataArray | None = None, dim: str = "seed") -> Share:
+    """The share of hits: of so many as `of` says, or of the entries of 0 and 1 that are not NaN."""
+    both = xr.concat(xr.broadcast(hits, hits.notnull() if of is None else of), "part")
+    found = jackknife(lambda kept: float(kept[0].sum() / kept[1].sum()), both, dim=dim)
+    return Share(found.value, found.error, found.count, int(both[0].sum()), int(both[1].sum()))
 
 
 def power(x: ArrayLike, y: ArrayLike) -> float:
