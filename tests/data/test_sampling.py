@@ -154,9 +154,9 @@ def chi_square(observed, probabilities):
 
 def test_classes_that_differ_a_little_have_tables_of_one_size():
     def sizes(second):
-        probs = [[0.1, 0.2, 0.3, 0.4, 0, 0], [*second, 0, 0]]
+        probs = [[1 / 8, 1 / 8, 1 / 4, 1 / 2, 0, 0], [*second, 0, 0]]
         classes = SequenceClasses(probs, query=[4, 4], next_token=[4, 5])
         return [leaf.shape for leaf in jax.tree.leaves(count_sampler(classes, 64))]
 
     # six different probabilities of going left, and five
-    assert sizes([0.15, 0.25, 0.25, 0.35]) == sizes([0.15, 0.15, 0.25, 0.45])
+    assert sizes([1 / 16, 5 / 16, 1 / 8, 1 / 2]) == sizes([3 / 32, 5 / 32, 5 / 16, 7 / 16])
