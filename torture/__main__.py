@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -46,13 +47,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
     tries = dict(_name_and_tries(parser, text) for text in options.campaigns or NAMES)
-    _prepare()
+    prepare()
     # not a TemporaryDirectory, which each child of a fork would remove at its end
     folder = Path(tempfile.mkdtemp(prefix="attnlab-torture-"))
     try:
         if options.replay is not None:
             return _replay(options.replay, folder)
-        tallies = _run(tries, options, folder)
+        tallies: dict[str, Tally] = {}
+        with suppress(KeyboardInterrupt):  # what was tried is told
+            _run(tries, options, folder, tallies)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.json:
@@ -70,7 +73,7 @@ def _name_and_tries(parser: argparse.ArgumentParser, text: str) -> tuple[str, fl
     return name, float(tries or "inf")
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Import what cells will need, while JAX has not started: children of a fork begin at once."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "attnlab" / "torture"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
@@ -87,22 +90,23 @@ def _campaign(name: str) -> Any:
     return getattr(import_module(f"torture.{name}"), name.capitalize())
 
 
-def _run(tries: dict[str, float], options: argparse.Namespace, folder: Path) -> dict[str, Tally]:
+def _run(
+    tries: dict[str, float], options: argparse.Namespace, folder: Path, tallies: dict[str, Tally]
+) -> None:
     from torture.cell import try_cases
 
     chosen = [(_campaign(name), most) for name, most in tries.items()]
     whole = sum(campaign.share for campaign, _ in chosen)
-    tallies: dict[str, Tally] = {}
     for campaign, most in chosen:
         until = time.monotonic() + 60 * options.minutes * campaign.share / whole
         progress, tried, bad = _Progress(campaign.name), 0, 0
         cases = try_cases(campaign, folder / campaign.name, f"{options.seed} {campaign.name}")
         for case, verdict in cases:
             tally = tallies.setdefault(f"{campaign.name}: {case.target}", Tally())
-            tally.counts[verdict.outcome] += case.tries
-            tried += case.tries
+            tally.counts[verdict.outcome] += verdict.tries
+            tried += verdict.tries
             if verdict.outcome == "bad":
-                bad += case.tries
+                bad += verdict.tries
                 tally.kept.append(_keep(options.out, campaign.name, case, verdict.words))
             progress.tell(tried, bad)
             if time.monotonic() > until or tried >= most:
@@ -110,7 +114,6 @@ def _run(tries: dict[str, float], options: argparse.Namespace, folder: Path) -> 
         else:
             progress.say(f"all of the {tried:,} that there are")
         cases.close()
-    return tallies
 
 
 class _Progress:

@@ -10,19 +10,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
+from unicodedata import bidirectional, category
 
 Outcome = Literal["right", "refused", "bad"]
 MOST_WORDS = 2000  # characters of a message that a person would still read
+# What Unicode calls the letters on which a terminal acts: controls, ends of lines, half characters;
+# and turns of the writing direction.
+CONTROLS = ("Cc", "Cs", "Zl", "Zp")
+TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 # Errors that say something to whoever raised them, but nothing to whoever wrote the file.
 UNCLEAN = (UnicodeError, json.JSONDecodeError)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a case went; words where it is bad."""
+    """How a case went; words where it is bad. tries: how many it counts for."""
 
     outcome: Outcome
     words: str = ""
+    tries: int = 1
 
 
 RIGHT, REFUSED = Verdict("right"), Verdict("refused")
@@ -37,13 +43,12 @@ class Case:
     """One input, complete: it can be written down and tried again.
 
     target: what it is put to. given: what decides it, as JSON has it. data: the content of a file,
-    where the input is one. tries: how many it counts for.
+    where the input is one.
     """
 
     target: str
     given: dict[str, Any] = field(default_factory=dict)
     data: bytes = b""
-    tries: int = 1
 
 
 class Campaign(ABC):
@@ -78,11 +83,15 @@ def clean_words(words: str) -> Verdict:
         return bad(f"a traceback: {words.strip().splitlines()[-1]}")
     if len(words) > MOST_WORDS or len(words.splitlines()) > 12:
         return bad(f"refused with a message of {len(words):,} characters: {words[:200]!r}")
-    if not all(letter.isprintable() or letter == "\n" for letter in words):
+    if any(map(_obeyed, words.replace("\n", ""))):
         return bad(f"refused with raw control characters: {words!r}")
     if not re.search(r"\S: \S|'--?\w|\S: $", words):
         return bad(f"refused without naming a field or a file: {words!r}")
     return REFUSED
+
+
+def _obeyed(letter: str) -> bool:
+    return category(letter) in CONTROLS or bidirectional(letter) in TURNS
 
 
 def refusal(problem: BaseException) -> Verdict:

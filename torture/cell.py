@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from itertools import count, islice
 from multiprocessing import Pipe
@@ -22,8 +22,10 @@ from torture.process import Family, Watch
 POLL_SECONDS = 0.2
 DIED = "its process"
 
+Tried = Generator[tuple[Case, Verdict], None, None]
 
-def try_cases(campaign: type[Campaign], folder: Path, seed: str) -> Iterator[tuple[Case, Verdict]]:
+
+def try_cases(campaign: type[Campaign], folder: Path, seed: str) -> Tried:
     """Try one case after the other, in a new cell where the last one died of a case."""
     tried = 0
     for number in count():
@@ -43,9 +45,7 @@ def try_one(campaign: type[Campaign], folder: Path, case: Case) -> Verdict:
     return verdict
 
 
-def _cell(
-    campaign: type[Campaign], folder: Path, seed: str, skip: int
-) -> Iterator[tuple[Case, Verdict]]:
+def _cell(campaign: type[Campaign], folder: Path, seed: str, skip: int) -> Tried:
     folder.mkdir(parents=True)
     ours, theirs = Pipe(duplex=False)
     sys.stdout.flush()

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from torture.campaign import RIGHT, Campaign, Case, Verdict, bad, judged
-from torture.verbs import SWEEP, prepare, same
+from torture.verbs import CLASSES, SWEEP, prepare, same
 
 KINDS = ("cut", "longer", "empty", "zeros", "gone", "swapped", "folder", "fifo", "loop")
 
@@ -27,6 +27,10 @@ class Kept:
 
 
 class Damage(Campaign):
+    """Damage is noticed when reading raises an error that names the file, and harmless when what
+    is read is the same to the last bit: a ledger that is gone, by which a whole sweep does not go.
+    """
+
     name, share = "damage", 0.2
 
     def __init__(self, folder: Path) -> None:
@@ -125,7 +129,7 @@ def _kept(folder: Path) -> dict[str, Kept]:
     from attnlab.dynamics import Save, simulate
     from attnlab.report.part import file_digest, read_record
     from attnlab.results import load, save
-    from attnlab.sweep import SweepRecipe, make_plan, open_sweep, run_in, status
+    from attnlab.sweep import Stopped, SweepRecipe, make_plan, open_sweep, run_in, status
     from attnlab.text import TransformerSpec, open_corpus, train
     from attnlab.text.checkpoint import read_checkpoint
 
@@ -135,16 +139,19 @@ def _kept(folder: Path) -> dict[str, Kept]:
     run_in(sweep := folder / "sweep", plan)
 
     def look_at_sweep() -> Any:
-        found = open_sweep(sweep).load()
-        return {"dataset": found, "status": vars(status(sweep))}
+        found = status(sweep)
+        if found.damaged:  # which `attnlab sweep status` says
+            raise ValueError("; ".join(found.damaged))
+        return {"dataset": open_sweep(sweep).load(), "status": vars(found)}
 
     def mend_sweep() -> Any:
-        run_in(sweep, plan)
+        try:
+            run_in(sweep, plan)
+        except Stopped as problem:  # by what cannot be replaced, which the command line says
+            raise ValueError(str(problem)) from None
         return open_sweep(sweep).load().drop_attrs()
 
-    result = simulate(
-        SWEEP["classes"], eta_y=1.0, eta_z=1.0, steps=5, save=Save("loss"), progress=False
-    )
+    result = simulate(CLASSES, eta_y=1.0, eta_z=1.0, steps=5, save=Save("loss"), progress=False)
     save(result, folder / "result.nc")
 
     corpus = open_corpus(folder / "text.txt", cache=folder)

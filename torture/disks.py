@@ -60,8 +60,8 @@ class Disks(Campaign):
                 problem := self.runner.finish(self.verb, out, self.expected)
             ):
                 return bad(problem)
-        except RuntimeError as problem:
-            return bad(str(problem))
+        except RuntimeError as error:
+            return bad(str(error))
         finally:
             if os.path.ismount(out):
                 subprocess.run(["umount", "-l", out], check=True)
@@ -170,7 +170,7 @@ class Disks(Campaign):
 
 
 def _mount(folder: Path, how: str) -> None:
-    command = ["mount", "-t", "tmpfs", "-o", how, "attnlab-torture", folder]
+    command = ["mount", "-t", "tmpfs", "-o", how, "attnlab-torture", str(folder)]
     subprocess.run(command, check=True, capture_output=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 from typing import Any
@@ -34,7 +34,7 @@ class Extremes(Campaign):
                 continue
             target = draw.choice(("limit", "limit", "sampled", "flow"))
             given = _shape(draw) | _rates(draw, target)
-            yield Case(target, given, tries=len(given["eta_y"]) * len(given["eta_z"]))
+            yield Case(target, given)
 
     def judge(self, case: Case) -> Verdict:
         from attnlab import Diverged
@@ -48,8 +48,8 @@ class Extremes(Campaign):
             found = problem.dataset
         except Exception as problem:
             return refusal(problem)
-        outcomes = set()
-        for eta_y, eta_z in product(case.given["eta_y"], case.given["eta_z"]):
+        outcomes, pairs = set(), list(product(case.given["eta_y"], case.given["eta_z"]))
+        for eta_y, eta_z in pairs:
             one = found.sel(eta_y=eta_y, eta_z=eta_z, seed=case.given["seed"])
             with np.errstate(all="ignore"):
                 expected = _expected(case.target, case.given, classes, eta_y, eta_z)
@@ -57,7 +57,7 @@ class Extremes(Campaign):
             if verdict.outcome == "bad":
                 return bad(f"eta_y = {eta_y}, eta_z = {eta_z}: {verdict.words}")
             outcomes.add(verdict)
-        return REFUSED if REFUSED in outcomes else RIGHT
+        return replace(REFUSED if REFUSED in outcomes else RIGHT, tries=len(pairs))
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _start(given: dict[str, Any], classes: Any) -> np.ndarray:
 def _simulated(target: str, given: dict[str, Any], classes: Any) -> Any:
     import attnlab
 
-    engines = {
+    engines: dict[str, Any] = {
         "limit": attnlab.Limit(), "flow": attnlab.Flow(),
         "sampled": attnlab.Sampled(given["length"], given["batch_size"]),
     }  # fmt: skip
@@ -144,7 +144,7 @@ def _expected(
     """By brute force, twice: the second time with rates and start changed by a little."""
     if target == "sampled":  # whose sequences are random
         return Expected()
-    runs = []
+    runs, largest = [], 0.0
     for change in (1.0, 1 + NOISE):
         Z = np.zeros((classes.vocab_size,) * 2)
         Z[classes.queries] = _start(given, classes) * change
@@ -155,9 +155,10 @@ def _expected(
         if end is None or not np.isfinite(end).all():
             return Expected()
         runs.append(_observe(classes, *end)[:2])
+        largest = float(np.abs(end).max())
     (attention, loss), (other, other_loss) = runs
     spread = max(np.abs(attention - other).max(), abs(loss - other_loss) / max(1, abs(loss)))
-    return Expected(attention, loss, float(spread) * CLOSE / NOISE, float(np.abs(end).max()))
+    return Expected(attention, loss, float(spread) * CLOSE / NOISE, largest)
 
 
 def _observe(classes: Any, Y: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -37,18 +38,18 @@ class Kills(Campaign):
             (name,) = draw.choices(names, weights)
             kills = [
                 {"signal": draw.choice(list(SIGNALS)), "whom": draw.choice(WHOM),
-                 "at": draw.uniform(0, 1.1), "cold": draw.random() < 0.05}
-                for _ in range(draw.choice((1, 2, 4)) if VERBS[name].resumes else 1)
+                 "at": draw.uniform(0, 1.1) * 0.7**before, "cold": draw.random() < 0.05}
+                for before in range(draw.choice((1, 3, 6)) if VERBS[name].resumes else 1)
             ]  # fmt: skip
-            yield Case(name, {"kills": kills}, tries=len(kills))
+            yield Case(name, {"kills": kills})
 
     def judge(self, case: Case) -> Verdict:
         verb, runner = VERBS[case.target], self.runner
         try:
             seconds, expected = runner.undisturbed(case.target)
-        except RuntimeError as problem:
-            return bad(str(problem))
-        out = runner.new_folder()
+        except RuntimeError as error:
+            return bad(str(error))
+        out, self.met = runner.new_folder(), 0
         for kill in case.given["kills"]:
             if problem := self._kill(verb, out, kill, seconds):
                 return bad(f"{problem} ({kill})")
@@ -62,7 +63,7 @@ class Kills(Campaign):
         if verb.resumes and not kept.items() <= whole_files(out).items():
             return bad("results that were there were made again")
         shutil.rmtree(out)
-        return RIGHT
+        return replace(RIGHT, tries=self.met)
 
     def _kill(self, verb: Verb, out: Path, kill: dict[str, Any], seconds: float) -> str:
         """Start, signal, and see how it ends; what is wrong with that, if anything."""
@@ -73,6 +74,7 @@ class Kills(Campaign):
         try:
             ended = first.wait(seconds=kill["at"] * (seconds + 2.5 * kill["cold"]))
             if ended is None:
+                self.met += 1  # and was not done before
                 _signal(first, kill)
                 soon = RAY_STOP_SECONDS if "ray" in verb.argv else STOP_SECONDS
                 ended = first.wait(most=soon if stops else MOST_SECONDS)

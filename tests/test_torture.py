@@ -1,0 +1,146 @@
+"""The campaign: half a minute of it finds nothing, and what is broken is found."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import broken_campaign
+import forked_verb
+import numpy as np
+import pytest
+
+from torture import extremes, mutate
+from torture.campaign import Campaign, Case, case_from, clean_words, written
+from torture.parsers import Parser, Parsers
+
+ROOT = Path(__file__).resolve().parents[1]
+# Of this seed: kills of a sweep by INT, TERM and KILL, and a disk that a simulation fills.
+SHORT = ("parsers:300", "damage:150", "kills:2", "disks:1", "extremes:16", "--seed", "2631")
+
+
+def run(*command, **more):
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env={**os.environ, "PYTHONPATH": path, **more},
+        capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def test_half_a_minute_of_it(tmp_path):
+    kept = tmp_path / "kept"
+    done = run("-m", "torture", *SHORT, "--minutes", "1e3", "--json", "--out", kept)
+    assert done.returncode == 0, done.stderr
+    assert not kept.exists()
+    total = Counter()
+    for counts in json.loads(done.stdout).values():
+        total.update({name: n for name, n in counts.items() if name != "kept"})
+    assert total["bad"] == 0
+    assert total["right"] + total["refused"] >= 469
+    assert total["refused"] > 100
+
+
+def test_what_is_broken_is_found(tmp_path):
+    done = run(broken_campaign.__file__, tmp_path / "cells")
+    found = json.loads(done.stdout)
+    outcomes = {name: outcome for name, (outcome, _) in found.items()}
+    assert list(outcomes) == list(broken_campaign.WAYS)
+    good = {"right": "right", "refused": "refused", "right again": "right"}
+    assert outcomes == dict.fromkeys(outcomes, "bad") | good
+    words = {name: words for name, (_, words) in found.items()}
+    assert "without naming" in words["no name"]
+    assert "control characters" in words["escape"]
+    assert words["codec"].startswith("UnicodeDecodeError")
+    assert words["key"] == "KeyError: 'steps'"
+    assert words["memory"].startswith("MemoryError")
+    assert words["abort"].endswith("SIGABRT")
+    assert "of processor time" in words["spin"]
+    assert "nothing happened" in words["sleep"]
+
+
+def test_a_forked_verb_is_like_a_new_one(tmp_path):
+    done = run(forked_verb.__file__, tmp_path)
+    found = json.loads(done.stdout)
+    assert found["forked"] == found["cold"]
+    assert (found["cold"]["code"], found["cold"]["stopped"]) == (0, 130)
+
+
+class Fuzz(Parsers):
+    """Fuzzes one parser of this file."""
+
+    def __init__(self, folder, read, again=lambda value: value):
+        Campaign.__init__(self, folder)
+        seed = {"steps": 10, "rates": [0.5, 1.0], "name": "x", "about": {"on": True}}
+        self.take({"recipe": Parser((json.dumps(seed).encode(),), ".json", read, again)})
+
+    def problems(self):
+        for case in islice(self.cases(Random(0)), 300):
+            verdict = self.judge(case)
+            if verdict.outcome == "bad":
+                yield verdict.words.partition(":")[0], verdict.words
+
+
+def test_a_parser_that_lets_things_pass_is_found(tmp_path):
+    def lax(path):
+        document = json.loads(path.read_text())
+        return {"steps": document["steps"], "rates": document["rates"]}
+
+    problems = dict(Fuzz(tmp_path, lax).problems())
+    assert "accepted, though changed" in problems
+    assert "a change was ignored" in problems
+    assert {"KeyError", "TypeError", "JSONDecodeError"} <= problems.keys()
+
+    def strict(path):
+        raise ValueError(f"{path}: no")
+
+    with pytest.raises(ValueError, match="no"):  # what is fuzzed was accepted before
+        Fuzz(tmp_path, strict)
+
+
+def test_mutations_are_what_they_say():
+    document = {"a": {"b": [1, 2.5, True], "c": "word"}, "d": 3}
+    seen = set()
+    for number in range(500):
+        made = mutate.mutate(document, Random(number), may=("a.c *",))
+        seen.add(made.words)
+        assert not (made.words.startswith("a.c ") and made.must)
+        text = mutate.as_text(made.document, ".json")
+        if not made.words.endswith("deep"):
+            again = json.loads(text)
+            assert json.dumps(again) != json.dumps(document) or made.words.endswith("extreme")
+    assert {"a.b.0 not-finite", "a unknown", "d bool", ". null", "a.b.2 number"} <= seen
+    assert document == {"a": {"b": [1, 2.5, True], "c": "word"}, "d": 3}
+
+
+def test_a_case_can_be_written_down():
+    case = Case("classes.yaml", {"seed": 1}, bytes(range(256)))
+    assert case_from(json.loads(json.dumps(written(case)))) == case
+
+
+def test_clean_words():
+    assert clean_words("attnlab: recipe.yaml: steps: missing").outcome == "refused"
+    for words in ("", "steps", "Traceback (most recent call last):\n  x: y", "a: " + "x" * 5000):
+        assert clean_words(words).outcome == "bad"
+
+
+def test_a_number_that_is_wrong_is_found(monkeypatch):
+    rows = [[(0, 0.25), (1, 0.75)], [(0, 0.5), (2, 0.5)]]
+    given = {
+        "vocab": 8, "rows": rows, "query": [3, 3], "next": [4, 5], "prior": [0.5, 0.5],
+        "eta_y": [0.5], "eta_z": [1.0], "steps": 5, "momentum": 0.0, "weight_decay": 0.0,
+        "lump": False, "dtype": "float64", "start": 1.0, "length": 2, "batch_size": 1, "seed": 0,
+    }  # fmt: skip
+    case = Case("limit", given)
+    campaign = extremes.Extremes(Path())
+    assert campaign.judge(case).outcome == "right"
+    descend = extremes._descend
+    monkeypatch.setattr(
+        extremes, "_descend", lambda given, classes, at, rates: descend(
+            given, classes, at, rates * np.array([1.0, 1 + 1e-6]).reshape(2, 1, 1)
+        ),
+    )  # fmt: skip
+    assert "from brute force" in campaign.judge(case).words
