@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +23,14 @@ class AliasTable:
     is one gather. Every outcome has its probability to within 2**-32.
     """
 
-    words: jax.Array  # (rows * 2**bits,) uint32: threshold in the high bits, alias in the low
+    words: Any  # (rows * 2**bits,) uint32: threshold in the high bits, alias in the low
     bits: int = field(metadata={"static": True})
 
     def draw(self, row: jax.Array, random_words: jax.Array) -> jax.Array:
         """One outcome (int32) for each pair of a row and a random uint32."""
         column = random_words >> np.uint32(WORD_BITS - self.bits)
         fraction = random_words << np.uint32(self.bits)
-        entry = self.words[(row << self.bits) + column.astype(jnp.int32)]
+        entry = jnp.asarray(self.words)[(row << self.bits) + column.astype(jnp.int32)]
         mask = np.uint32((1 << self.bits) - 1)
         return jnp.where(fraction < (entry & ~mask), column, entry & mask).astype(jnp.int32)
 
@@ -47,7 +48,7 @@ def alias_table(probs: NDArray[np.float64]) -> AliasTable:
     alias[full] = np.broadcast_to(np.arange(1 << bits), alias.shape)[full]
     steps[full] = 0
     words = (steps.astype(np.uint64) << np.uint64(bits)).astype(np.uint32) | alias.astype(np.uint32)
-    return AliasTable(jax.device_put(words.reshape(-1)), bits)
+    return AliasTable(words.reshape(-1), bits)
 
 
 def _pair_columns(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ class BinomialDigit:
     """Binomials of the sizes d * unit, d = 0, 1, ..., for each of several probabilities."""
 
     table: AliasTable  # row = probability * digits + d
-    lowest: jax.Array  # (rows,) the count that column 0 stands for
+    lowest: Any  # (rows,) the count that column 0 stands for
     digits: int = field(metadata={"static": True})
     shift: int = field(metadata={"static": True})  # unit = 2**shift
 
@@ -44,7 +45,7 @@ class BinomialDigit:
         # the remainder changes nothing.
         digit = (size >> self.shift) % self.digits
         row = probability * self.digits + digit
-        return self.lowest[row] + self.table.draw(row, words)
+        return jnp.asarray(self.lowest)[row] + self.table.draw(row, words)
 
 
 @jax.tree_util.register_dataclass
@@ -52,7 +53,7 @@ class BinomialDigit:
 class CountSampler:
     """Draws the token counts of sequences of a fixed length from their classes."""
 
-    node_probability: jax.Array  # (classes, nodes) index of the probability of going left
+    node_probability: Any  # (classes, nodes) index of the probability of going left
     binomial: tuple[BinomialDigit, ...]
     depth: int = field(metadata={"static": True})
     width: int = field(metadata={"static": True})  # tokens of the largest support
@@ -72,7 +73,7 @@ class CountSampler:
         """The same from random words (sequence, self.words)."""
         nodes = (1 << self.depth) - 1
         words = words.reshape(*sequence_class.shape, len(self.binomial), nodes)
-        probability = self.node_probability[sequence_class]
+        probability = jnp.asarray(self.node_probability)[sequence_class]
         counts = jnp.full((*sequence_class.shape, 1), self.draws, jnp.int32)
         for level in range(self.depth):
             here = slice((1 << level) - 1, (2 << level) - 1)
@@ -109,7 +110,7 @@ def count_sampler(classes: SequenceClasses, length: int) -> CountSampler | Token
     going_left = np.concatenate([*reversed(levels), np.zeros((len(classes), 0))], axis=1)
     probabilities, index = np.unique(going_left, return_inverse=True)
     return CountSampler(
-        node_probability=jax.device_put(index.reshape(going_left.shape).astype(np.int32)),
+        node_probability=index.reshape(going_left.shape).astype(np.int32),
         binomial=_binomial_digits(probabilities, draws) if depth else (),
         depth=depth,
         width=int(widths.max()),
@@ -161,7 +162,7 @@ def _binomial_digit(p: NDArray[np.float64], shift: int, digits: int, width: int)
     pmf /= pmf.sum(axis=-1, keepdims=True)
     return BinomialDigit(
         table=alias_table(pmf.reshape(-1, width)),
-        lowest=jax.device_put(lowest.reshape(-1).astype(np.int32)),
+        lowest=lowest.reshape(-1).astype(np.int32),
         digits=digits,
         shift=shift,
     )
@@ -173,7 +174,7 @@ class TokenSampler:
     """Draws plain token sequences, for models in which position matters."""
 
     table: AliasTable
-    tokens: jax.Array  # (classes, width) support of each class
+    tokens: Any  # (classes, width) support of each class
     draws: int = field(metadata={"static": True})
 
     @property
@@ -188,7 +189,8 @@ class TokenSampler:
 
     def sequences(self, words: jax.Array, sequence_class: jax.Array) -> jax.Array:
         """The same from random words (sequence, self.words)."""
-        return self.tokens[sequence_class[..., None], self._slots(words, sequence_class)]
+        slots = self._slots(words, sequence_class)
+        return jnp.asarray(self.tokens)[sequence_class[..., None], slots]
 
     def draw_counts(self, key: jax.Array, sequence_class: jax.Array) -> jax.Array:
         """Counts (sequence, slot): cheaper than a tree where a support is longer than T."""
@@ -216,7 +218,7 @@ def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
     probs[classes.class_of_entry, slot] = classes.values
     tokens[classes.class_of_entry, slot] = classes.tokens
     probs /= probs.sum(axis=1, keepdims=True)
-    return TokenSampler(alias_table(probs), jax.device_put(tokens.astype(np.int32)), length - 1)
+    return TokenSampler(alias_table(probs), tokens.astype(np.int32), length - 1)
 
 
 def class_table(classes: SequenceClasses) -> AliasTable:

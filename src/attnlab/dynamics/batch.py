@@ -30,6 +30,7 @@ class Batch(ABC):
 
     step = 0  # whose sequences the loss is taken of
     note: str | None = None  # told with the progress
+    begun = False
 
     def __init__(self, stack: Stack, runs: Indices, pace: Pace) -> None:
         self.stack, self.run, self.runs, self.pace = stack, stack.run, runs, pace
@@ -64,7 +65,10 @@ class Batch(ABC):
         """How much of the way that is."""
 
     def begin(self) -> None:
-        """Put the runs where they start."""
+        """Put the runs where they start, unless they are there."""
+        if self.begun:
+            return
+        self.begun = True
         with ONE_BEGINS:
             self.keys, self.fixed, states = jax.block_until_ready(self.stack.begin(self.runs))
         self.start(states)

@@ -62,7 +62,7 @@ class SampledRows(Fresh):
 
     prior: AliasTable
     counts: Any  # CountSampler or TokenSampler
-    slot: jax.Array  # (K, A) or (K, C + S): where each token is in its class's support, or past it
+    slot: Any  # (K, A) or (K, C + S): where each token is in its class's support, or past it
     batch_size: int = field(metadata={"static": True})
 
     def draw(self, layout: Layout, key: jax.Array, kept: Any) -> Rows:
@@ -71,7 +71,7 @@ class SampledRows(Fresh):
         sequence_class = classes_from_words(self.prior, words[:, 0])
         counts = self.counts.counts(words[:, 1:], sequence_class)
         padded = jnp.pad(counts, ((0, 0), (0, 1)))
-        per_token = jnp.take_along_axis(padded, self.slot[sequence_class], axis=1)
+        per_token = jnp.take_along_axis(padded, jnp.asarray(self.slot)[sequence_class], axis=1)
         return _sequence_rows(
             layout, sequence_class, jnp.log(per_token.astype(layout.prior.dtype)), None
         )
@@ -88,17 +88,17 @@ class OrderedRows(Fresh):
 
     prior: AliasTable
     sampler: TokenSampler
-    place: jax.Array  # (M,) place of each token among the shared groups
-    bias: jax.Array | None  # (T - 1,) by distance; None where it is learned
+    place: Any  # (M,) place of each token among the shared groups
+    bias: Any  # (T - 1,) by distance; None where it is learned
     batch_size: int = field(metadata={"static": True})
 
     def draw(self, layout: Layout, key: jax.Array, kept: Any) -> Rows:
         words = jax.random.bits(key, (self.batch_size, 1 + self.sampler.words), jnp.uint32)
         sequence_class = classes_from_words(self.prior, words[:, 0])
-        places = self.place[self.sampler.sequences(words[:, 1:], sequence_class)]
+        places = jnp.asarray(self.place)[self.sampler.sequences(words[:, 1:], sequence_class)]
         if self.bias is None:
             return _sequence_rows(layout, sequence_class, None, places)
-        bias = self.bias.astype(layout.prior.dtype)
+        bias = jnp.asarray(self.bias, layout.prior.dtype)
         mass = log_position_mass(places, bias, layout.shared_multiplicity.shape[0])
         return _sequence_rows(layout, sequence_class, mass, None)
 
@@ -151,8 +151,8 @@ def row_source(
         source = OrderedRows(
             class_table(classes),
             token_sampler(classes, engine.length),
-            jax.device_put(where.places(np.arange(classes.vocab_size)).astype(np.int32)),
-            None if learned else jax.device_put(position.biases(engine.length - 1)),
+            where.places(np.arange(classes.vocab_size)).astype(np.int32),
+            None if learned else position.biases(engine.length - 1),
             size,
         )
     if engine.sequences is None:
@@ -173,9 +173,7 @@ def _sampled_rows(
         before, own = np.split(slot, [where.num_shared - len(classes) * where.own_each], axis=1)
         own = np.diagonal(own.reshape(len(classes), len(classes), where.own_each)).T
         slot = np.concatenate([before, own], axis=1)
-    return SampledRows(
-        class_table(classes), count_sampler(classes, length), jax.device_put(slot), batch_size
-    )
+    return SampledRows(class_table(classes), count_sampler(classes, length), slot, batch_size)
 
 
 def _sequence_rows(
