@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+import xarray as xr
 
 from attnlab.report.part import Part
 from attnlab.report.study_pages import BEGIN, END, between_marks, found
-from attnlab.studies import NAMES, Answer
+from attnlab.studies import NAMES, Answer, share
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -20,17 +21,32 @@ def test_only_what_is_between_the_marks_changes():
         between_marks(page.replace(END, ""), "new")
 
 
-def test_numbers_come_with_their_errors_their_halves_and_their_bounds():
-    part = Part(
+def part_with(numbers, halves, bounds):
+    return Part(
         name="length", key="", title="", about="", outcome=Answer.AGREES.value, headline="",
-        summary="It falls.", alt="A line.", numbers={"slope": -0.956, "slope_error": 0.0104},
-        regression_bounds={"slope": (-1.02, -0.88)}, settings={}, files={}, seconds=1.0, made_at="",
-        versions={}, halves=[{"slope": -0.95}, {"slope": -0.96}],
+        summary="It falls.", alt="A line.", numbers=numbers, regression_bounds=bounds, settings={},
+        files={}, seconds=1.0, made_at="", versions={}, halves=halves,
     )  # fmt: skip
-    text = found(part)
+
+
+def test_numbers_come_with_their_errors_their_halves_and_their_bounds():
+    numbers = {"slope": -0.956, "slope_error": 0.0104}
+    halves = [{"slope": -0.95}, {"slope": -0.96}]
+    text = found(part_with(numbers, halves, {"slope": (-1.02, -0.88)}))
     assert text.startswith("**As the paper says.** It falls.")
     assert "![A line.](../images/studies/length.png)" in text
     assert "| `slope` | -0.956 ± 0.01 | -0.95 and -0.96 | -1.02 to -0.88 |" in text
+
+
+def test_shares_come_with_their_counts_and_never_with_an_error_of_nothing():
+    seeds = ("seed", "token")
+    for hits, told in (
+        (xr.DataArray([[1.0, 1.0], [1.0, 1.0]], dims=seeds), "1 (4 of 4)"),
+        (xr.DataArray([[1.0, 1.0], [1.0, 0.0]], dims=seeds), "0.75 ± 0.25 (3 of 4)"),
+    ):
+        numbers = share(hits).numbers("kept")
+        text = found(part_with(numbers, [numbers, numbers], {"kept": (0, 1)}))
+        assert f"| `kept` | {told} |" in text
 
 
 def test_the_list_has_every_study():

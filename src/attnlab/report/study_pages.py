@@ -35,16 +35,22 @@ def found(part: Part) -> str:
     """What a study found, as Markdown: the answer, the words, the picture and the numbers."""
     rows = []
     for name, (low, high) in part.regression_bounds.items():
-        error = part.numbers.get(f"{name}_error")
-        sure = "" if error is None else f" ± {error:.2g}"
         each = " and ".join(f"{half[name]:.4g}" for half in part.halves)
-        rows.append(f"| `{name}` | {part.numbers[name]:.4g}{sure} | {each} | {low:g} to {high:g} |")
+        rows.append(f"| `{name}` | {_number(part, name)} | {each} | {low:g} to {high:g} |")
     heading = "| number | found | on each half of the seeds | regression bounds |"
     table = "\n".join([heading, "|---|---|---|---|", *rows])
     return (
         f"**{part.outcome[0].upper()}{part.outcome[1:]}.** {part.summary}\n\n"
         f"![{part.alt}](../images/studies/{part.name}.png)\n\n{table}\n"
     )
+
+
+def _number(part: Part, name: str) -> str:
+    """A number with its error; a share with its count, and without an error that no seed shows."""
+    error, total = (part.numbers.get(f"{name}_{what}") for what in ("error", "total"))
+    sure = f" ± {error:.2g}" if error or (error is not None and total is None) else ""
+    count = "" if total is None else f" ({part.numbers[f'{name}_hits']:.0f} of {total:.0f})"
+    return f"{part.numbers[name]:.4g}{sure}{count}"
 
 
 def write_pages(out: Path, docs: Path, names: Sequence[str] = NAMES) -> None:

@@ -38,6 +38,11 @@ class Share(Estimate):
     def __str__(self) -> str:
         return f"{self.hits} of {self.total}"
 
+    def numbers(self, name: str) -> dict[str, float]:
+        """The share, its error and its count."""
+        count = {f"{name}_hits": float(self.hits), f"{name}_total": float(self.total)}
+        return {**super().numbers(name), **count}
+
 
 def jackknife(
     statistic: Callable[[xr.DataArray], float], values: xr.DataArray, *, dim: str = "seed"
