@@ -21,6 +21,8 @@ from attnlab import (
     simulate,
 )
 from attnlab.data import random, single_common, syn_medium, syn_small, zipf
+from attnlab.dynamics import driving
+from attnlab.dynamics.stepping import SteppingBatch
 
 DOUBLE = {"dtype": "float64"}
 
@@ -364,6 +366,22 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another():
     np.testing.assert_array_equal(first.attention, again.attention)
     other = plain(syn_small(), Sampled(16, 4), seeds=[8], **arguments)
     assert float(abs(first.attention - other.attention.values).max()) > 1e-3
+
+
+def test_what_is_compiled_is_not_run_to_be_compiled_again(monkeypatch):
+    calls = []
+    call = SteppingBatch.call
+    monkeypatch.setattr(driving, "PACES", {})
+    monkeypatch.setattr(
+        SteppingBatch, "call", lambda batch, count: calls.append(count) or call(batch, count)
+    )
+    first = simulate("syn-small", Limit(), eta_y=0.5, eta_z=0.5, steps=9, progress=False)
+    assert calls[0] == 0
+    calls.clear()
+    again = simulate("syn-small", Limit(), eta_y=0.5, eta_z=0.5, steps=9, progress=False)
+    assert 0 not in calls
+    assert sum(calls) == 9
+    xr.testing.assert_equal(first, again)
 
 
 def test_precision_is_the_callers_and_only_for_the_call():

@@ -38,6 +38,7 @@ def test_runs_that_had_not_begun_are_nan(keyboard, monkeypatch):
 
 
 def test_nothing_recorded_is_no_dataset(keyboard, monkeypatch):
+    monkeypatch.setattr("attnlab.dynamics.driving.PACES", {})
     monkeypatch.setattr("attnlab.dynamics.driving._compile", lambda batch: keyboard.press())
     with pytest.raises(Interrupted, match="^stopped at step 0 of 50") as stopped:
         simulate(syn_small(), Limit(), **RATES, steps=50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
@@ -20,6 +20,9 @@ from attnlab.dynamics.stack import stacks
 from attnlab.dynamics.stepping import SteppingBatch
 from attnlab.dynamics.stopping import Pace, Stopping
 
+# Of the programs that are compiled already.
+PACES: dict[Hashable, Pace] = {}
+
 
 class Drive:
     """All settings, seeds and rates of a run, in batches of a size that suits the machine."""
@@ -33,9 +36,12 @@ class Drive:
         kind = FlowBatch if isinstance(self.run.engine, Flow) else SteppingBatch
         with jax.enable_x64(self.run.dtype == np.float64):
             for alike in stacks(self.run):
-                pace = Pace()
+                programs = alike[0].programs
+                pace = PACES.get(programs, Pace())
                 made = [kind(stack, runs, pace) for stack in alike for runs in stack.batches()]
-                _compile(made[0])
+                if programs not in PACES:
+                    _compile(made[0])
+                    PACES[programs] = pace
                 self.batches += made
                 if stopping.asked:
                     return

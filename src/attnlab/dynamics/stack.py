@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,17 @@ class Stack:
     source: RowSource
     start: Start
     at_once: tuple[int, int]
+
+    @property
+    def programs(self) -> Hashable:
+        """What its programs are compiled for."""
+        run = self.run
+        leaves, structure = jax.tree.flatten((self.layout, self.source, self.start))
+        shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        return (
+            type(run.engine), run.model, run.optimizer, run.what, run.dtype, is_symmetric(run.init),
+            run.own_data, self.at_once, structure, shapes,
+        )  # fmt: skip
 
     def begin(self, runs: Indices) -> tuple[jax.Array, Any, program.State]:
         """Where these runs start; see `program.begin`."""
