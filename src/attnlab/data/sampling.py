@@ -221,6 +221,7 @@ def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
     return TokenSampler(alias_table(probs), tokens.astype(np.int32), length - 1)
 
 
+@lru_cache(maxsize=32)
 def class_table(classes: SequenceClasses) -> AliasTable:
     """The alias table of the class prior; draw with row 0."""
     return alias_table(classes.prior[None] / classes.prior.sum())
