@@ -118,8 +118,12 @@ def test_overlap_single_common_tokens_grow_and_all_together_lose():
     np.testing.assert_array_equal(
         np.sign(predicted), np.sign(margin[predicted["token"].values.astype(int)])
     )
-    with pytest.raises(ValueError, match="quoted: expected one of the concentrations"):
-        replace(recipe_for("overlap"), quoted=2.0)
+    for wrong, message in (
+        ({"quoted": 2.0}, "quoted: expected one of the concentrations"),
+        ({"num_classes": (3,)}, "num_classes: the criterion is for 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replace(recipe_for("overlap"), **wrong)
 
 
 def test_overlap_some_that_grow_are_no_contradiction():

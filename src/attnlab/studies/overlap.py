@@ -57,6 +57,8 @@ class Recipe(StudyRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if 2 not in self.num_classes:
+            raise ValueError(f"num_classes: the criterion is for 2, got {self.num_classes}")
         if self.quoted not in self.concentrations:
             raise ValueError(f"quoted: expected one of the concentrations, got {self.quoted:g}")
 
