@@ -21,7 +21,7 @@ from attnlab.figures import style
 from attnlab.figures.finding import Finding
 from attnlab.results import measures
 from attnlab.studies.answer import Answer
-from attnlab.studies.estimate import mean, standard_error
+from attnlab.studies.estimate import jackknife, mean, share, standard_error
 from attnlab.studies.recipe import StudyRecipe
 from attnlab.studies.turns import in_turn
 from attnlab.sweep import Progress
@@ -57,7 +57,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """The measures over (slope, how, seed): `how` is "biased", or "short" without a bias but with
     n_eff contextual tokens, rounded.
 
-    winner: share of classes in which the most frequent distinct token is the most attended one at
+    winner: over classes too, 1 where the most frequent distinct token is the most attended one at
     the end. order: rank correlation of z with P(l|n) over distinct tokens, mean over classes.
     contrast: z of the most frequent minus z of the rarest. snap: the mean `snap_time`. logits: z of
     class 0's distinct tokens, along `rank`. learned: a bias learned from zero, (seed, distance).
@@ -115,7 +115,7 @@ def _measured(recipe: Recipe, classes: SequenceClasses, result: xr.Dataset) -> x
     snap = measures.snap_time(result, fraction=recipe.snap_fraction).mean("sequence_class")
     return xr.Dataset(
         {
-            "winner": ("seed", np.mean(winner, axis=0)),
+            "winner": (("seed", "sequence_class"), np.array(winner, dtype=float).T),
             "order": ("seed", np.mean(order, axis=0)),
             "contrast": ("seed", np.mean(contrast, axis=0)),
             "snap": ("seed", snap.values),
@@ -132,10 +132,11 @@ def draw(runs: xr.Dataset) -> Figure:
     with style.style():
         figure = Figure(figsize=(style.PAGE_WIDTH, 4.4), layout="constrained")
         axes = figure.subplots(2, 3).ravel()
+        per_seed = runs[list(MEASURES)].mean("sequence_class")
         shown = (0.8 * float(runs["positions"].min()), 1.25 * float(runs["positions"].max()))
         for ax, name in zip(axes, MEASURES, strict=False):
             for i, how in enumerate(runs["how"].values):
-                values = runs[name].sel(how=how)
+                values = per_seed[name].sel(how=how)
                 half = standard_error(values)
                 ax.errorbar(
                     runs["positions"], values.mean("seed", skipna=False), yerr=half, capsize=2,
@@ -165,16 +166,22 @@ def draw(runs: xr.Dataset) -> Figure:
     return figure
 
 
+def likeness(contrast: xr.DataArray) -> float:
+    """The mean contrast with a bias over that of as many tokens as positions count."""
+    of = contrast.mean("seed")
+    return float(of.sel(how="biased") / of.sel(how="short"))
+
+
 def judge(runs: xr.Dataset) -> Finding:
     """Does a bias change the winner and the order, and is it a shorter sequence?"""
-    biased, short = runs.sel(how="biased"), runs.sel(how="short")
+    biased = runs.sel(how="biased")
     steepest = biased.isel(slope=-1)
-    winner, order = mean(steepest["winner"]), mean(steepest["order"])
+    winner, order = share(steepest["winner"]), mean(steepest["order"])
     none, contrast = mean(biased["contrast"].isel(slope=0)), mean(steepest["contrast"])
     learned = mean(runs["learned"].std("distance"))
     alike = {
-        float(ratio["slope"]): mean(ratio)
-        for ratio in (biased["contrast"] / short["contrast"]).isel(slope=slice(1, None))
+        float(of_slope["slope"]): jackknife(likeness, of_slope)
+        for of_slope in runs["contrast"].isel(slope=slice(1, None)).transpose("slope", ...)
     }
     snapped = biased["snap"].dropna("slope", how="any")  # where all seeds did
     later = float(snapped["slope"][-1])
@@ -189,12 +196,13 @@ def judge(runs: xr.Dataset) -> Finding:
     }
     for slope, ratio in alike.items():
         numbers |= ratio.numbers(f"contrast_ratio_{slope:g}")
+    mild = next(iter(alike.values()))
     counts = dict(zip(runs["slope"].values.tolist(), runs["positions"].values, strict=True))
     told = ", ".join(f"{ratio} ({counts[slope]:.0f})" for slope, ratio in alike.items())
     headline = (
-        f"A bias by distance leaves the winner the same in {winner.value:.0%} of the classes. A "
-        f"mild one acts as a shorter sequence: the contrast of frequent and rare distinct tokens "
-        f"is {next(iter(alike.values()))} times that of as many tokens as positions count."
+        f"A bias by distance leaves the winner the same in {winner} cases at its steepest. A mild "
+        f"one acts as a shorter sequence: the contrast of frequent and rare distinct tokens "
+        f"is {mild.value:.3f} ± {mild.error:.3f} times that of as many tokens as positions count."
     )
     summary = (
         f"{headline} By slope, with the positions that count in brackets, this is {told}: the "
