@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.audit.claim import Claim, Outcome, Recorded
@@ -90,31 +91,47 @@ def _spurious(setting: Setting) -> Outcome:
             shares.append((velocity[common[drawn]] > 0).sum() / common.sum())
         return float(np.mean(shares))
 
-    def common_mass(sequences: int | None, prior: float = 0.0) -> float:
+    def trained(
+        sequences: int | None, prior: float = 0.0
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of the common tokens, z(end) - z(0) and the classes' mean attention: (seed, token)."""
+        tokens = s.classes.in_play[common]
         start = np.zeros(s.M)
-        start[s.classes.in_play[common]] = -prior
+        start[tokens] = -prior
         engine = Sampled(LENGTH, min(sequences or MANY, MANY), sequences=sequences)
         result = simulate(
             s.classes, engine, eta_y=s.eta_y, eta_z=s.eta_z, steps=s.steps, seeds=SEEDS, init=start,
-            momentum=0.0, save=Save(what="statistics", at=(int(s.steps),)), progress=False,
-        )  # fmt: skip
-        return float(result["common_mass"].mean())
+            momentum=0.0, save=Save(what=("attention", "logits"), at=(int(s.steps),)),
+            progress=False,
+        ).isel(step=-1, token=tokens)  # fmt: skip
+        moved = result["attention_logits"].isel(query=0).values + prior
+        return moved, result["attention"].mean("sequence_class").values
+
+    def excess(
+        seen: NDArray[np.bool_], attention: NDArray[np.float64], unlimited: NDArray[np.float64]
+    ) -> float:
+        """Attention to the tokens that training showed, beyond that of ever new data."""
+        return float(((attention - unlimited.mean(0)) * seen).sum(-1).mean())
 
     few, many = share_gaining(FEW), share_gaining(MANY)
-    unlimited, small, large = common_mass(None), common_mass(FEW), common_mass(MANY)
-    excess = {FEW: small - unlimited, MANY: large - unlimited}
-    with_prior = common_mass(FEW, PRIOR) - common_mass(None, PRIOR)
+    unlimited = trained(None)[1]
+    moved_small, small = trained(FEW)
+    moved_large, large = trained(MANY)
+    # from z(0) = 0 no move is too small for a float: what has not moved was never drawn
+    in_small, in_large = moved_small != 0, moved_large != 0
+    of_few, of_many = excess(in_small, small, unlimited), excess(in_large, large, unlimited)
+    with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
     return Outcome(
         (
             Check("share of common tokens that gain, larger training set", labelled(few),
                   labelled(many), BELOW),
-            Check("excess attention to common tokens, larger training set", labelled(excess[FEW]),
-                  labelled(excess[MANY]), BELOW, training=True),
-            Check("the same on few sequences, with a prior", labelled(excess[FEW]),
+            Check("excess attention to common tokens seen, larger training set", labelled(of_few),
+                  labelled(of_many), BELOW, training=True),
+            Check("the same on few sequences, with a prior", labelled(of_few),
                   labelled(with_prior), BELOW, training=True),
         ),
         number=few / many,
-        training_number=excess[FEW] / excess[MANY],
+        training_number=of_few / of_many,
     )  # fmt: skip
 
 
@@ -125,14 +142,15 @@ spurious_tokens = Claim(
     relation=BELOW,
     setting=MANY_COMMON,
     predicts="fewer common tokens gain, under Eq. 10 on the token frequencies of a larger set",
-    measures="attention to common tokens beyond that of ever new data: 8, 128 sequences, a prior",
+    measures="attention to common tokens that training showed, beyond that of ever new data: 8, "
+    "128 sequences, a prior",
     tolerance=0.0,
     because="an order",
     code=("attention_velocity", "token_roles"),
     test="tests/studies/test_studies.py::test_spurious_attention_falls_with_the_training_set",
     number="8 sequences let {:.2g} times as many common tokens gain as 128",
-    training_number="in training the excess attention to them is {:.2g} times as large",
-    recorded=Recorded(Verdict.HOLDS, 5.37, Verdict.HOLDS, 8.212),
+    training_number="in training the excess attention to those seen is {:.2g} times as large",
+    recorded=Recorded(Verdict.HOLDS, 5.37, Verdict.HOLDS, 3.905),
     measure=_spurious,
 )
 

@@ -68,7 +68,8 @@ def sign_fates(P: ArrayLike) -> IntArray:
     Not in the paper. Adam with an epsilon far below the gradient moves all entries of Y alike, so
     that g_l is one number for all tokens of a class, and diag(f) (I - f f^T) g of Eq. 4 has the
     sign of |p|^2 - P(l|n): a token gains if it is rarer than |p|^2, distinct or not. Each class
-    has a query of its own.
+    has a query of its own, and (M - 1) f_nl exceeds the sum of f_n'l over the other classes: else
+    the entry of Y at the class's own next token goes down first, and the token's move turns round.
     """
     P = probabilities(P)
     gain = (P**2).sum(-1, keepdims=True) - P
