@@ -43,6 +43,7 @@ def make(name, **changes):
 def test_every_study_has_its_recipe_and_its_page(name):
     recipe = recipe_for(name)
     assert recipe.minutes <= 2
+    assert recipe.seeds >= 12  # errors over fewer come out too small
     assert recipe.about.endswith(".")
     text = (recipe_folder() / f"study-{name}.yaml").read_text()
     assert text.startswith("# Study: ")
