@@ -167,7 +167,7 @@ def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
 
 def _logits(layout: Layout, rows: Rows, f: Block, Y: Block) -> jax.Array:
     """Y^T f, (N, J)."""
-    if rows.first_own is not None and f.shared.shape[0] <= WRITTEN_OUT and _on_cpu():
+    if rows.first_own is not None and _write_out(f.shared.shape[0], Y.shared.shape[0]):
         return _sum_over_slots(layout, rows, f.shared, Y.shared)
     counted = layout.count_shared(_to_tokens(layout, rows, f.shared).T)
     logits = jnp.einsum("na,aj->nj", counted, Y.shared, precision=PRECISION)
@@ -176,6 +176,12 @@ def _logits(layout: Layout, rows: Rows, f: Block, Y: Block) -> jax.Array:
             jnp.einsum("rs,rjs->rj", layout.count_own(f.own), Y.own, precision=PRECISION)
         )
     return logits
+
+
+def _write_out(slots: int, tokens: int) -> bool:
+    """Whether the sum over a row's slots is written out: on a processor, where it is short and a
+    product over all tokens is not."""
+    return jax.default_backend() == "cpu" and slots <= min(WRITTEN_OUT, tokens // 2)
 
 
 def _sum_over_slots(layout: Layout, rows: Rows, f: jax.Array, Y: jax.Array) -> jax.Array:
@@ -211,10 +217,6 @@ def prediction(
     scale = rows.weight / (others + own_odds)
     error = jnp.where(is_target, -others[:, None], odds) * scale[:, None]
     return logits, cross_entropy, error
-
-
-def _on_cpu() -> bool:
-    return jax.default_backend() == "cpu"
 
 
 def pick(per_group: jax.Array, group: jax.Array) -> jax.Array:
