@@ -57,6 +57,7 @@ def test_what_is_broken_is_found(tmp_path):
     assert words["codec"].startswith("UnicodeDecodeError")
     assert words["key"] == "KeyError: 'steps'"
     assert words["memory"].startswith("MemoryError")
+    assert words["judge"] == "LookupError: what was left"
     assert words["abort"].endswith("SIGABRT")
     assert "of processor time" in words["spin"]
     assert "nothing happened" in words["sleep"]

@@ -101,7 +101,10 @@ def _inside(
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
         for case in islice(made.cases(Random(seed)), skip, None):
             parent.send_bytes(json.dumps(written(case)).encode())
-            verdict = made.judge(case)
+            try:
+                verdict = made.judge(case)
+            except Exception as problem:  # in looking at what was left, say
+                verdict = bad(f"{type(problem).__name__}: {problem}")
             parent.send_bytes(json.dumps(vars(verdict)).encode())
         code = 0
     except BrokenPipeError:

@@ -128,6 +128,7 @@ class Disks(Campaign):
         if problem := self.runner.finish(self.verb, out, self.expected):
             return bad(problem)
         path.write_bytes(before)
+        path.with_name("result.nc").unlink()  # else a training that is done has its result
         kept = read_checkpoint(path)
         name, *rest = kept.arrays
         changed = {

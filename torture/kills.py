@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from torture.campaign import RIGHT, Campaign, Case, Verdict, bad
-from torture.process import Process
+from torture.process import Process, Watch
 from torture.verbs import VERBS, Runner, Verb, partly, whole_files, wrong_end
 
 # A signal, and the exit codes that are right after it, besides 0 where the verb was done anyway.
@@ -22,7 +22,7 @@ SIGNALS = {"KILL": (-9,), "TERM": (-15, 130, 143), "INT": (-2, 130), "STOP": ()}
 WHOM = ("driver", "driver", "all", "worker")
 # Of processor time, in which a verb has to have stopped; and to its end.
 STOP_SECONDS, RAY_STOP_SECONDS, MOST_SECONDS = 5.0, 15.0, 120.0
-PATIENCE = 20.0  # seconds that what a verb started may outlive it
+PATIENCE = 10.0  # seconds of processor time in which what a verb started has to end after it
 
 
 class Kills(Campaign):
@@ -110,10 +110,10 @@ def _signal(process: Process, kill: dict[str, Any]) -> None:
 
 def _left_after(process: Process) -> str:
     """What is still there of a verb that has ended, after a while."""
-    until = time.monotonic() + PATIENCE
+    watch = Watch(process.family, PATIENCE)
     while members := process.family.members():
-        if time.monotonic() > until:
+        if problem := watch.problem():
             words = [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in members]
-            return f"left processes behind: {'; '.join(line[:80] for line in words)}"
-        time.sleep(0.05)
+            return f"left processes behind ({problem}): {'; '.join(line[:80] for line in words)}"
+        time.sleep(0.1)
     return ""

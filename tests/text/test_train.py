@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,7 @@ import attnlab
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.results import DamagedFile
 from attnlab.text import Corpus, TransformerSpec, program, train
-from attnlab.text.checkpoint import arrays_of, read_checkpoint, tree_of
+from attnlab.text.checkpoint import arrays_of, read_checkpoint, tree_of, write_checkpoint
 from attnlab.text.model import forward
 from attnlab.text.streams import cut_streams, window, window_count
 from attnlab.text.train import CHECKPOINT, RESULT
@@ -230,6 +232,24 @@ def test_another_training_or_a_damaged_file_is_refused(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(DamagedFile, match="checkpoint.safetensors: damaged"):
             train(counting_corpus(), SPEC, **settings)
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path):
+    out = tmp_path / "run"
+    settings = SETTINGS | {"steps": 20, "rates": 0.5, "out": out}
+    train(counting_corpus(), SPEC, **settings)
+    (out / RESULT).unlink()
+    whole = read_checkpoint(path := out / CHECKPOINT)
+    for name in (".params['embedding']", "record/validation_loss"):
+        rest = {other: whole.arrays[other] for other in whole.arrays if other != name}
+        longer = {**rest, name: whole.arrays[name][..., None]}
+        for arrays, found in ((rest, "missing"), (longer, "of shape")):
+            write_checkpoint(path, replace(whole, arrays=arrays))
+            with pytest.raises(ValueError, match=re.escape(f"of attnlab ({name} is {found}")):
+                train(counting_corpus(), SPEC, **settings)
+    write_checkpoint(path, replace(whole, step=21))
+    with pytest.raises(DamagedFile, match="at step 21 of 20"):
+        train(counting_corpus(), SPEC, **settings)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,17 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(json.loads(about["spec"]), int(about["step"]), arrays)
 
 
+def check_arrays(path: Path, arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a whole checkpoint whose arrays are not those that the training here would have."""
+    for name, shape in shapes.items():
+        if name not in arrays or arrays[name].shape != shape:
+            found = f"of shape {arrays[name].shape}" if name in arrays else "missing"
+            raise ValueError(
+                f"{path}: written by another version of attnlab ({name} is {found}, here {shape}); "
+                "train anew, in another folder"
+            )
+
+
 def arrays_of(tree: Any) -> Arrays:
     """The leaves of a tree by the names of their places in it."""
     leaves, _ = jax.tree.flatten_with_path(tree)
@@ -73,12 +84,6 @@ def tree_of(arrays: Arrays, like: Any) -> Any:
     """The tree of the shape of `like` that has these arrays in its places."""
     leaves, shape = jax.tree.flatten_with_path(like)
     names = [jax.tree_util.keystr(path) for path, _ in leaves]
-    for name in names:
-        if name not in arrays:
-            raise ValueError(
-                f"checkpoint: written by another version of attnlab, it has no {name}; train anew, "
-                "in another folder"
-            )
     return jax.tree.unflatten(shape, [jax.numpy.asarray(arrays[name]) for name in names])
 
 

@@ -80,6 +80,17 @@ class Fleet:
         self.loss_steps = 0
         return found
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of what `look` finds, without looking."""
+        plan, probes = self.plan, jnp.asarray(self.probes)
+        measured = jax.eval_shape(
+            lambda params: look(plan.model, self.windows, params, self.held, probes),
+            self.groups[0].state.params,
+        )
+        runs = len(plan.runs)
+        inner = {name: value.shape[1:] for name, value in measured.items()}
+        return {name: (runs, *shape) for name, shape in {"train_loss": (), **inner}.items()}
+
     def diverged(self) -> NDArray[np.int32]:
         """The first step of each run with a training loss that is not finite, or -1."""
         return np.concatenate([np.asarray(group.state.diverged) for group in self.groups])

@@ -17,7 +17,13 @@ from attnlab.dynamics.progress import Choice, Report, reporting
 from attnlab.dynamics.stopping import Pace, Stopping, answering
 from attnlab.results.files import DamagedFile, load, save
 from attnlab.results.provenance import provenance
-from attnlab.text.checkpoint import Arrays, Checkpoint, read_checkpoint, write_checkpoint
+from attnlab.text.checkpoint import (
+    Arrays,
+    Checkpoint,
+    check_arrays,
+    read_checkpoint,
+    write_checkpoint,
+)
 from attnlab.text.corpus import Corpus
 from attnlab.text.fleet import Fleet
 from attnlab.text.measure import TOP, map_speed, snap_step
@@ -77,7 +83,7 @@ def train(
     )
     folder = None if out is None else Path(out)
     document = plan.document(corpus)
-    kept = None if folder is None else _kept(folder, document)
+    kept = None if folder is None else _kept(folder, document, plan.steps)
     if folder is not None and kept is not None and kept.step == plan.steps:
         # Where the result is not there or damaged, it is made again from the checkpoint.
         with suppress(FileNotFoundError, DamagedFile):
@@ -91,7 +97,10 @@ def train(
         fleet = Fleet(plan, corpus)
         if folder is not None:
             folder.mkdir(exist_ok=True)
-        if kept is not None:
+        if folder is not None and kept is not None:
+            states = {name: array.shape for name, array in fleet.arrays().items()}
+            shapes = states | recorded.shapes(fleet)
+            check_arrays(folder / CHECKPOINT, kept.arrays, shapes)
             fleet.restore(kept.step, kept.arrays)
             recorded.restore(kept.arrays)
         report(fleet.step * len(plan.runs))
@@ -134,6 +143,11 @@ class _Record:
 
     def arrays(self) -> Arrays:
         return {_RECORD + name: value for name, value in self.values.items()}
+
+    def shapes(self, fleet: Fleet) -> dict[str, tuple[int, ...]]:
+        """Of the arrays, once there are any."""
+        found = fleet.shapes().items()
+        return {_RECORD + name: (n, self.moments.size, *rest) for name, (n, *rest) in found}
 
     def restore(self, arrays: Arrays) -> None:
         self.values = {
@@ -209,7 +223,7 @@ def _run(
     return spent
 
 
-def _kept(folder: Path, document: dict[str, Any]) -> Checkpoint | None:
+def _kept(folder: Path, document: dict[str, Any], steps: int) -> Checkpoint | None:
     """The checkpoint to go on from, if there is one."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out: {folder} is a file; give a folder")
@@ -226,6 +240,8 @@ def _kept(folder: Path, document: dict[str, Any]) -> Checkpoint | None:
                 f"out: {folder} holds another training ({name}: {there.get(name)} there, "
                 f"{here.get(name)} here); give another folder, or the same settings to go on"
             )
+    if not 0 <= kept.step <= steps:
+        raise DamagedFile(path, f"it is at step {kept.step:,} of {steps:,}")
     return kept
 
 
