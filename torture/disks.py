@@ -112,7 +112,7 @@ class Disks(Campaign):
             with suppress(OSError):
                 os.utime(path, (draw.choice((0, 1, 4e9, 2**33)),) * 2)
         for ended in self.runner.run(self.verb, out, first=lambda: _jump_clocks(draw)):
-            if problem := wrong_end(ended):
+            if problem := wrong_end(ended, self.verb.codes):
                 return bad(problem)
         return RIGHT
 
@@ -157,17 +157,18 @@ class Disks(Campaign):
 
     def _ended_well(self, ended: list[Ended], out: Path) -> Verdict:
         """Whether it said what is wrong and where, and left nothing half-done."""
-        for each in ended:
-            if problem := wrong_end(each, REFUSING):
-                return bad(problem)
-            if each.code and str(out) not in each.err.replace("\n", ""):
+        if problem := next(filter(None, (wrong_end(each, REFUSING) for each in ended)), ""):
+            return bad(problem)
+        failed = [each for each in ended if each.code not in self.verb.codes]
+        for each in failed:
+            if str(out) not in each.err.replace("\n", ""):
                 return bad(f"names no file: {each.err}")
-            if each.code and clean_words(each.err).outcome == "bad":
+            if clean_words(each.err).outcome == "bad":
                 return clean_words(each.err)
         if left := [path.name for path in out.rglob(".*") if path.is_file()]:
             return bad(f"left behind: {left}")
         whole_files(out)
-        return REFUSED if any(each.code for each in ended) else RIGHT
+        return REFUSED if failed else RIGHT
 
 
 def _mount(folder: Path, how: str) -> None:

@@ -79,7 +79,7 @@ class Kills(Campaign):
                 soon = RAY_STOP_SECONDS if "ray" in verb.argv else STOP_SECONDS
                 ended = first.wait(most=soon if stops else MOST_SECONDS)
             assert ended is not None
-            if problem := wrong_end(ended, (0, *SIGNALS[kill["signal"]])):
+            if problem := wrong_end(ended, (*verb.codes, *SIGNALS[kill["signal"]])):
                 return problem
             for other in others:
                 if (rest := other.wait()) and (problem := wrong_end(rest)):
