@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -200,6 +200,7 @@ def _classes() -> dict[str, Parser]:
 
 def _recipes() -> dict[str, Parser]:
     from attnlab import figures, studies
+    from attnlab.data.lab_note import LabNote
     from attnlab.data.recipe import as_recipe, read_recipe
     from attnlab.sweep import SweepRecipe, make_plan
 
@@ -211,7 +212,7 @@ def _recipes() -> dict[str, Parser]:
     def again(value: Any) -> Any:
         return as_recipe(json.loads(json.dumps(asdict(value))), type(value))
 
-    note = ("figure", "about", "hardware", "minutes")
+    note = [line.name for line in fields(LabNote) if line.default is None]
     optional = ("engine.*", "model.*", "save.*", "optimizer.weight_decay")
     may = tuple(f"{name} null" for name in (*note, *optional))
     may += ("seeds list", "regression_bounds.*.* negative", "save.what list", "save.what.* list")
