@@ -25,6 +25,8 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "number": (NOT_NUMBERS, ("0", "1e-320", "1e-30", "1e30", "1e300", " 1", "1_0", "9" * 400)),
     "whole": ((*NOT_NUMBERS, "1.5", "1e3"), ("0", "2147483648", "9" * 30, "9" * 5000, "1_0")),
     "list": ((*NOT_NUMBERS, "1,", ",", "1,,2", "1,nan", "1,-1"), ("0", "1e300", "1,1", "2,1")),
+    # the largest of something, where infinity is none at all
+    "bound": (tuple(text for text in NOT_NUMBERS if text != "inf"), ("inf", "1e30")),
     "word": ((*HOSTILE_TEXT, "x"), ()),
     "output": (("", "/", "/nowhere/x.nc", "x\0.nc", f"{'x' * 300}.nc", "x.exe", "."), ()),
     "place": (("/dev/null", "/dev/null/x", "x\0", "x" * 300), ("loop.yaml", "", ".")),
@@ -57,7 +59,7 @@ VERBS: dict[str, tuple[str, ...]] = {
         "layers=1:whole", "heads=2:whole", "dim=8:whole", "feed-forward=8:whole", "norm=pre:word",
         "positions=alibi:word", "dropout=0.1:number", "context=4:whole", "rates=1,2:list",
         "seeds=2:whole", "steps=10:whole", "optimizer=adam:word", "batch=2:whole",
-        "clip=0.5:number", "measure-every=5:whole", "validation-tokens=40:whole", "probes=1:whole",
+        "clip=0.5:bound", "measure-every=5:whole", "validation-tokens=40:whole", "probes=1:whole",
         "precision=default:word",
     ),
     "text classes": (

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -113,7 +114,8 @@ class Parsers(Campaign):
         except Exception as problem:
             return bad(f"accepted, but cannot be written and read again: {problem!r}")
         seed = case.target, case.given["seed"]
-        if parser.suffix in STRUCTURED and value == self.values[seed]:
+        may = any(fnmatchcase(change, pattern) for pattern in parser.may)
+        if parser.suffix in STRUCTURED and value == self.values[seed] and not may:
             found, before = _document(case.data, parser.suffix), self.plain[seed]
             if not _less(_unquoted(found), _unquoted(before)):
                 return bad(f"a change was ignored: {change}")
@@ -215,7 +217,14 @@ def _recipes() -> dict[str, Parser]:
     note = [line.name for line in fields(LabNote) if line.default is None]
     optional = ("engine.*", "model.*", "save.*", "optimizer.weight_decay")
     may = tuple(f"{name} null" for name in (*note, *optional))
-    may += ("seeds list", "regression_bounds.*.* negative", "save.what list", "save.what.* list")
+    may += (
+        "ours null",
+        "regression_bounds renamed",
+        "seeds list",
+        "regression_bounds.*.* negative",
+        "save.what list",
+        "save.what.* list",
+    )
     seeds = tuple(json.dumps(recipe).encode() for recipe in (SWEEP, FLOW))
     made = {"sweep recipe": Parser(seeds, ".yaml", read_sweep, again, may)}
     kinds = {name: figures.figure(name).Recipe for name in figures.NAMES}

@@ -3,11 +3,14 @@
 import errno
 import multiprocessing
 import os
+import re
 import signal
 import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -251,3 +254,15 @@ def state(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return "Z"
+
+
+def test_no_worker_hears_the_terminals_ctrl_c():
+    resource_tracker._resource_tracker._stop()  # it is started anew, and its starter listens again
+    with ThreadPoolExecutor(1) as thread:
+        worker = thread.submit(local._Worker).result()
+    try:
+        facts = Path(f"/proc/{worker.process.pid}/status").read_text()
+    finally:
+        worker.end()
+    (blocked,) = re.findall(r"SigBlk:\t(.*)", facts)
+    assert int(blocked, 16) >> (signal.SIGINT - 1) & 1

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
 from attnlab.sweep.executor import RETRIES, Outcome, Outcomes, Tell, attempt, become_worker
@@ -95,6 +96,8 @@ class _Worker:
 
     def __init__(self) -> None:
         # Ctrl-C is for the driver. A process inherits what its maker's thread does not listen to.
+        # (A thread that starts multiprocessing's tracker listens again, so that comes before.)
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
