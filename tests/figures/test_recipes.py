@@ -65,6 +65,16 @@ def test_nothing_that_a_figure_is_made_with_is_negative(recipe, changes, where):
         dataclasses.replace(recipe(), **changes)
 
 
+def test_nor_is_anything_inside_it():
+    recipe = study_recipe("optimizers")
+    (name, choice), *_ = recipe.choices.items()
+    backwards = dataclasses.replace(choice, etas=(-0.1,))
+    with pytest.raises(
+        ValueError, match=rf"choices.{name}.etas\[0\]: expected at least 0, got -0.1"
+    ):
+        dataclasses.replace(recipe, choices={name: backwards})
+
+
 def test_a_recipe_under_another_name_is_refused(tmp_path):
     (tmp_path / "fig8.yaml").write_text((recipe_folder() / "fig9.yaml").read_text())
     with pytest.raises(ValueError, match=r"fig8.yaml"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from attnlab.data.documents import within
@@ -37,6 +37,9 @@ def _refuse_negative(where: str, value: Any) -> None:
     elif isinstance(value, tuple):
         for i, item in enumerate(value):
             _refuse_negative(f"{where}[{i}]", item)
+    elif is_dataclass(value) and not isinstance(value, LabNote):  # which has seen to itself
+        for line in fields(value):
+            _refuse_negative(within(where, line.name), getattr(value, line.name))
     elif isinstance(value, (int, float)) and value < 0:
         raise ValueError(f"{where}: expected at least 0, got {value}")
 
