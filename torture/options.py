@@ -19,6 +19,7 @@ BAD_INPUT = 2  # the exit code
 NOT_NUMBERS = (
     "nan", "inf", "-inf", "-1", "1e400", "x", "", "true", "None", "[1]", "1;2", "\x1b[2J",
 )  # fmt: skip
+INFINITE = ("inf", "1e400")
 NO_FILES = ("nowhere.yaml", "loop.yaml", "fifo.yaml", "/dev/zero", "x" * 300, "\udcff")
 # By kind of option: what must be refused, and what may be.
 KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -26,7 +27,7 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "whole": ((*NOT_NUMBERS, "1.5", "1e3"), ("0", "2147483648", "9" * 30, "9" * 5000, "1_0")),
     "list": ((*NOT_NUMBERS, "1,", ",", "1,,2", "1,nan", "1,-1"), ("0", "1e300", "1,1", "2,1")),
     # the largest of something, where infinity is none at all
-    "bound": (tuple(text for text in NOT_NUMBERS if text != "inf"), ("inf", "1e30")),
+    "bound": (tuple(text for text in NOT_NUMBERS if text not in INFINITE), (*INFINITE, "1e30")),
     "word": ((*HOSTILE_TEXT, "x"), ()),
     "output": (("", "/", "/nowhere/x.nc", "x\0.nc", f"{'x' * 300}.nc", "x.exe", "."), ()),
     "place": (("/dev/null", "/dev/null/x", "x\0", "x" * 300), ("loop.yaml", "", ".")),
