@@ -10,11 +10,11 @@ import attnlab
 SOURCE = Path(attnlab.__file__).parent
 # A folder imports only from those before it.
 ORDER = [
-    "data", "results", "dynamics", "theory", "audit", "sweep", "text", "observe", "figures",
-    "studies", "report", "playground", "cli",
+    "files", "data", "measures", "dynamics", "theory", "prediction", "audit", "sweep", "text",
+    "observe", "plots", "figures", "studies", "report", "playground", "cli",
 ]  # fmt: skip
 # theory stands on numpy alone, so that agreement with the simulator is evidence
-FORBIDDEN = {"theory": {"data", "results", "dynamics"}}
+FORBIDDEN = {"theory": {"data", "measures", "dynamics"}}
 
 
 def imported_folders(path: Path) -> set[str]:
@@ -57,7 +57,7 @@ def test_import_is_light_and_changes_nothing():
     assert out == "[]"
     out = run(
         "import jax; before = dict(jax.config.values);"
-        "import attnlab.dynamics, attnlab.data, attnlab.results, attnlab.text, attnlab.theory;"
+        "import attnlab.dynamics, attnlab.data, attnlab.measures, attnlab.text, attnlab.theory;"
         "after = dict(jax.config.values); print(before == after)"
     )
     assert out == "True"

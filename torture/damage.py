@@ -125,10 +125,10 @@ class Damage(Campaign):
 
 def _kept(folder: Path) -> dict[str, Kept]:
     """One of each thing that attnlab keeps and reads again."""
-    from attnlab.data.recipe import as_recipe
     from attnlab.dynamics import Save, simulate
+    from attnlab.files.netcdf import load, save
+    from attnlab.files.recipe import as_recipe
     from attnlab.report.part import file_digest, read_record
-    from attnlab.results import load, save
     from attnlab.sweep import Stopped, SweepRecipe, make_plan, open_sweep, run_in, status
     from attnlab.text import TransformerSpec, open_corpus, train
     from attnlab.text.checkpoint import read_checkpoint

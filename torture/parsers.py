@@ -129,7 +129,7 @@ class Parsers(Campaign):
 
 def _document(data: bytes, suffix: str) -> Any:
     """The plain values in a file; None where there are none to change one by one."""
-    from attnlab.data.documents import parse_document
+    from attnlab.files.documents import parse_document
 
     try:
         text = data.decode("utf-8-sig")
@@ -175,7 +175,8 @@ def _text(document: Any, suffix: str) -> bytes:
 
 
 def _classes() -> dict[str, Parser]:
-    from attnlab.data import SequenceClasses, classes_from, files
+    from attnlab.data import SequenceClasses, classes_from
+    from attnlab.data import class_files as files
 
     def value(made: SequenceClasses) -> Any:
         return made.digest, made.names, files.format_classes(made)
@@ -202,8 +203,7 @@ def _classes() -> dict[str, Parser]:
 
 def _recipes() -> dict[str, Parser]:
     from attnlab import figures, studies
-    from attnlab.data.lab_note import LabNote
-    from attnlab.data.recipe import as_recipe, read_recipe
+    from attnlab.files.recipe import Recipe, as_recipe, read_recipe
     from attnlab.sweep import SweepRecipe, make_plan
 
     def read_sweep(path: Path) -> Any:
@@ -214,7 +214,7 @@ def _recipes() -> dict[str, Parser]:
     def again(value: Any) -> Any:
         return as_recipe(json.loads(json.dumps(asdict(value))), type(value))
 
-    note = [line.name for line in fields(LabNote) if line.default is None]
+    note = [line.name for line in fields(Recipe) if line.default is None]
     optional = ("engine.*", "model.*", "save.*", "optimizer.weight_decay")
     may = tuple(f"{name} null" for name in (*note, *optional))
     may += (

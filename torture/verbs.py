@@ -63,7 +63,7 @@ SMALLER: dict[str, dict[str, str]] = {
 
 def _netcdf(name: str) -> Callable[[Path], Any]:
     def look(out: Path) -> Any:
-        from attnlab.results import load
+        from attnlab.files.netcdf import load
 
         return load(out / name).drop_attrs()
 
@@ -208,7 +208,7 @@ def wrong_end(ended: Ended, codes: tuple[int, ...] = (0,)) -> str:
 
 def whole_files(out: Path) -> dict[Path, int]:
     """The result files and when they were written; each has to be whole."""
-    from attnlab.results import verify
+    from attnlab.files.netcdf import verify
 
     found = {}
     for path in out.rglob("[!.]*.nc"):

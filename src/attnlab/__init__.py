@@ -32,11 +32,14 @@ _HOMES = {
     "Save": "dynamics",
     "simulate": "dynamics",
     "play": "playground",
-    "load": "results",
-    "save": "results",
+    "load": "files.netcdf",
+    "save": "files.netcdf",
     "open_sweep": "sweep",
 }
-_FOLDERS = ("audit", "data", "dynamics", "figures", "report", "results", "sweep", "text", "theory")
+_FOLDERS = (
+    "audit", "data", "dynamics", "figures", "measures", "plots", "report", "studies", "sweep",
+    "text", "theory",
+)  # fmt: skip
 
 __all__ = [
     "AlibiPosition",
@@ -60,19 +63,32 @@ __all__ = [
     "dynamics",
     "figures",
     "load",
+    "measures",
     "open_sweep",
     "play",
+    "plots",
     "report",
-    "results",
     "save",
     "simulate",
+    "studies",
     "sweep",
     "text",
     "theory",
 ]
 
 if TYPE_CHECKING:
-    from attnlab import audit, data, dynamics, figures, report, results, text, theory
+    from attnlab import (
+        audit,
+        data,
+        dynamics,
+        figures,
+        measures,
+        plots,
+        report,
+        studies,
+        text,
+        theory,
+    )
     from attnlab.data import SequenceClasses, classes_from
     from attnlab.dynamics import (
         AlibiPosition,
@@ -90,8 +106,8 @@ if TYPE_CHECKING:
         Save,
         simulate,
     )
+    from attnlab.files.netcdf import load, save
     from attnlab.playground import play
-    from attnlab.results import load, save
     from attnlab.sweep import open_sweep, sweep
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnlab.audit import hypotheses as h
-from attnlab.audit.extension_claims import TWO_QUERIES
+from attnlab.audit.claims.scan_and_snap.extension import TWO_QUERIES
 from attnlab.audit.settings import (
     FIG3,
     LATE,

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from attnlab import theory
-from attnlab.audit import Check, Outcome, Verdict, attention_claims, labelled, select
+from attnlab.audit import Check, Outcome, Verdict, labelled, select
+from attnlab.audit.claims.scan_and_snap import attention as attention_claims
 from attnlab.audit.readings import run_at
 from attnlab.audit.settings import FIG3, WEAK
 

@@ -8,7 +8,7 @@ import xarray as xr
 
 import attnlab
 from attnlab.cli import audit, printing
-from attnlab.names import visible
+from attnlab.files.names import visible
 
 # ESC [ 31 m turns red, C1's CSI does too, U+202E turns the letters after it around
 HOSTILE = "\x1b[31mred", "\x9b31mred", "\u202eder", "bell\x07", "two\nlines"

@@ -120,7 +120,7 @@ def test_names_are_printed_as_they_are_and_no_number_is_cut(finished, capsys, mo
 
 
 def test_the_picture_has_curves_and_words(finished, tmp_path):
-    from attnlab.figures import training
+    from attnlab.plots import training
 
     assert attnlab_text("plot", finished / "run", "--out", tmp_path / "run.png") == (0, [])
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.data import constructions
-from attnlab.data.files import write_classes
+from attnlab.data.class_files import write_classes
 from attnlab.data.presets import PRESETS, from_preset, resolve
 
 

@@ -24,6 +24,7 @@ from attnlab import (
     Sampled,
     Save,
     SequenceClasses,
+    measures,
     simulate,
     theory,
 )
@@ -35,7 +36,6 @@ from attnlab.dynamics.layout import dense_layout
 from attnlab.dynamics.positions import log_position_mass, position_from
 from attnlab.dynamics.rows import row_source
 from attnlab.dynamics.start import Start
-from attnlab.results import measures
 
 DOUBLE = {"dtype": "float64"}
 # Next token 0 belongs to two queries, the prior is not uniform, and query 4 is drawn as context.

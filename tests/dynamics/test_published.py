@@ -4,7 +4,7 @@ import numpy as np
 
 from attnlab import Sampled, Save, simulate
 from attnlab.data import syn_medium
-from attnlab.results import published
+from attnlab.measures import published
 
 SEEDS = 20
 

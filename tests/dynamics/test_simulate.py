@@ -162,7 +162,7 @@ def test_one_of_several_sets_diverges():
     with pytest.raises(ValueError, match="classes: sets that run together have the same numbers"):
         simulate([sets[0], "syn-small"])
     with pytest.raises(ValueError, match=r"take one set of classes, \.isel\(setting=0\)"):
-        attnlab.results.measures.distinct_entropy(raised.value.dataset)
+        attnlab.measures.distinct_entropy(raised.value.dataset)
 
 
 def test_small_steps_approach_the_flow_at_first_order():
@@ -331,7 +331,7 @@ def test_labels_and_provenance():
 
 
 def test_statistics_on_the_device_are_the_measures():
-    from attnlab.results import measures
+    from attnlab import measures
 
     for classes, init in ((syn_medium(num_last=2), "uniform"), (syn_small(), "zero")):
         for engine in (Limit(), Sampled(32, 16)):

@@ -10,8 +10,8 @@ import xarray as xr
 from small_recipes import small
 
 from attnlab.figures import Outcome, figure, recipe_for
-from attnlab.figures.panels import agreement
-from attnlab.results import published
+from attnlab.measures import published
+from attnlab.plots.panels import agreement
 
 
 def make(name, keep=None):

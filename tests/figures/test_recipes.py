@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from attnlab.data import classes_from
-from attnlab.data.recipe import read_recipe
 from attnlab.dynamics import Sampled
 from attnlab.figures import NAMES, figure, recipe_folder, recipe_for
 from attnlab.figures.recipe import SimulationRecipe
+from attnlab.files.recipe import read_recipe
 from attnlab.studies import recipe_for as study_recipe
 
 

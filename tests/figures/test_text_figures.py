@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.data.recipe import read_recipe
 from attnlab.figures import Outcome, fig7, fig10, recipe_folder
+from attnlab.files.recipe import read_recipe
 from attnlab.text import TransformerSpec
 
 SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)

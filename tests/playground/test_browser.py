@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from attnlab import load, simulate
-from attnlab.data.files import format_classes
+from attnlab.data.class_files import format_classes
 from attnlab.playground import run as run_module
 from attnlab.playground import story
 from attnlab.playground.frames import class_title

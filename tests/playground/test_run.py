@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab import load, simulate, theory
+from attnlab import load, measures, simulate, theory
 from attnlab.cli.app import main
 from attnlab.data import syn_small
 from attnlab.playground import code, story
@@ -21,7 +21,6 @@ from attnlab.playground.prediction import predict
 from attnlab.playground.presets import PRESETS
 from attnlab.playground.run import Cancelled, Run, run, table
 from attnlab.playground.setting import Setting
-from attnlab.results import measures
 
 FIG2 = PRESETS["fig2"].state.a
 OWN = Setting(written=written(syn_small()), seed=7, steps=50)  # the program of FIG2 serves it too

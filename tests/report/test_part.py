@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from small_recipes import small
 
 from attnlab.figures import figure
+from attnlab.files.netcdf import load
 from attnlab.report import figure_part
 from attnlab.report.figure_part import make_figure, settings, with_seeds
 from attnlab.report.part import RECORD, read_record
-from attnlab.results import load
 
 
 @pytest.fixture

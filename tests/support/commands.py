@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from attnlab import waiting
 from attnlab.cli import app
+from attnlab.files import waiting
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ import xarray as xr
 from tiny_sweep import in_groups, tiny
 
 import attnlab
-from attnlab.results import DamagedFile, files
-from attnlab.results.sealed import unseal, write_sealed
+from attnlab.files import netcdf as files
+from attnlab.files.netcdf import DamagedFile
+from attnlab.files.sealed import unseal, write_sealed
 from attnlab.sweep import Stopped, open_sweep, run_in, status
 from attnlab.sweep.group import Place
 from attnlab.sweep.index import Entry, Index, index_document

@@ -123,7 +123,7 @@ def test_two_drivers_share_the_work_and_one_takes_over_from_a_dead_one(tmp_path,
 
     (tmp_path / GATE).unlink()
     (folder / "groups" / f"{PLAN.groups[0].key}.nc").unlink()
-    asleep = start(folder, 0)  # claims the missing group and sits on it
+    asleep = start(folder, 0)  # locks the missing group and sits on it
     wait_until(lambda: status(folder).running)
     ran = run_in(folder, PLAN, watch=WhenWaiting(asleep.kill))  # waits for it, then takes over
     assert asleep.wait() == -signal.SIGKILL

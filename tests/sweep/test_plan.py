@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tiny_sweep import in_groups, tiny
 
-from attnlab.data.recipe import read_recipe
 from attnlab.dynamics import Optimizer, Save, program
 from attnlab.figures import recipe_folder
+from attnlab.files.recipe import read_recipe
 from attnlab.sweep import EngineRecipe, ModelRecipe, SweepRecipe, make_plan
 from attnlab.sweep.plan import plan_document
 from attnlab.sweep.run import run_plan

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tiny_sweep import tiny
 
-from attnlab.data.recipe import as_recipe, read_recipe
 from attnlab.dynamics import Embedded, Extended, Flow, Limit, Sampled
 from attnlab.figures import recipe_folder
+from attnlab.files.recipe import as_recipe, read_recipe
 from attnlab.sweep import EngineRecipe, ModelRecipe, SweepRecipe
 
 SMALL = {"classes": "syn-medium", "eta_y": 1, "eta_z": 1, "steps": 5}

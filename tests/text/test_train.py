@@ -17,7 +17,7 @@ import pytest
 
 import attnlab
 from attnlab.dynamics.optimizers import Optimizer
-from attnlab.results import DamagedFile
+from attnlab.files.netcdf import DamagedFile
 from attnlab.text import Corpus, TransformerSpec, program, train
 from attnlab.text.checkpoint import arrays_of, read_checkpoint, tree_of, write_checkpoint
 from attnlab.text.model import forward

@@ -12,7 +12,7 @@ from attnlab import __version__
 from attnlab.audit.claim import Finding
 from attnlab.audit.hypothesis import Hypothesis
 from attnlab.audit.settings import LADDER
-from attnlab.results.provenance import versions
+from attnlab.files.provenance import versions
 
 
 def audit_document(

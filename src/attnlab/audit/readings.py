@@ -6,9 +6,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab import theory
+from attnlab import measures, theory
 from attnlab.audit.settings import LADDER, Setting, climbed, trained
-from attnlab.results import measures
 
 
 def logits(setting: Setting, result: xr.Dataset) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from attnlab.audit.breakdown import MAKERS, maps
 from attnlab.audit.catalogue import CLAIMS
 from attnlab.audit.claim import Claim, Finding
 from attnlab.audit.settings import Setting
-from attnlab.side_by_side import side_by_side
+from attnlab.files.side_by_side import side_by_side
 
 WHOLE = len(CLAIMS) + len(MAKERS)  # what the whole audit tells of
 

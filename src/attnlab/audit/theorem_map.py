@@ -15,7 +15,7 @@ from pathlib import Path
 from attnlab.audit.catalogue import CLAIMS, SECTIONS
 from attnlab.audit.claim import Claim
 from attnlab.audit.verdict import Verdict
-from attnlab.results import atomic_path
+from attnlab.files.atomic import atomic_path
 
 HEAD = """# The theorem map
 

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab import theory
+from attnlab import measures, theory
 from attnlab.audit.document import hypothesis_document, number
 from attnlab.audit.hypotheses import ASKED, COROLLARY_2
 from attnlab.audit.hypothesis import Hypothesis
@@ -21,7 +21,6 @@ from attnlab.audit.readings import as_dataset, logits, reduced
 from attnlab.audit.settings import Setting, joint_flow
 from attnlab.data import SequenceClasses
 from attnlab.defaults import ETA_Y, ETA_Z
-from attnlab.results import measures
 
 # Attention of every class at every record, in float64: about 100 MB.
 LARGEST = 10**5

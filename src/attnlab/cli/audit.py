@@ -14,7 +14,7 @@ import typer
 from attnlab.cli.arguments import PRESETS, check_writable, completing
 from attnlab.cli.printing import plain_console, print_table
 from attnlab.defaults import ETA_Y, ETA_Z
-from attnlab.waiting import LOADING, repeating, waiting
+from attnlab.files.progress import LOADING, repeating, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +151,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 def _write(document: dict[str, Any], path: Path) -> None:
     from attnlab.audit.html import page
-    from attnlab.results import atomic_path
+    from attnlab.files.atomic import atomic_path
 
     with atomic_path(path) as temporary:
         temporary.write_text(page(document), encoding="utf-8")

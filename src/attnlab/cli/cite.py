@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.printing import say
-from attnlab.names import visible
-from attnlab.waiting import waiting
+from attnlab.files.names import visible
+from attnlab.files.progress import waiting
 
 HELP = """Print what to cite: the paper and attnlab, and for a result file how it was made.
 
@@ -41,8 +41,8 @@ def cite_verb(
 
 
 def _run(file: Path) -> dict[str, Any]:
+    from attnlab.files.netcdf import load
     from attnlab.report.part import file_digest
-    from attnlab.results import load
 
     attrs = load(file).attrs
     if "spec" not in attrs:

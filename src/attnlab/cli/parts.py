@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnlab.cli.printing import finite, plain_console, print_table, say
-from attnlab.cli.watching import watching
+from attnlab.files.progress import watching
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ import typer
 
 from attnlab.cli.arguments import PRESETS, completing
 from attnlab.cli.printing import say
-from attnlab.waiting import waiting
+from attnlab.files.progress import waiting
 
 HELP = """Open the playground: see attention scan and snap in the browser.
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attnlab.names import visible
+from attnlab.files.names import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

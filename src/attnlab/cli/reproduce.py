@@ -9,7 +9,7 @@ import typer
 
 from attnlab.cli.arguments import completing
 from attnlab.cli.parts import tell_parts, watching_parts
-from attnlab.waiting import LOADING, waiting
+from attnlab.files.progress import LOADING, waiting
 
 # Those of attnlab.report; what a shell completes must not load JAX.
 PARTS = (*(f"fig{number}" for number in range(2, 13)), "audit", "report")

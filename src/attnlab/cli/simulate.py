@@ -11,7 +11,7 @@ import typer
 from attnlab import defaults
 from attnlab.cli.arguments import PICTURES, PRESETS, check_writable, completing, number, numbers
 from attnlab.cli.printing import plain_console, print_table
-from attnlab.waiting import LOADING, waiting
+from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -204,14 +204,14 @@ def _keep(recorded: xr.Dataset | None, out: Path | None) -> str:
 
 
 def _write(result: xr.Dataset, path: Path) -> None:
-    from attnlab.results import save
+    from attnlab.files.netcdf import save
 
     save(result, path)
 
 
 def _plot(result: xr.Dataset, classes: Any, path: Path) -> None:
-    from attnlab.figures import attention_bars
-    from attnlab.results import atomic_path
+    from attnlab.files.atomic import atomic_path
+    from attnlab.plots import attention_bars
 
     frames = attention_bars.data(result)
     if classes.names is not None:
@@ -223,7 +223,7 @@ def _plot(result: xr.Dataset, classes: Any, path: Path) -> None:
 
 def _summary(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
     """One entry per rate point, head and class, means over seeds; absent where not recorded."""
-    from attnlab.results import measures
+    from attnlab import measures
 
     clock = "time" if "time" in result.dims else "step"
     if "attention" in result and result.sizes[clock] > 2:

@@ -9,7 +9,7 @@ import typer
 
 from attnlab.cli.arguments import completing
 from attnlab.cli.parts import tell_parts, watching_parts
-from attnlab.waiting import LOADING, waiting
+from attnlab.files.progress import LOADING, waiting
 
 # Those of attnlab.studies; what a shell completes must not load JAX.
 NAMES = ("positions", "optimizers", "length", "heads", "spurious", "residual", "overlap")

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnlab.cli.printing import plain_console, print_table, say
-from attnlab.cli.watching import watching
-from attnlab.waiting import LOADING, in_words, waiting
+from attnlab.files.progress import LOADING, in_words, waiting, watching
 
 if TYPE_CHECKING:
     from attnlab.sweep import Executor, Plan, Status
@@ -73,7 +72,7 @@ def sweep_verb(
     if directory is not None:
         raise ValueError(f"{directory}: one recipe at a time; name the directory with --out")
     with waiting(LOADING, quiet=as_json):
-        from attnlab.data.recipe import read_recipe
+        from attnlab.files.recipe import read_recipe
         from attnlab.sweep import Stopped, SweepRecipe, make_plan, run_in
         from attnlab.sweep.directory import planned_budget
         from attnlab.sweep.plan import MEMORY_BUDGET
@@ -124,7 +123,7 @@ def _bytes(text: str) -> float:
 
 
 def _show_plan(plan: Plan, as_json: bool) -> None:
-    from attnlab.data.machine_memory import size_words
+    from attnlab.files.memory import size_words
     from attnlab.sweep.plan import plan_document
 
     document = plan_document(plan)

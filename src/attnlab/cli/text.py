@@ -12,7 +12,7 @@ from attnlab.cli import text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
 from attnlab.cli.exit_codes import DIVERGED
 from attnlab.cli.printing import finite, plain_console, print_table, say
-from attnlab.waiting import LOADING, waiting
+from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -128,8 +128,9 @@ def plot_verb(
     out: Annotated[Path, typer.Option(help="The picture (PNG, PDF, SVG).")],
 ) -> None:
     with waiting(LOADING):
-        from attnlab.figures import training
-        from attnlab.results import atomic_path, load
+        from attnlab.files.atomic import atomic_path
+        from attnlab.files.netcdf import load
+        from attnlab.plots import training
         from attnlab.text.train import RESULT
 
     check_writable(out, PICTURES, "out")

@@ -12,7 +12,7 @@ import typer
 
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import finite, plain_console, print_table
-from attnlab.waiting import LOADING, waiting
+from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -87,7 +87,7 @@ def classes_verb(
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.data import write_classes
-        from attnlab.data.documents import SUFFIXES
+        from attnlab.files.documents import SUFFIXES
         from attnlab.text import estimate_classes
 
     check_writable(out, SUFFIXES, "out")
@@ -261,7 +261,7 @@ def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
 
 def _draw(found: xr.Dataset, top: int, path: Path) -> None:
     from attnlab.figures import agreement
-    from attnlab.results import atomic_path
+    from attnlab.files.atomic import atomic_path
 
     figure = agreement.draw(found, top=top)
     with atomic_path(path) as temporary:

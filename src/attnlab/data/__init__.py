@@ -1,5 +1,6 @@
 """What is learnt from: sequence classes, named constructions, exact sampling, files."""
 
+from attnlab.data.class_files import read_classes, write_classes
 from attnlab.data.classes import ABSENT, COMMON, DISTINCT, SequenceClasses
 from attnlab.data.constructions import (
     family,
@@ -11,7 +12,6 @@ from attnlab.data.constructions import (
     syn_small,
     zipf,
 )
-from attnlab.data.files import read_classes, write_classes
 from attnlab.data.presets import PRESETS, from_preset
 from attnlab.data.presets import resolve as classes_from
 from attnlab.data.sampling import class_table, count_sampler, draw_classes, token_sampler

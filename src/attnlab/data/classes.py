@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.data.machine_memory import require_memory
-from attnlab.names import check_name
+from attnlab.files.memory import require_memory
+from attnlab.files.names import check_name
 
 Scope = Literal["global", "local"]
 

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from attnlab.data import constructions
+from attnlab.data.class_files import read_classes
 from attnlab.data.classes import SequenceClasses
-from attnlab.data.documents import SUFFIXES, did_you_mean, shown
-from attnlab.data.files import read_classes
+from attnlab.files.documents import SUFFIXES, did_you_mean, shown
 
 PRESETS: Mapping[str, Callable[..., SequenceClasses]] = {
     "syn-small": constructions.syn_small,

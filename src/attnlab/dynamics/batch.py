@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.dynamics import program
-from attnlab.dynamics.progress import Report
 from attnlab.dynamics.run import Indices, Recorded, flatten
 from attnlab.dynamics.stack import Stack
 from attnlab.dynamics.stopping import Pace, Stopping
+from attnlab.files.progress import Report
 
 # On a CPU two QR decompositions at a time, as `Embedded` begins with, wait for each other for ever.
 ONE_BEGINS = threading.Lock()

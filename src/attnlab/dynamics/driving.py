@@ -14,11 +14,11 @@ import numpy as np
 from attnlab.dynamics.batch import Batch
 from attnlab.dynamics.engines import Flow
 from attnlab.dynamics.flow import FlowBatch
-from attnlab.dynamics.progress import Report
 from attnlab.dynamics.run import Recorded, Run
 from attnlab.dynamics.stack import stacks
 from attnlab.dynamics.stepping import SteppingBatch
 from attnlab.dynamics.stopping import Pace, Stopping
+from attnlab.files.progress import Report
 
 # Of the programs that are compiled already.
 PACES: dict[Hashable, Pace] = {}

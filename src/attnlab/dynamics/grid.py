@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.data.machine_memory import require_memory
+from attnlab.files.memory import require_memory
 
 RUN_BYTES = 200  # of a run, however small: its rates, its place, its share of a batch
 

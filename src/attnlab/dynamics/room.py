@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from attnlab.data.classes import SequenceClasses
-from attnlab.data.machine_memory import require_memory
 from attnlab.dynamics.engines import Limit, Sampled
 from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.models import Embedded
 from attnlab.dynamics.positions import LearnedPosition
 from attnlab.dynamics.run import Run
+from attnlab.files.memory import require_memory
 
 RECORD_COPIES = 2  # as they come, and labelled
 # Numbers as large as what is trained: itself, its gradient; the stages of the flow's solver.

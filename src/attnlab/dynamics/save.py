@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.data.machine_memory import require_memory
 from attnlab.dynamics.engines import require_whole
+from attnlab.files.memory import require_memory
 
 WHAT = ("attention", "logits", "loss", "statistics")
 DEFAULT_RECORDS = 101

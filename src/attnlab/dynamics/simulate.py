@@ -25,13 +25,13 @@ from attnlab.dynamics.layout import dense_layout, sparse_layout
 from attnlab.dynamics.models import Embedded, Model, Pairwise
 from attnlab.dynamics.optimizers import Optimizer, as_optimizer
 from attnlab.dynamics.positions import FixedPosition
-from attnlab.dynamics.progress import Choice, reporting
 from attnlab.dynamics.room import require_room, require_room_to_lay_out
 from attnlab.dynamics.run import Recorded, Run, Setting
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.start import Init, initial_logits, is_symmetric
 from attnlab.dynamics.stopping import Interrupted, answering
-from attnlab.results.provenance import provenance
+from attnlab.files.progress import Choice, reporting
+from attnlab.files.provenance import provenance
 
 ADVICE = {
     "step": "Try smaller rates.",

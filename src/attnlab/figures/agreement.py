@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import style
+from attnlab.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from attnlab.data.documents import did_you_mean
-from attnlab.data.recipe import read_recipe
+from attnlab.files.documents import did_you_mean
+from attnlab.files.recipe import read_recipe
 
 NAMES = (
     "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12",

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from attnlab import theory
-from attnlab.figures import joint, style
+from attnlab import measures, theory
+from attnlab.figures import joint
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.recipe import FigureRecipe
-from attnlab.results import measures
+from attnlab.plots import style
 from attnlab.sweep import Progress
 
 if TYPE_CHECKING:

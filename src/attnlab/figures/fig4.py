@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import style
+from attnlab import measures
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.recipe import SimulationRecipe
-from attnlab.results import measures
+from attnlab.plots import style
 from attnlab.sweep import Progress, run_parts
 
 if TYPE_CHECKING:

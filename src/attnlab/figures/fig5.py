@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import style
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.recipe import SimulationRecipe
+from attnlab.plots import style
 from attnlab.sweep import Progress, run_parts
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import style
+from attnlab import measures
 from attnlab.figures.finding import Finding, Outcome
-from attnlab.figures.panels import FEWEST_SEEDS, Agreement, agreement
 from attnlab.figures.recipe import SimulationRecipe
-from attnlab.figures.sizes import by_size, size_titles
-from attnlab.results import measures, published
+from attnlab.measures import published
+from attnlab.plots import style
+from attnlab.plots.panels import FEWEST_SEEDS, Agreement, agreement
+from attnlab.plots.sizes import by_size, size_titles
 from attnlab.sweep import Progress, run_parts
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def _in_words(cells: xr.Dataset, panels: dict[int, Agreement], agrees: bool) -> 
         f"one panel share their seeds and deviate together, so a panel is judged by its common "
         f"shift and by the rest, with the correlations of our {cells.attrs['seeds']} seeds. The "
         f"paper prints a picture; the published values are those of its runs, mean and standard "
-        f"deviation over {published.FIG6_SEEDS} seeds to three decimals (results/"
+        f"deviation over {published.FIG6_SEEDS} seeds to three decimals (measures/"
         f"{published.FIG6_FILE}). "
     )
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from attnlab.figures import style, text_runs, words
+from attnlab.figures import text_runs
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.text_runs import TextRecipe
+from attnlab.plots import style, words
 from attnlab.sweep import Progress
 
 if TYPE_CHECKING:

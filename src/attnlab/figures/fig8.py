@@ -10,9 +10,10 @@ import numpy as np
 import xarray as xr
 
 from attnlab import theory
-from attnlab.figures import joint, style
+from attnlab.figures import joint
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.recipe import FigureRecipe
+from attnlab.plots import style
 from attnlab.sweep import Progress
 
 if TYPE_CHECKING:

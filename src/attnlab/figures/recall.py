@@ -10,12 +10,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.figures import style
+from attnlab import measures
 from attnlab.figures.finding import Outcome
 from attnlab.figures.recipe import FigureRecipe, SimulationRecipe
-from attnlab.figures.sizes import by_size, size_titles
-from attnlab.results import measures
-from attnlab.results.roles import in_play
+from attnlab.measures.roles import in_play
+from attnlab.plots import style
+from attnlab.plots.sizes import by_size, size_titles
 from attnlab.sweep import Progress, run_parts
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from attnlab.data.documents import within
-from attnlab.data.lab_note import LabNote
+from attnlab.files.documents import within
+from attnlab.files.recipe import Recipe
 from attnlab.sweep.recipe import SweepRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigureRecipe(LabNote):
+class FigureRecipe(Recipe):
     """A recipe of which every line of the lab note is needed; what it sets is never negative.
 
     ours: which of its settings are not the paper's, in words.
@@ -21,7 +21,7 @@ class FigureRecipe(LabNote):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        note = [line.name for line in fields(LabNote)]
+        note = [line.name for line in fields(Recipe)]
         for name in note:
             if not getattr(self, name):
                 raise ValueError(f"{name}: missing")
@@ -37,7 +37,7 @@ def _refuse_negative(where: str, value: Any) -> None:
     elif isinstance(value, tuple):
         for i, item in enumerate(value):
             _refuse_negative(f"{where}[{i}]", item)
-    elif is_dataclass(value) and not isinstance(value, LabNote):  # which has seen to itself
+    elif is_dataclass(value) and not isinstance(value, Recipe):  # which has seen to itself
         for line in fields(value):
             _refuse_negative(within(where, line.name), getattr(value, line.name))
     elif isinstance(value, (int, float)) and value < 0:

@@ -8,12 +8,12 @@ from pathlib import Path
 import xarray as xr
 
 from attnlab.figures.recipe import FigureRecipe
-from attnlab.results.code import code_digest, digest_of
+from attnlab.files.code import code_digest, digest_of
 from attnlab.sweep import Progress
 from attnlab.text import Corpus, Training, open_corpus, train
 
 # What decides a training's numbers, apart from its recipe.
-CODE = ("results", "dynamics", "text")
+CODE = ("files", "measures", "dynamics", "text")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from attnlab.data.files import format_classes
+from attnlab.data.class_files import format_classes
 from attnlab.dynamics import Pairwise
 from attnlab.playground.setting import Setting
 

@@ -10,10 +10,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab import measures
 from attnlab.data import SequenceClasses
 from attnlab.playground.prediction import fates
 from attnlab.playground.run import Run
-from attnlab.results import measures
 
 CLAIMED = {1: "it gains", -1: "it loses", 0: "nothing"}
 ACTUAL = {1: "it gained", -1: "it lost", 0: "it stayed"}

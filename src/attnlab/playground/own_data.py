@@ -8,8 +8,8 @@ from pathlib import PurePath
 import numpy as np
 
 from attnlab.data import SequenceClasses
-from attnlab.data.documents import SUFFIXES
-from attnlab.data.files import format_classes, parse_classes
+from attnlab.data.class_files import format_classes, parse_classes
+from attnlab.files.documents import SUFFIXES
 from attnlab.playground.setting import MOST_WRITTEN, REMEDY
 
 MOST_EDITED = 400  # probabilities that fit in a table on the page

@@ -9,7 +9,7 @@ from typing import Any
 
 from attnlab.audit import settings
 from attnlab.data import SequenceClasses
-from attnlab.data.files import format_classes
+from attnlab.data.class_files import format_classes
 from attnlab.playground.own_data import written
 from attnlab.playground.setting import Setting
 from attnlab.playground.state import State, View

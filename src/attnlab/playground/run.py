@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from attnlab.audit import settings
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import simulate
+from attnlab.measures import roles
 from attnlab.playground.setting import Setting
-from attnlab.results import roles
 
 KEPT = 24  # runs; a run is a few megabytes at most
 

@@ -14,13 +14,13 @@ import panel as pn
 from tornado.web import HTTPError, RequestHandler
 
 from attnlab.dynamics import Diverged
-from attnlab.figures import attention_bars
+from attnlab.files.netcdf import save
 from attnlab.playground.page import POOL, TITLE, Page
 from attnlab.playground.presets import DEFAULT
 from attnlab.playground.run import Run, run, table
 from attnlab.playground.setting import Setting
 from attnlab.playground.state import KEY, State, from_query
-from attnlab.results import save
+from attnlab.plots import attention_bars
 
 LARGEST_MESSAGE = 2**23  # bytes that a browser may send at once: the largest file, escaped
 LOOPBACK = ("127.0.0.1", "localhost")

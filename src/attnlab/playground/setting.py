@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from attnlab import defaults
 from attnlab.data import SequenceClasses, family
-from attnlab.data.documents import shown
-from attnlab.data.files import parse_classes
+from attnlab.data.class_files import parse_classes
 from attnlab.dynamics import Engine, Extended, Flow, Limit, Model, Pairwise, Sampled, Save
+from attnlab.files.documents import shown
 
 # What one session may ask for: a run of a few seconds and a page that stays quick.
 MOST = {

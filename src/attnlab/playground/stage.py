@@ -14,13 +14,13 @@ import numpy as np
 import param
 from numpy.typing import NDArray
 
-from attnlab.figures import style
 from attnlab.playground import story
 from attnlab.playground.frames import ClassFrames, class_frames, predicted, shown_tokens, traces
 from attnlab.playground.prediction import Prediction
 from attnlab.playground.run import Run
 from attnlab.playground.state import View
 from attnlab.playground.widgets import BROWSER, LOOK, Widget
+from attnlab.plots import style
 
 SHOWN = {"a": 4, "b": 2}  # classes at a time; with a B, as many of A as of B
 COLOURS = {

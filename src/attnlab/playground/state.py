@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
-from attnlab.data.documents import check_keys, parse_document, shown
-from attnlab.data.recipe import as_recipe
+from attnlab.files.documents import check_keys, parse_document, shown
+from attnlab.files.recipe import as_recipe
 from attnlab.playground.setting import Setting
 
 KEY = "s"

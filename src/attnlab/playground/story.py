@@ -1,6 +1,6 @@
 """Story: what is happening in a run, in words, at each recorded moment.
 
-Every word follows from a measure (`attnlab.results.measures`): the speed of attention against its
+Every word follows from a measure (`attnlab.measures.attention`): the speed of attention against its
 peak, the attention to common tokens, and the token that is attended most.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from attnlab import measures
 from attnlab.data import SequenceClasses
-from attnlab.results import measures, roles
+from attnlab.measures import roles
 
 FROZEN = 0.02  # of the peak speed, as for `measures.snap_time`
 MAIN = 0.25  # of all attention that moves: the common tokens' part in it is worth telling

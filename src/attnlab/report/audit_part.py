@@ -13,13 +13,13 @@ from attnlab.audit import Verdict, whole_audit
 from attnlab.audit.document import audit_document
 from attnlab.audit.html import page
 from attnlab.audit.run import WHOLE
+from attnlab.files.atomic import atomic_path
+from attnlab.files.code import code_digest, digest_of
+from attnlab.files.provenance import versions
 from attnlab.report.part import Part, file_digest, read_record, write_record
-from attnlab.results import atomic_path
-from attnlab.results.code import code_digest, digest_of
-from attnlab.results.provenance import versions
 from attnlab.sweep import Progress
 
-CODE = ("data", "dynamics", "results", "theory", "audit")
+CODE = ("data", "dynamics", "files", "measures", "theory", "audit")
 DOCUMENT = "audit.json"
 ABOUT = (
     "Every lemma, theorem, corollary, remark and informal claim, predicted, measured and judged."

@@ -18,22 +18,23 @@ import numpy as np
 import xarray as xr
 
 from attnlab.data import classes_from
-from attnlab.data.lab_note import LabNote
 from attnlab.figures import figure
 from attnlab.figures.recall import RecallRecipe
-from attnlab.figures.style import style
 from attnlab.figures.text_runs import TextRecipe
+from attnlab.files.atomic import atomic_path
+from attnlab.files.code import code_digest, digest_of
+from attnlab.files.netcdf import save
+from attnlab.files.provenance import provenance, versions
+from attnlab.files.recipe import Recipe
+from attnlab.plots.style import style
 from attnlab.report.part import Part, file_digest, read_record, write_record
-from attnlab.results import atomic_path, save
-from attnlab.results.code import code_digest, digest_of
-from attnlab.results.provenance import provenance, versions
 from attnlab.studies import NAMES as STUDIES
 from attnlab.studies import study
 from attnlab.studies.halves import on_halves
 from attnlab.sweep import Progress, SweepRecipe
 
-CODE = ("data", "results", "dynamics", "theory", "sweep", "text", "figures", "report")
-NOTE = [line.name for line in fields(LabNote)]
+CODE = ("data", "files", "measures", "dynamics", "theory", "sweep", "text", "figures", "report")
+NOTE = [line.name for line in fields(Recipe)]
 PNG_DPI = 200
 DRAWING = threading.Lock()  # matplotlib's settings are those of the whole process
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from attnlab.figures import NAMES, figure
+from attnlab.files.atomic import atomic_path
+from attnlab.files.netcdf import load
 from attnlab.report.page import figure_title
 from attnlab.report.part import Part, the_record
-from attnlab.results import atomic_path, load
 
 DPI = 110  # pictures of a page on a screen, not on paper
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.data.documents import did_you_mean
 from attnlab.figures import NAMES, recipe_for
 from attnlab.figures.catalogue import has_recipe
 from attnlab.figures.text_runs import TextRecipe
+from attnlab.files.atomic import atomic_path
+from attnlab.files.documents import did_you_mean
 from attnlab.report.audit_part import find_audit, make_audit, read_audit
 from attnlab.report.figure_part import find_figure, make_figure, with_seeds
 from attnlab.report.making import Making, Watcher
 from attnlab.report.page import page
 from attnlab.report.part import Part
-from attnlab.results import atomic_path
 
 PARTS = (*NAMES, "audit", "report")
 REPORT = "report.html"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from attnlab.files.side_by_side import side_by_side
 from attnlab.report.part import Part
-from attnlab.side_by_side import side_by_side
 
 
 class Watcher(Protocol):

@@ -15,10 +15,10 @@ from markupsafe import Markup, escape
 from attnlab import __version__
 from attnlab.audit import SECTIONS
 from attnlab.figures import NAMES, Outcome
+from attnlab.files.provenance import versions
 from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
 from attnlab.report.machine import machine
 from attnlab.report.part import Part
-from attnlab.results.provenance import versions
 
 HEADINGS = {
     Outcome.REPRODUCED: "Reproduced",

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from attnlab.data.regular_file import open_regular
-from attnlab.results.sealed import read_sealed, write_sealed
+from attnlab.files.regular import open_regular
+from attnlab.files.sealed import read_sealed, write_sealed
 from attnlab.studies.halves import unsettled
 
 RECORD = "part.json"

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnlab.figures.style import style
+from attnlab.files.atomic import atomic_path
+from attnlab.files.netcdf import load
+from attnlab.plots.style import style
 from attnlab.report.part import Part, the_record
-from attnlab.results import atomic_path, load
 from attnlab.studies import NAMES, study
 
 BEGIN, END = "<!-- found: begin -->", "<!-- found: end -->"

@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from attnlab.data.documents import did_you_mean
 from attnlab.figures.catalogue import named_recipe, recipe_folder
+from attnlab.files.documents import did_you_mean
 
 NAMES = ("positions", "optimizers", "length", "heads", "spurious", "residual", "overlap")
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from attnlab import theory
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics import Extended, Limit, Save, simulate
-from attnlab.figures import style
 from attnlab.figures.finding import Finding
+from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Estimate, mean, share, standard_error
 from attnlab.studies.recipe import StudyRecipe

@@ -21,8 +21,8 @@ import xarray as xr
 from attnlab import theory
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics import Limit, Sampled, Save, simulate
-from attnlab.figures import style
 from attnlab.figures.finding import Finding
+from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Estimate, jackknife, power
 from attnlab.studies.recipe import StudyRecipe

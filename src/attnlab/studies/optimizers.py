@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from attnlab import theory
 from attnlab.data import SequenceClasses, classes_from, random
 from attnlab.dynamics import Limit, Optimizer, Sampled, Save, simulate
-from attnlab.figures import style
 from attnlab.figures.finding import Finding
+from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Estimate, jackknife, mean, share, standard_error
 from attnlab.studies.recipe import StudyRecipe

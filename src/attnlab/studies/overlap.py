@@ -23,8 +23,8 @@ import xarray as xr
 from attnlab import theory
 from attnlab.data import random
 from attnlab.dynamics import Flow, Save, simulate
-from attnlab.figures import style
 from attnlab.figures.finding import Finding
+from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Share, jackknife, share
 from attnlab.studies.recipe import StudyRecipe

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from attnlab import measures
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics import AlibiPosition, Extended, LearnedPosition, Sampled, Save, simulate
-from attnlab.figures import style
 from attnlab.figures.finding import Finding
-from attnlab.results import measures
+from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import jackknife, mean, share, standard_error
 from attnlab.studies.recipe import StudyRecipe

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from attnlab import theory
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Extended, Limit, Save, simulate
-from attnlab.figures import style
 from attnlab.figures.finding import Finding
+from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Share, share
 from attnlab.studies.recipe import StudyRecipe

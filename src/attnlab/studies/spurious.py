@@ -20,8 +20,8 @@ import xarray as xr
 
 from attnlab.data import classes_from
 from attnlab.dynamics import Sampled, Save, simulate
-from attnlab.figures import style
 from attnlab.figures.finding import Finding
+from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Estimate, jackknife, mean, power, standard_error
 from attnlab.studies.recipe import StudyRecipe

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from attnlab.results.code import code_digest
+from attnlab.files.code import code_digest
 from attnlab.sweep.executor import RETRIES, Outcome, Outcomes, Tell, attempt, become_worker
 from attnlab.sweep.group import CODE, Group
 

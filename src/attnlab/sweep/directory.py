@@ -15,10 +15,11 @@ from typing import Any
 
 import xarray as xr
 
-from attnlab.data.regular_file import NotAFile, open_regular
-from attnlab.results import DamagedFile, atomic_path
-from attnlab.results.provenance import provenance
-from attnlab.results.sealed import read_sealed, write_sealed
+from attnlab.files.atomic import atomic_path
+from attnlab.files.netcdf import DamagedFile
+from attnlab.files.provenance import provenance
+from attnlab.files.regular import NotAFile, open_regular
+from attnlab.files.sealed import read_sealed, write_sealed
 from attnlab.sweep.executor import Executor
 from attnlab.sweep.group import check_key
 from attnlab.sweep.index import Index, index_document, index_from
@@ -129,7 +130,7 @@ def status(directory: str | Path) -> Status:
     there = _groups_there(directory)
     runs = planned.runs
     done = runs.keys() & there
-    running = {key for key in runs.keys() - done if store.claims.is_taken(key)}
+    running = {key for key in runs.keys() - done if store.locks.is_taken(key)}
     left = runs.keys() - done - running
     failed = {key for key in left if noted.get(key, {}).get("state") == "failed"}
     settled = {key: noted.get(key, {}) for key in runs if key in done | failed}

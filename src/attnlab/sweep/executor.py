@@ -12,7 +12,7 @@ from typing import Protocol
 
 import xarray as xr
 
-from attnlab.results.code import code_digest
+from attnlab.files.code import code_digest
 from attnlab.sweep.group import CODE, Group, run_group
 
 RETRIES = 3  # of a group whose worker died

@@ -14,14 +14,14 @@ import xarray as xr
 
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Diverged, Save, simulate
-from attnlab.results.code import code_digest, digest_of
-from attnlab.results.provenance import provenance
+from attnlab.files.code import code_digest, digest_of
+from attnlab.files.provenance import provenance
 from attnlab.sweep.recipe import SweepRecipe
 from attnlab.sweep.schema import OUTER, schema_of
 from attnlab.sweep.summary import summary
 
 # What decides a group's numbers, apart from its spec; and how its file is laid out.
-CODE = ("data", "results", "dynamics")
+CODE = ("data", "files", "measures", "dynamics")
 FORMAT = 2
 # Coords that belong to the classes, of which a group may have several.
 OF_CLASSES = ("query_token", "next_token", "token_name")

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from attnlab.data.regular_file import open_regular
-from attnlab.results.sealed import seal, unseal
+from attnlab.files.regular import open_regular
+from attnlab.files.sealed import seal, unseal
 
 
 class Ledger:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses, classes_from
-from attnlab.data.machine_memory import require_memory
-from attnlab.data.recipe import as_value
 from attnlab.dynamics.simulate import check_run
-from attnlab.results.code import digest_of
+from attnlab.files.code import digest_of
+from attnlab.files.memory import require_memory
+from attnlab.files.recipe import as_value
 from attnlab.sweep.cost import CALL_SECONDS, COMPILE_SECONDS, SETTING_SECONDS, Cost, cost_of
 from attnlab.sweep.group import Group, Place
 from attnlab.sweep.recipe import SweepRecipe

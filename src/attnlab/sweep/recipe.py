@@ -11,12 +11,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.data.documents import SUFFIXES, did_you_mean, shown, within
-from attnlab.data.lab_note import LabNote
 from attnlab.data.presets import parameters_of
-from attnlab.data.recipe import as_recipe, as_value
 from attnlab.defaults import ENGINE
 from attnlab.dynamics import Optimizer, Save
+from attnlab.files.documents import SUFFIXES, did_you_mean, shown, within
+from attnlab.files.recipe import Recipe, as_recipe, as_value
 from attnlab.sweep.choices import EngineRecipe, ModelRecipe
 
 Value = bool | int | float | str
@@ -33,7 +32,7 @@ TAKEN = ("seed", "step", "time", "sequence_class", "query", "token", "head", "la
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepRecipe(LabNote):
+class SweepRecipe(Recipe):
     """Simulations on a grid: what `simulate` takes, and the values to try.
 
     grid: for each name the values to take, in all combinations. A name is a rate (`eta_y`, `eta_z`,

@@ -18,7 +18,7 @@ from attnlab.sweep.local import Local
 from attnlab.sweep.plan import Plan
 from attnlab.sweep.store import Store
 
-POLL_SECONDS = 0.5  # between looks at groups that another driver has claimed
+POLL_SECONDS = 0.5  # between looks at groups that another driver has locked
 
 
 class Watcher(Protocol):
@@ -75,7 +75,7 @@ def run_plan(
     """Compute what the store does not hold yet.
 
     A run that diverges, or a group that raises, is recorded as failed and the rest goes on; a
-    group that raised is tried again by the next sweep. Groups that another driver has claimed are
+    group that raised is tried again by the next sweep. Groups that another driver has locked are
     waited for, and taken over if that driver dies.
     """
     return _Driver(plan, store, executor or Local(), watch or Silent()).go()
@@ -86,9 +86,9 @@ class _Driver:
         self.plan, self.store, self.executor, self.watch = plan, store, executor, watch
         self.maker = IndexMaker(plan)
         self.todo: dict[str, list[Group]] = {}  # several where the grid repeats itself
-        self.claimed: set[str] = set()  # by us, and given to the executor
+        self.locked: set[str] = set()  # by us, and given to the executor
         self.computed = 0
-        self.present = 0  # runs of the group that was claimed last
+        self.present = 0  # runs of the group that was locked last
 
     def go(self) -> Ran:
         begun = time.perf_counter()
@@ -126,13 +126,13 @@ class _Driver:
     def _compute(self) -> None:
         while self.todo:
             # closed, so that no worker is left behind when a result cannot be kept
-            with closing(self.executor.run(self._unclaimed(), self._within)) as outcomes:
+            with closing(self.executor.run(self._free(), self._within)) as outcomes:
                 for group, outcome in outcomes:
                     self._settle(group, outcome)
-                    self.claimed.remove(group.key)
+                    self.locked.remove(group.key)
                     self.store.release(group.key)
-            if self.claimed:  # we would wait for ourselves
-                raise RuntimeError(f"{self.executor} took groups and lost them: {self.claimed}")
+            if self.locked:  # we would wait for ourselves
+                raise RuntimeError(f"{self.executor} took groups and lost them: {self.locked}")
             for key in list(self.todo):  # of other drivers, who may be done
                 if self.store.holds(key):
                     self._found(key)
@@ -140,10 +140,10 @@ class _Driver:
                 self.watch.waiting(len(self.todo))
                 time.sleep(POLL_SECONDS)
 
-    def _unclaimed(self) -> Iterator[Group]:
+    def _free(self) -> Iterator[Group]:
         """The groups that nobody else has taken on, one by one."""
         for key, (group, *_) in list(self.todo.items()):
-            if not self.store.claim(key):
+            if not self.store.lock(key):
                 continue
             if self.store.holds(key):  # since we last looked
                 self.store.release(key)
@@ -151,7 +151,7 @@ class _Driver:
                 continue
             self.store.note(key, "running", runs=group.runs)
             self.present = group.runs
-            self.claimed.add(key)
+            self.locked.add(key)
             yield group
 
     def _within(self, fraction: float) -> None:

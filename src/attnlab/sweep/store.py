@@ -11,10 +11,9 @@ from typing import Any, Protocol
 
 import xarray as xr
 
-from attnlab.data.regular_file import NotAFile, open_regular
-from attnlab.results import DamagedFile, save
-from attnlab.results.files import hdf5, held, verify_open
-from attnlab.sweep.claims import Claims
+from attnlab.files.locks import Locks
+from attnlab.files.netcdf import DamagedFile, hdf5, held, save, verify_open
+from attnlab.files.regular import NotAFile, open_regular
 from attnlab.sweep.ledger import Ledger
 
 KEY = "group"  # the attribute of a file that has its key
@@ -41,14 +40,14 @@ class Store(Protocol):
     def write(self, key: str, dataset: xr.Dataset) -> None:
         """Keep the group."""
 
-    def claim(self, key: str) -> bool:
+    def lock(self, key: str) -> bool:
         """Take the group on, unless another driver has."""
 
     def release(self, key: str) -> None:
         """Give the group up, done or not."""
 
     def release_all(self) -> None:
-        """Give up what is still claimed."""
+        """Give up what is still locked."""
 
     def note(self, key: str, state: str, **facts: Any) -> None:
         """Say in the ledger how the group fares."""
@@ -71,7 +70,7 @@ class Memory:
     def write(self, key: str, dataset: xr.Dataset) -> None:
         self.groups[key] = dataset
 
-    def claim(self, key: str) -> bool:
+    def lock(self, key: str) -> bool:
         return True
 
     def release(self, key: str) -> None: ...
@@ -90,7 +89,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ledger = Ledger(path / "ledger.jsonl")
-        self.claims = Claims(path / "running")
+        self.locks = Locks(path / "running")
         self._verified: dict[str, tuple[int, ...]] = {}
 
     def file(self, key: str) -> Path:
@@ -132,14 +131,14 @@ class Folder:
         self.file(key).parent.mkdir(parents=True, exist_ok=True)
         save(dataset.assign_attrs({KEY: key}), self.file(key))
 
-    def claim(self, key: str) -> bool:
-        return self.claims.take(key)
+    def lock(self, key: str) -> bool:
+        return self.locks.take(key)
 
     def release(self, key: str) -> None:
-        self.claims.release(key)
+        self.locks.release(key)
 
     def release_all(self) -> None:
-        self.claims.release_all()
+        self.locks.release_all()
 
     def note(self, key: str, state: str, **facts: Any) -> None:
         self.ledger.note(key, state, **facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from attnlab.results import measures
+from attnlab import measures
 from attnlab.sweep.schema import OUTER
 
 OF_ATTENTION = {

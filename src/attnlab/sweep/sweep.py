@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from attnlab.data import SequenceClasses
-from attnlab.data.documents import shown, within
 from attnlab.dynamics import (
     AlibiPosition,
     Engine,
@@ -24,7 +23,8 @@ from attnlab.dynamics import (
     Save,
 )
 from attnlab.dynamics.optimizers import as_optimizer
-from attnlab.results.provenance import provenance
+from attnlab.files.documents import shown, within
+from attnlab.files.provenance import provenance
 from attnlab.sweep.choices import EngineRecipe, ModelRecipe
 from attnlab.sweep.directory import open_sweep, run_in
 from attnlab.sweep.executor import Executor

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Limit, Sampled, Save, simulate
-from attnlab.dynamics.progress import Choice, reporting
-from attnlab.results import provenance
+from attnlab.files.progress import Choice, reporting
+from attnlab.files.provenance import provenance
 from attnlab.text import scores
 from attnlab.text.classes import classes_of
 from attnlab.text.corpus import Corpus

@@ -1,6 +1,6 @@
 """The token cache: arrays in files named by the hash of what they were made from.
 
-They are sealed as results are (see `attnlab.results.files`): numpy believes what stands before an
+They are sealed as results are (see `attnlab.files.netcdf`): numpy believes what stands before an
 array about its size, and would give a part of it without a word.
 """
 
@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.data.regular_file import open_regular
-from attnlab.results.atomic import atomic_path
-from attnlab.results.files import verify_open, write_with_seal
+from attnlab.files.atomic import atomic_path
+from attnlab.files.netcdf import verify_open, write_with_seal
+from attnlab.files.regular import open_regular
 
 
 def cache_folder() -> Path:

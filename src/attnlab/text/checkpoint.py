@@ -13,8 +13,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.data.regular_file import open_regular
-from attnlab.results import DamagedFile, atomic_path
+from attnlab.files.atomic import atomic_path
+from attnlab.files.netcdf import DamagedFile
+from attnlab.files.regular import open_regular
 
 Arrays = dict[str, NDArray[Any]]
 

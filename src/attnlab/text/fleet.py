@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.data.machine_memory import require_memory
+from attnlab.files.memory import require_memory
 from attnlab.text import program
 from attnlab.text.checkpoint import Arrays, arrays_of, tree_of
 from attnlab.text.corpus import Corpus

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from attnlab import measures
 from attnlab.dynamics.program import each
-from attnlab.results import measures
 from attnlab.text.loss import cross_entropy
 from attnlab.text.model import Params, TransformerSpec, decoder, encode
 from attnlab.text.streams import window
@@ -70,7 +70,7 @@ def head_statistics(maps: jax.Array) -> dict[str, jax.Array]:
 def map_speed(result: xr.Dataset) -> xr.DataArray:
     """How fast a head's map of the probes changes: the mean over its rows of their speed.
 
-    See `attnlab.results.measures.attention_speed`; the speed from a record to the next is
+    See `attnlab.measures.attention_speed`; the speed from a record to the next is
     labelled with the first, and the last record has none.
     """
     speed = measures.attention_speed(_heads_as_rows(result))
@@ -81,7 +81,7 @@ def snap_step(result: xr.Dataset, *, fraction: float = SNAP_FRACTION) -> xr.Data
     """The step from which a head's map of the probes stays quiet, per layer and head.
 
     Quiet is slower than `fraction` of the head's peak speed, for good; NaN where the map still
-    moves at the end. See `attnlab.results.measures.snap_time`.
+    moves at the end. See `attnlab.measures.snap_time`.
     """
     return measures.snap_time(_heads_as_rows(result), fraction=fraction).rename("snap_step")
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.data.machine_memory import machine_memory
-from attnlab.data.regular_file import read_regular
+from attnlab.files.memory import machine_memory
+from attnlab.files.regular import read_regular
 
 WIKITEXT = {"wikitext-2": "wikitext-2-v1", "wikitext-103": "wikitext-103-v1"}
 WIKITEXT_AT_THE_HUB = "Salesforce/wikitext"

@@ -13,10 +13,10 @@ import numpy as np
 import xarray as xr
 
 from attnlab.dynamics.optimizers import Optimizer
-from attnlab.dynamics.progress import Choice, Report, reporting
 from attnlab.dynamics.stopping import Pace, Stopping, answering
-from attnlab.results.files import DamagedFile, load, save
-from attnlab.results.provenance import provenance
+from attnlab.files.netcdf import DamagedFile, load, save
+from attnlab.files.progress import Choice, Report, reporting
+from attnlab.files.provenance import provenance
 from attnlab.text.checkpoint import (
     Arrays,
     Checkpoint,

@@ -8,15 +8,21 @@ trains), `concentration` and `extensions`.
 Nothing here imports the simulator, so that agreement between the two is evidence.
 """
 
-from attnlab.theory.attention import (
+from attnlab.theory.scan_and_snap.attention import (
     AttentionFlow,
     attention_flow,
     attention_path,
     attention_velocity,
 )
-from attnlab.theory.backprop import SampleGradient, logit_gradient, sample_gradient
-from attnlab.theory.coefficients import back_gradient, beta, gradient_coefficients, iota, xi
-from attnlab.theory.concentration import (
+from attnlab.theory.scan_and_snap.backprop import SampleGradient, logit_gradient, sample_gradient
+from attnlab.theory.scan_and_snap.coefficients import (
+    back_gradient,
+    beta,
+    gradient_coefficients,
+    iota,
+    xi,
+)
+from attnlab.theory.scan_and_snap.concentration import (
     Deviations,
     Interval,
     decoder_deviations,
@@ -25,7 +31,7 @@ from attnlab.theory.concentration import (
     visit_deviations,
     visits_radius,
 )
-from attnlab.theory.correlations import (
+from attnlab.theory.scan_and_snap.correlations import (
     Assumption2,
     Part,
     SpectrumBounds,
@@ -35,7 +41,7 @@ from attnlab.theory.correlations import (
     gram,
     spectrum_bounds,
 )
-from attnlab.theory.decoder import (
+from attnlab.theory.scan_and_snap.decoder import (
     ClassLogits,
     PlainCoefficients,
     class_logits,
@@ -45,7 +51,7 @@ from attnlab.theory.decoder import (
     plain_decoder,
     steps_to_error,
 )
-from attnlab.theory.extensions import (
+from attnlab.theory.scan_and_snap.extensions import (
     LocalRoles,
     centred_attention,
     centred_velocity,
@@ -58,14 +64,14 @@ from attnlab.theory.extensions import (
     residual_correlation,
     residual_velocity,
 )
-from attnlab.theory.fates import (
+from attnlab.theory.scan_and_snap.fates import (
     Corollary2,
     common_token_margin,
     corollary_2,
     sign_fates,
     token_fates,
 )
-from attnlab.theory.gain import (
+from attnlab.theory.scan_and_snap.gain import (
     GrowthBounds,
     distinct_growth,
     gain_invariant,
@@ -73,9 +79,9 @@ from attnlab.theory.gain import (
     growth_factor,
     relative_gain,
 )
-from attnlab.theory.growth import h, h_gap_bound, h_inverse, h_lead, h_star
-from attnlab.theory.sgd import SgdFlow, sgd_flow
-from attnlab.theory.speed import (
+from attnlab.theory.scan_and_snap.growth import h, h_gap_bound, h_inverse, h_lead, h_star
+from attnlab.theory.scan_and_snap.sgd import SgdFlow, sgd_flow
+from attnlab.theory.scan_and_snap.speed import (
     GammaStages,
     Peak,
     TransitionTimes,
@@ -89,8 +95,13 @@ from attnlab.theory.speed import (
     reduced_time,
     transition_times,
 )
-from attnlab.theory.tokens import Roles, attention_weights, token_roles, unit_attention
-from attnlab.theory.transition import (
+from attnlab.theory.scan_and_snap.tokens import (
+    Roles,
+    attention_weights,
+    token_roles,
+    unit_attention,
+)
+from attnlab.theory.scan_and_snap.transition import (
     CommonTokenPath,
     Snapping,
     common_token_path,

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from attnlab.data.machine_memory import require_memory
+from attnlab.files.memory import require_memory
 
 # Of a non-zero of P: class, token and value, as they come, in order and as they are kept.
 ENTRY_BYTES = 120

@@ -1,0 +1,1 @@
+"""Claims, one folder for each source."""

@@ -1,0 +1,342 @@
+"""Sections 1, 5 and 6 in words: which tokens attention favours, and that it slows down."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab import theory
+from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claims.scan_and_snap.attention import TIMES
+from attnlab.audit.comparison import Check, labelled
+from attnlab.audit.fit import slope
+from attnlab.audit.hypotheses import (
+    ASSUMPTION_1,
+    EQ_10,
+    single_common_token,
+    single_query,
+)
+from attnlab.audit.readings import as_dataset, logits, mean_entropy, reduced, run_at, spotlight
+from attnlab.audit.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
+from attnlab.audit.settings import (
+    FAST,
+    LADDER,
+    LATE,
+    LOPSIDED,
+    SYN_SMALL,
+    UNEVEN,
+    WEAK,
+    Setting,
+    climbed,
+    holds_from,
+)
+from attnlab.audit.verdict import Verdict
+
+
+def _frequency_bias(setting: Setting) -> Outcome:
+    s = setting
+    n, _, _ = spotlight(s)
+    own = np.flatnonzero(theory.token_roles(s.P).distinct[n])
+    own = own[np.argsort(s.P[n, own])]
+    own = own[np.append(True, np.diff(s.P[n, own]) > 0)]  # an order needs unequal probabilities
+    step = dict(rarer=np.arange(len(own) - 1))
+    checks, share = [], {}
+    times, z = run_at(s)
+    for name, path in (("Eq. 10", reduced(s, times).logits), ("training", z)):
+        rising = np.diff(path[-1, s.psi[n], own])
+        c = theory.attention_weights(s.P, path, psi=s.psi)[:, n]
+        share[name] = float(c[-1, own[0]] / c[-1, own[-1]] / (c[0, own[0]] / c[0, own[-1]]))
+        checks.append(
+            Check(f"z rises with P(l|n), {name}", labelled(0 * rising, **step),
+                  labelled(rising, **step), training=name == "training")
+        )  # fmt: skip
+    return Outcome(tuple(checks), number=share["Eq. 10"], training_number=share["training"])
+
+
+frequency_bias = Claim(
+    id="frequency-bias",
+    statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
+    source="Sections 1, 5 (frequency bias, token scanning)",
+    relation=ABOVE,
+    setting=SYN_SMALL,
+    hypotheses=ASSUMPTION_1,
+    predicts="logits of distinct tokens in the order of P(l|n)",
+    measures="Eq. 10 and the joint flow on Syn-Small, eta_Y/eta_Z = 30",
+    tolerance=0.0,
+    because="an order",
+    code=("attention_flow", "relative_gain"),
+    test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+    figure="fig4",
+    number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
+    training_number="in training it keeps {:.2g} of it",
+    recorded=Recorded(Verdict.HOLDS, 0.7108, Verdict.HOLDS, 0.6521),
+    measure=_frequency_bias,
+    general=True,
+)
+
+
+def _dominant_attention(setting: Setting, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Attention to each class's most frequent distinct token, (..., K); z is (..., Q, L)."""
+    own = theory.token_roles(setting.P).distinct
+    top = np.where(own, setting.P, 0.0).argmax(axis=1)
+    c = theory.attention_weights(setting.P, z, psi=setting.psi)
+    return np.asarray(c[..., np.arange(setting.K), top])
+
+
+def _distinct_attention(setting: Setting) -> Outcome:
+    s = setting
+    times, z = run_at(s)
+    classes = dict(sequence_class=np.arange(s.K))
+    checks = []
+    for name, t, path in (("Eq. 10", TIMES, reduced(s, TIMES).logits), ("training", times, z)):
+        gained = np.diff(_dominant_attention(s, path), axis=0)
+        where = dict(time=t[1:], **classes)
+        checks.append(
+            Check(f"gain of attention between records, {name}", labelled(0 * gained, **where),
+                  labelled(gained, **where), training=name == "training")
+        )  # fmt: skip
+    ladder = np.diff(_dominant_attention(s, logits(s, climbed(s))), axis=1)
+    attention = _dominant_attention(s, z)[:, 0]
+    late = climbed(LATE)
+    rare = _dominant_attention(LATE, logits(LATE, late))[..., 1]
+    peaks = late["time"].values[rare.argmax(axis=1)]
+    rung = LADDER.index(FAST)
+    turned = [(r, peak) for r, peak in zip(LADDER, peaks, strict=True) if peak < LATE.steps]
+    return Outcome(
+        tuple(checks),
+        number=float(_dominant_attention(s, reduced(s, TIMES[-1:]).logits)[0, 0]),
+        training_number=float(attention[-1]),
+        note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "
+        f"{attention[-1]:.3f} by t = {times[-1]:.0e} while its logit ends at {z[-1, 0, 1]:+.4f}, "
+        f"because the common token's falls faster. It can fall, much later: {LATE.classes.origin}, "
+        f"attention to token 2 rises from {rare[rung, 0]:.3f} to {rare[rung].max():.3f}, at t = "
+        f"{peaks[rung]:.1e}, and is {rare[rung, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
+        + ", ".join(f"{ratio:g}" for ratio, _ in turned)
+        + " it turns at t = "
+        + ", ".join(f"{peak:.1e}" for _, peak in turned),
+        holds_from=holds_from([bool((rung > 0).all()) for rung in ladder]),
+    )
+
+
+distinct_attention = Claim(
+    id="distinct-attention",
+    statement="Over training distinct tokens gain attention (of each class the dominant one)",
+    source="Abstract, Section 5",
+    relation=ABOVE,
+    setting=UNEVEN,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    predicts="rising attention to the most frequent distinct token of each class",
+    measures="attention along Eq. 10 to t = 10^7, and in the joint flow to t = 10^10",
+    tolerance=0.0,
+    because="a strict sign",
+    code=("attention_weights", "attention_flow"),
+    test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
+    figure="fig2",
+    number="from 0.400 to {:.3f} by t = 10^7 in the class where it is rarest",
+    training_number="from 0.400 to {:.3f} by t = 10^10 (it can fall again, much later)",
+    recorded=Recorded(Verdict.HOLDS, 0.5474, Verdict.HOLDS, 0.4504),
+    measure=_distinct_attention,
+)
+
+
+def _discriminative_bias(setting: Setting) -> Outcome:
+    s = setting
+    common = int(np.flatnonzero(theory.token_roles(s.P).common)[0])
+    times, z = run_at(s)
+    kept, checks = {}, []
+    for name, t, path in (("Eq. 10", TIMES, reduced(s, TIMES).logits), ("training", times, z)):
+        c = theory.attention_weights(s.P, path, psi=s.psi)[:, 0, common]
+        kept[name] = float(c[-1] / s.P[0, common])
+        checks.append(
+            Check(f"attention to the common token, {name}", labelled(c[:-1], time=t[1:]),
+                  labelled(c[1:], time=t[1:]), training=name == "training")
+        )  # fmt: skip
+    return Outcome(tuple(checks), number=kept["Eq. 10"], training_number=kept["training"])
+
+
+discriminative_bias = Claim(
+    id="discriminative-bias",
+    statement='A common token loses attention (for several it "can be a bit involved")',
+    source="Abstract, Section 1; Section 5 after Theorem 2",
+    relation=BELOW,
+    setting=WEAK,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    predicts="falling attention to the common token",
+    measures="attention along Eq. 10 to t = 10^7, and in the joint flow to t = 10^10",
+    tolerance=0.0,
+    because="a strict sign",
+    code=("attention_weights", "attention_flow"),
+    test="tests/theory/test_fates.py::test_theorem_2b_the_single_common_token_loses",
+    figure="fig2",
+    number="it keeps {:.2g} of its attention to t = 10^7",
+    training_number="in training it keeps {:.2g} to t = 10^10",
+    recorded=Recorded(Verdict.HOLDS, 0.6768, Verdict.HOLDS, 0.8516),
+    measure=_discriminative_bias,
+)
+
+
+def _several_common(setting: Setting) -> Outcome:
+    s = setting
+    rng = np.random.default_rng(15)
+    predicted, measured = [], []
+    for _ in range(100):
+        P = np.hstack([rng.dirichlet(np.ones(5), 2), np.eye(2) * rng.uniform(0.2, 2.0)])
+        shared = theory.token_roles(P).common
+        predicted += np.sign(theory.common_token_margin(P)[shared]).tolist()
+        velocity = theory.attention_velocity(P, np.zeros((1, 7)), psi=None, M=s.M)
+        measured += np.sign(velocity[0, shared]).tolist()
+    sample = dict(sample=np.arange(len(predicted)))
+    common = np.flatnonzero(theory.token_roles(s.P).common)
+    start = theory.attention_velocity(s.P, np.zeros((1, s.P.shape[1])), psi=s.psi, M=s.M)[0, common]
+    margin = theory.common_token_margin(s.P)[common]
+    _, z = run_at(s)
+    end = z[-1, 0, common]
+    return Outcome(
+        (
+            Check("sign of dz/dt at the start, 100 random pairs", labelled(predicted, **sample),
+                  labelled(measured, **sample)),
+            Check("sign of z at the end, training", labelled(np.sign(margin), token=common),
+                  labelled(np.sign(end), token=common), training=True),
+        ),
+        number=float(start.max()),
+        training_number=float(end.max()),
+        note=f"{s.classes.origin} (Assumption 2 holds): token 1 starts at {start.max():+.2e} "
+        f"(times eta_Z gamma); it is {margin.max():.3f} above the criterion",
+    )  # fmt: skip
+
+
+several_common = Claim(
+    id="several-common-tokens",
+    statement="K = 2: a common token loses iff f_1.f_2 < 2 f_1l f_2l/(f_1l^2 + f_2l^2)",
+    source='Section 5, "the condition can be a bit involved"',
+    relation=EQUAL,
+    ours=True,
+    setting=LOPSIDED,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
+    predicts="the sign of dz/dt at the start by the criterion",
+    measures="the velocity under Eq. 10, and z in the joint flow at t = 10^7 (two common tokens)",
+    tolerance=0.0,
+    because="a sign",
+    code=("common_token_margin", "attention_velocity"),
+    test="tests/theory/test_fates.py::test_criterion_for_two_classes_decides_every_common_token",
+    figure="fig2",
+    number="a lopsided one grows: {:.2g} (times eta_Z gamma) at the start",
+    training_number="in training it ends at z = {:+.2g}",
+    recorded=Recorded(Verdict.EXACT, 0.0008037, Verdict.EXACT, 0.002695),
+    measure=_several_common,
+)
+
+
+def _no_winner(setting: Setting) -> Outcome:
+    s = setting
+    times = np.geomspace(1.0, 1e12, 40)
+    path = as_dataset(s, times, reduced(s, times).logits)
+    run = climbed(s).sel(ratio=FAST)
+    checks, left = [], {}
+    for name, result in (("Eq. 10", path), ("training", run)):
+        entropy = mean_entropy(result)
+        left[name] = float(np.exp(entropy[-1]))
+        end = result["time"][-1]
+        moved = [
+            float(
+                abs(entropy.interp(time=end / 10.0**i) - entropy.interp(time=end / 10.0 ** (i + 1)))
+            )
+            for i in (1, 0)
+        ]
+        checks += [
+            Check(f"effective distinct tokens at the end, {name}", labelled(2.0),
+                  labelled(left[name]), training=name == "training"),
+            Check(f"exponent in t of what a decade moves, {name}", labelled(0.0),
+                  labelled(slope([1.0, 10.0], moved)), SETTLES, relative=False, tolerance=0.05,
+                  training=name == "training"),
+        ]  # fmt: skip
+    return Outcome(
+        tuple(checks),
+        number=left["Eq. 10"],
+        training_number=left["training"],
+        note="at finite t: by Theorems 3 and 4 B_n goes to infinity, so that the limit is one-hot",
+    )
+
+
+no_winner = Claim(
+    id="no-winner-takes-all",
+    statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
+    source="Abstract, Sections 1, 6",
+    relation=ABOVE,
+    setting=SYN_SMALL,
+    hypotheses=ASSUMPTION_1,
+    predicts="several distinct tokens still attended to, and change about logarithmic in time",
+    measures="the effective number of distinct tokens: Eq. 10 to 10^12, training to 10^6",
+    tolerance=0.0,
+    because="2 would be nearly one token; an exponent below 0.05 is logarithmic to the eye",
+    code=("attention_flow", "snapping"),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig4",
+    number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
+    training_number="{:.3g} of 10 are left at t = 10^6 in training",
+    recorded=Recorded(Verdict.HOLDS, 7.246, Verdict.HOLDS, 8.052),
+    measure=_no_winner,
+)
+
+
+def _growth_slows(setting: Setting) -> Outcome:
+    s = setting
+    t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
+    times, path = run_at(s)
+    _, high, _ = spotlight(s)
+    checks, quicker, fastest = [], {}, {}
+    for name, z in (("Eq. 10", reduced(s, times).logits), ("training", path)):
+        chi = theory.growth_factor(z[:, 0, high])
+        early, late = (times > 0) & (times <= t0_prime), times >= t0
+        power = np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))
+        per_fold = np.diff(chi[late]) / np.diff(np.log(times[late]))
+        quicker[name] = float(per_fold.max() / per_fold[0])
+        fastest[name] = float(times[late][per_fold.argmax()])
+        last = times[late][1:] >= times[-1] / 10.0
+        checks += [
+            Check(f"exponent of chi in t up to t_0', {name}", labelled(1.0),
+                  labelled(float(power.max())), AT_MOST, training=name == "training"),
+            Check(f"exponent of chi's growth per e-fold of t, last decade, {name}", labelled(0.0),
+                  labelled(slope(times[late][1:][last], per_fold[last])), relative=False,
+                  training=name == "training"),
+        ]  # fmt: skip
+    z = path[:, 0, high]
+    done = float(np.interp(np.log(t0), np.log(times[1:]), z[1:]) / z[-1])
+    return Outcome(
+        tuple(checks),
+        number=quicker["Eq. 10"],
+        training_number=quicker["training"],
+        note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:.3g}: in training an e-fold of t adds "
+        f"most at t = {fastest['training']:.1e}; by t_0 = {t0:.3g} the dominant logit has made "
+        f"{done:.1%} of its way to t = {times[-1]:.0e}: t_0 is not where it freezes",
+    )
+
+
+growth_slows = Claim(
+    id="scan-and-snap",
+    statement="chi of the dominant token grows (sub-)linearly up to t_0', as O(ln t) from t_0 on",
+    source="Theorem 4 (scanning, snapping)",
+    relation=SETTLES,
+    setting=WEAK,
+    hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
+    predicts="chi at most linear in t up to t_0'; then an e-fold of t adds a bounded amount",
+    measures="chi under Eq. 10 and in the joint flow to t = 10^10",
+    tolerance=0.0,
+    because="exponents",
+    code=("growth_factor", "attention_flow"),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig3",
+    number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
+    training_number="bounded, but up to {:.2g} times as much: t_0 is not where it freezes",
+    recorded=Recorded(Verdict.HOLDS, 1.0, Verdict.HOLDS, 4.282),
+    measure=_growth_slows,
+)
+
+CLAIMS = (
+    frequency_bias,
+    distinct_attention,
+    discriminative_bias,
+    several_common,
+    no_winner,
+    growth_slows,
+)

@@ -1,0 +1,287 @@
+"""Appendix D.4: how far the visits of a class stray, and what that does to the decoder."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from attnlab import theory
+from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claims.scan_and_snap.correlation import FORMS
+from attnlab.audit.comparison import Check, labelled
+from attnlab.audit.hypotheses import MUCH, many_steps, uniform_classes
+from attnlab.audit.hypothesis import Hypothesis
+from attnlab.audit.relation import AT_LEAST, AT_MOST, BELOW, much_smaller, up_to
+from attnlab.audit.settings import WEAK, Setting
+from attnlab.audit.verdict import Verdict
+
+STEPS = np.array([1e3, 1e4, 1e5])
+CLASSES = np.array([2.0, 5.0, 10.0])
+DELTA = np.array([0.01, 0.1, 0.5])
+GRID = dict(N=STEPS, K=CLASSES, delta=DELTA)
+FEWER = {**GRID, "N": STEPS[1:]}
+
+
+def coverage(
+    N: NDArray[np.float64], K: NDArray[np.float64], radius: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """P(|N_n - ceil(N/K)| <= radius) exactly, for N_n binomial with N draws of probability 1/K."""
+    centre = np.ceil(N / K)
+    visits = scipy.stats.binom(N, 1.0 / K)
+    return np.asarray(
+        visits.cdf(np.floor(centre + radius)) - visits.cdf(np.ceil(centre - radius) - 1)
+    )
+
+
+def _lemma_10(setting: Setting) -> Outcome:
+    N, K, delta = np.meshgrid(*GRID.values(), indexing="ij")
+    inside = coverage(N, K, theory.visits_radius(N, delta=delta))
+    return Outcome(
+        (Check("coverage", labelled(1.0 - delta, **GRID), labelled(inside, **GRID), AT_LEAST),),
+        number=float((inside - (1.0 - delta)).min()),
+    )
+
+
+lemma_10 = Claim(
+    id="lemma-10",
+    statement="|N_n - ceil(N P(n))| <= sqrt((N/2) ln(2/delta)) + 1 with probability 1 - delta",
+    source="Lemma 10, Eqs. 58, 59",
+    relation=AT_MOST,
+    setting=WEAK,
+    hypotheses=(uniform_classes,),
+    predicts="a radius that holds with probability at least 1 - delta",
+    measures="its exact coverage, from the binomial distribution",
+    tolerance=1e-9,
+    because="rounding of the binomial distribution function",
+    code=("visits_radius",),
+    test="tests/theory/test_concentration.py::test_lemma_10_covers",
+    number="the least room above 1 - delta is {:.2g}",
+    recorded=Recorded(Verdict.HOLDS, 0.008887),
+    measure=_lemma_10,
+)
+
+
+def _eq_58(setting: Setting) -> Outcome:
+    N, delta = MUCH * setting.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
+    n, d = np.meshgrid(N, delta, indexing="ij")
+    middle, right = (
+        theory.visits_radius(n, delta=d, form=form) for form in ("corrected", "printed")
+    )
+    where = dict(N=N, delta=delta)
+    few = [float(theory.visits_radius(8, delta=0.5, form=form)) for form in FORMS]
+    return Outcome(
+        (Check("middle < right", labelled(right, **where), labelled(middle, **where)),),
+        number=float((right - middle).min()),
+        note="it needs N ln(2/delta) > 11.66, which N >> K^2 gives; N = 8, delta = 0.5: the "
+        f"middle is {few[1]:.4f}, the right-hand side {few[0]:.4f}",
+    )
+
+
+eq_58 = Claim(
+    id="eq-58",
+    statement="sqrt((N/2) ln(2/delta)) + 1 < sqrt(N ln(2/delta))",
+    source="Eq. 58, last inequality",
+    relation=BELOW,
+    setting=WEAK,
+    hypotheses=(many_steps,),
+    predicts="the inequality, for N >> K^2 as in Appendix D.1",
+    measures="both sides, N from 10 K^2 = 40 on",
+    tolerance=0.0,
+    because="a strict inequality",
+    code=("visits_radius",),
+    test="tests/theory/test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
+    number="right minus left is at least {:.2g}",
+    recorded=Recorded(Verdict.HOLDS, 0.5534),
+    measure=_eq_58,
+)
+
+
+def _remark_4(setting: Setting) -> Outcome:
+    N, K, delta = np.meshgrid(*GRID.values(), indexing="ij")
+    radius = np.ceil(np.sqrt(N * np.log(1.0 / delta)))
+    inside = coverage(N, K, radius)
+    return Outcome(
+        (
+            Check(
+                "coverage of Delta",
+                labelled(1.0 - delta, **GRID),
+                labelled(inside, **GRID),
+                AT_LEAST,
+            ),
+            Check(
+                "Delta over N/K falls with N",
+                labelled((radius * K / N)[:-1], **FEWER),
+                labelled((radius * K / N)[1:], **FEWER),
+                BELOW,
+            ),
+        ),
+        number=float((inside - (1.0 - delta)).min()),
+    )
+
+
+remark_4 = Claim(
+    id="remark-4",
+    statement="|N_n - N/K| <~ Delta = ceil(sqrt(N ln(1/delta))) << N/K with probability 1 - delta",
+    source="Remark 4, Eq. 60",
+    relation=up_to(1.0),
+    setting=WEAK,
+    hypotheses=(uniform_classes, many_steps),
+    predicts="Delta as a radius (with ln(1/delta), where Lemma 10 has ln(2/delta))",
+    measures="its exact coverage, from the binomial distribution",
+    tolerance=1e-9,
+    because="rounding of the binomial distribution function",
+    code=("visits_radius",),
+    test="tests/theory/test_concentration.py::test_lemma_10_covers",
+    number="the least room above 1 - delta is {:.2g}",
+    recorded=Recorded(Verdict.HOLDS, 0.009983),
+    measure=_remark_4,
+)
+
+
+# Delta << N/K (Remark 4, Appendix D.1), read as a tenth at most.
+STRAY = 1.0 / MUCH
+
+
+def concentrated_visits(setting: Setting) -> tuple[Hypothesis, ...]:
+    """Delta << N/K, in the grid on which Lemma 11 is tested."""
+    says = "Delta << N/K: the largest Delta/(N/K)"
+    return (Hypothesis("Remark 4, Eq. 60", says, STRAY, much_smaller(MUCH), 1),)
+
+
+class Strayed(NamedTuple):
+    """A class seen `stray` N/K visits less than the average N/K: what Lemma 11 speaks of, over M
+    (from 10^3 to 10^9) and N/K (from 5 to 500). Above the average both deviations are smaller."""
+
+    theta: NDArray[np.float64]
+    sigma: NDArray[np.float64]
+    radius: NDArray[np.float64]
+    bound: theory.Deviations
+    late: NDArray[np.bool_]
+
+
+VOCABULARIES, MEANS = np.array([1e3, 1e5, 1e7, 1e9]), np.geomspace(5.0, 500.0, 60)
+WHERE = dict(M=VOCABULARIES, mean=MEANS)
+ETA_Y = 0.9
+
+
+def strayed(stray: float) -> Strayed:
+    """The deviations themselves, and what is printed of them."""
+    M, mean = np.meshgrid(VOCABULARIES, MEANS, indexing="ij")
+    radius = stray * mean
+    low, centre = (M * theory.h(v, M=M, eta_y=ETA_Y) for v in (mean - radius, mean))
+    return Strayed(
+        theta=1.0 - low / centre,
+        sigma=(np.exp(centre) - np.exp(low)) / (M - 1.0 + np.exp(low)),
+        radius=radius,
+        bound=theory.decoder_deviations(mean, radius=radius, K=1, M=M, eta_y=ETA_Y, form="printed"),
+        late=mean >= theory.transition_times(K=1, M=M, eta_y=ETA_Y).t0,
+    )
+
+
+def _lemma_11(setting: Setting) -> Outcome:
+    found, far = strayed(STRAY), strayed(3 * STRAY)
+    early, late = (dict(case=np.arange(part.sum())) for part in (~found.late, found.late))
+    third = ETA_Y * far.radius / 3.0
+    return Outcome(
+        (
+            Check("theta over Delta/(N/K) (Eq. 61)", labelled(found.bound.theta, **WHERE),
+                  labelled(found.theta, **WHERE)),
+            Check("sigma' below eta_Y Delta/3, N < t_0", labelled(found.bound.sigma[~found.late],
+                  **early), labelled(found.sigma[~found.late], **early), AT_MOST),
+            Check("sigma' over Delta/(N/K), N >= t_0", labelled(found.bound.sigma[found.late],
+                  **late), labelled(found.sigma[found.late], **late)),
+        ),
+        number=float((found.sigma / found.bound.sigma)[~found.late].max()),
+        note="Eq. 65 is proved for N_n above the mean; below it, for any Delta, 1/3 becomes 1 "
+        f"(sigma' <= eta_Y Delta by Eq. 45): at Delta = 0.3 N/K sigma' reaches "
+        f"{(far.sigma / third).max():.2f} times eta_Y Delta/3",
+    )  # fmt: skip
+
+
+lemma_11 = Claim(
+    id="lemma-11",
+    statement="|h(N_n) - h(N/K)| <~ h Delta/(N/K), and Eq. 62 with sigma' <= eta_Y Delta/3",
+    source="Lemma 11, Eqs. 61-65",
+    relation=up_to(3.0),
+    setting=WEAK,
+    hypotheses=(uniform_classes, concentrated_visits),
+    predicts="bounds on theta and sigma' for every N_n within Delta of the mean",
+    measures="both at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500",
+    tolerance=1e-12,
+    because="rounding",
+    code=("decoder_deviations", "h"),
+    test="tests/theory/test_concentration.py::test_lemma_11_below_the_mean",
+    number="sigma' is at most {:.3g} times eta_Y Delta/3",
+    recorded=Recorded(Verdict.HOLDS, 0.98),
+    measure=_lemma_11,
+)
+
+
+def _eq_62(setting: Setting) -> Outcome:
+    sigma = strayed(STRAY).sigma
+    log = np.log(VOCABULARIES)[:, None] + 0 * sigma
+    return Outcome(
+        (Check("sigma' against ln M", labelled(log, **WHERE), labelled(sigma, **WHERE)),),
+        number=float((sigma / log).max()),
+    )
+
+
+eq_62 = Claim(
+    id="eq-62",
+    statement="sigma' << ln M",
+    source="Lemma 11 (after Eq. 62), Theorem 1's sigma",
+    relation=much_smaller(MUCH),
+    setting=WEAK,
+    hypotheses=(uniform_classes, concentrated_visits),
+    predicts="sigma' far below ln M",
+    measures="sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500",
+    tolerance=0.0,
+    because="a bound",
+    code=("h",),
+    test="tests/theory/test_concentration.py::test_lemma_11_below_the_mean",
+    number="sigma' is at most {:.2g} ln M",
+    recorded=Recorded(Verdict.HOLDS, 0.03654),
+    measure=_eq_62,
+)
+
+
+def _lemma_12(setting: Setting) -> Outcome:
+    rng = np.random.default_rng(10)
+    K, M, eta_y, delta = 5, 1000.0, 0.5, 0.05
+    steps = np.array([100, 1000, 10000]) * K**2
+    inside = []
+    for N in steps:
+        visits = rng.multinomial(N, np.full(K, 1.0 / K), size=4000)
+        theta = theory.h(visits, M=M, eta_y=eta_y) / theory.h(N / K, M=M, eta_y=eta_y) - 1.0
+        radius = K / np.sqrt(N) * np.sqrt(np.log(K / delta))
+        inside.append((np.abs(theta) <= radius).all(axis=1).mean())
+    where = dict(N=steps)
+    return Outcome(
+        (Check("all K classes within the bound", labelled(np.full(3, 1 - delta), **where),
+               labelled(inside, **where), AT_LEAST),),
+        number=float(min(inside)),
+    )  # fmt: skip
+
+
+lemma_12 = Claim(
+    id="lemma-12",
+    statement="w_n = (1 + theta_n) w-bar_n with |theta_n| <~ (K/sqrt N) sqrt(ln(K/delta))",
+    source="Lemma 12, Eqs. 66-69",
+    relation=up_to(1.0),
+    setting=WEAK,
+    hypotheses=(uniform_classes, many_steps),
+    predicts="all K deviations within the bound, constant 1, with probability 1 - delta",
+    measures="4,000 draws of the visits at each N, K = 5, delta = 0.05",
+    tolerance=0.0,
+    because="a probability with much room above 0.95",
+    code=("visit_deviations", "h"),
+    test="tests/theory/test_concentration.py::test_lemma_11_corrected_bounds_every_count",
+    number="the bound holds in {:.4g} of the draws",
+    recorded=Recorded(Verdict.HOLDS, 1.0),
+    measure=_lemma_12,
+)
+
+CLAIMS = (lemma_10, eq_58, remark_4, lemma_11, eq_62, lemma_12)

@@ -1,0 +1,244 @@
+"""Section 6 and Appendix F: what B_n tends to, and what that means for attention."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+
+from attnlab import theory
+from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claims.scan_and_snap.correlation import FORMS
+from attnlab.audit.claims.scan_and_snap.snapping import constant
+from attnlab.audit.comparison import Check, labelled
+from attnlab.audit.hypotheses import MUCH, SECTION_6, rate_window, single_query
+from attnlab.audit.readings import logits, spotlight
+from attnlab.audit.relation import ABOVE, BELOW, EQUAL, LEADING, within
+from attnlab.audit.settings import FIG3, WEAK, Setting, trained
+from attnlab.audit.verdict import Verdict
+
+
+def _eq_132(setting: Setting) -> Outcome:
+    s, C0 = setting, constant(setting)
+    t = 10.0 ** np.array([12, 24, 48, 96])
+    p = theory.snapping(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=C0)
+    off = np.abs(p.exact / p.asymptotic - 1.0)
+    return Outcome(
+        (
+            Check("B_n over Eq. 132", labelled(np.ones(t.size), t=t),
+                  labelled(p.exact / p.asymptotic, t=t)),
+            Check("nearer at each t", labelled(off[:-1], t=t[1:]), labelled(off[1:], t=t[1:]),
+                  BELOW, tolerance=0.0),
+        ),
+        number=float(off[0]),
+    )  # fmt: skip
+
+
+eq_132 = Claim(
+    id="eq-132",
+    statement="B_n(t) = (1+o(1)) [(1/2) ln ln(M eta_Y t/K) + const] as t grows",
+    source="Eq. 132",
+    relation=LEADING,
+    setting=FIG3,
+    hypotheses=SECTION_6,
+    predicts="the limit, with the constant of the corrected B_n",
+    measures="B_n (Eq. 129, corrected) at t from 10^12 to 10^96",
+    tolerance=0.02,
+    because="o(1) at t = 10^12 and after",
+    code=("snapping",),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    number="Eq. 132 is {:.2g} off at t = 10^12, less later",
+    recorded=Recorded(Verdict.HOLDS, 0.004631),
+    measure=_eq_132,
+)
+
+
+def _condition(setting: Setting) -> Outcome:
+    s, C0 = setting, constant(setting)
+    nu = s.eta_y / s.eta_z
+    unit = s.K / (s.M * s.eta_y)
+    # ">>" for a time, and for a logarithm where the corrected condition has one.
+    times = {
+        "printed": MUCH * np.exp(1.0 / np.sqrt(2.0 * nu)) / (s.M * s.eta_y),
+        "corrected": unit * np.exp(MUCH * np.sqrt(nu * C0 / (2.0 * s.K))),
+    }
+    left = {
+        form: float(4.0 * theory.reduced_time(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z) / C0)
+        for form, t in times.items()
+    }
+    return Outcome(
+        tuple(
+            Check("4 Gamma over C_0, which Eq. 132 needs above 1", labelled(1.0),
+                  labelled(left[form]), form=form)
+            for form in FORMS
+        ),
+        number=left["printed"],
+        note=f"nu = {nu:.3g}, K = {s.K}, C_0 = {C0:.3g}: at t = {times['printed']:.2g} 4 Gamma is "
+        f"{left['printed']:.1e} C_0; ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K)) is what is needed. The "
+        "printed exponent has nu upside down, as the caption of Fig. 9 has",
+    )  # fmt: skip
+
+
+condition = Claim(
+    id="eq-132-condition",
+    statement="Eq. 132 holds for t >> (M eta_Y)^-1 exp(1/sqrt(2 nu))",
+    source="Appendix F (3), before Eq. 132",
+    relation=ABOVE,
+    setting=FIG3,
+    hypotheses=SECTION_6,
+    predicts="C_0 small against 4 Gamma; corrected: ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K))",
+    measures="4 Gamma over C_0 where the condition is met 10 times over",
+    tolerance=0.0,
+    because="a bound, with much room where the condition is right",
+    code=("reduced_time", "snapping"),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    number="where it is met 10 times over, 4 Gamma is {:.1g} of C_0",
+    recorded=Recorded(Verdict.CORRECTED, 6.735e-08),
+    measure=_condition,
+)
+
+
+def _eq_133(setting: Setting) -> Outcome:
+    s = setting
+    nu, t = s.eta_y / s.eta_z, 10.0 ** np.array([12, 24, 48, 96, 192])
+    B = theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
+    printed = np.log(np.log(s.M * s.eta_z * nu * t / s.K)) - np.log(nu / s.K)
+    ratio = B / printed
+    return Outcome(
+        (
+            Check("B_n over Eq. 133, against 1/2", labelled(np.full(t.size, 0.5), t=t),
+                  labelled(ratio, t=t)),
+            Check("nearer to 1/2 at each t", labelled(np.abs(ratio[:-1] - 0.5), t=t[1:]),
+                  labelled(np.abs(ratio[1:] - 0.5), t=t[1:]), BELOW, tolerance=0.0),
+        ),
+        number=float(ratio[-1]),
+    )  # fmt: skip
+
+
+eq_133 = Claim(
+    id="eq-133",
+    statement="B_n(t) = Theta(ln ln(M eta_Z nu t/K) - ln(nu/K)), nu fixed",
+    source="Eq. 133",
+    relation=within(2.0),
+    setting=FIG3,
+    hypotheses=SECTION_6,
+    predicts="a ratio that tends to a constant: 1/2, by Eq. 132",
+    measures="B_n (Eq. 129, corrected) over Eq. 133, t from 10^12 to 10^192",
+    tolerance=0.0,
+    because="Theta, and ln ln t is slow: the ratio is still on its way at t = 10^192",
+    code=("growth_bound",),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    number="B_n is {:.2f} of it at t = 10^192, on its way to 1/2",
+    recorded=Recorded(Verdict.HOLDS, 0.4621),
+    measure=_eq_133,
+)
+
+
+def _at_t0(setting: Setting) -> Outcome:
+    s, factors = setting, np.array([1.0, 2.0, 4.0, 8.0])
+    rates = tuple((float(k * s.eta_y), float(k * s.eta_z)) for k in factors)
+    B = [
+        float(
+            theory.growth_bound(s.at(eta_y=y, eta_z=z).t0, K=s.K, M=s.M, eta_y=y, eta_z=z,
+                                C0=constant(s))
+        )
+        for y, z in rates
+    ]  # fmt: skip
+    run = trained(s.classes, rates, s.steps)
+    n, high, _ = spotlight(s)
+    z = np.array(
+        [
+            logits(s, run.isel(run=i).interp(time=s.t0 / k, method="cubic"))[s.psi[n], high]
+            for i, k in enumerate(factors)
+        ]
+    )
+    where = dict(factor=factors)
+    return Outcome(
+        (
+            Check("B_n(t_0)", labelled(np.full(4, B[0]), **where), labelled(B, **where)),
+            Check("z of the dominant token at t_0, training", labelled(np.full(4, z[0]), **where),
+                  labelled(z, **where), LEADING, tolerance=0.01, training=True),
+        ),
+        number=B[0],
+        training_number=float(z[0]),
+    )  # fmt: skip
+
+
+at_t0 = Claim(
+    id="b-at-t0",
+    statement="B_n(t_0) depends on K, M and nu only: at fixed nu it is the same for every eta_Z",
+    source="Appendix F (2), Fig. 9",
+    relation=EQUAL,
+    setting=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
+    hypotheses=(single_query, rate_window),
+    predicts="one value for both rates times 1, 2, 4 and 8",
+    measures="Theorem 4's B_n at t_0; z of the dominant token at t_0 in the joint flow",
+    tolerance=1e-12,
+    because="rounding; 1 % in training, for interpolation between records",
+    code=("growth_bound", "transition_times"),
+    test="tests/theory/test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
+    figure="fig9",
+    number="B_n(t_0) = {:.3g} at all four",
+    training_number="so is the dominant logit, {:.2g}: it is a rescaling of time",
+    recorded=Recorded(Verdict.EXACT, 0.2469, Verdict.HOLDS, 0.001331),
+    measure=_at_t0,
+)
+
+
+def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
+    """f^2 of the tokens of one class, (B, L), as B_n grows, however xi_n does it.
+
+    The first token is common: dz_l = f_l^2 dB (Eq. 98), and -(1 - f_l^2) dB for it (Eq. 100).
+    """
+
+    def share(z: NDArray[np.float64]) -> NDArray[np.float64]:
+        c = (P * np.exp(z)) ** 2
+        return np.asarray(c / c.sum())
+
+    def velocity(_: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        f = share(z)
+        return np.asarray(f - np.eye(P.size)[0])
+
+    path = solve_ivp(velocity, (0.0, B[-1]), np.zeros(P.size), t_eval=B, rtol=1e-9, atol=1e-12)
+    return np.array([share(z) for z in path.y.T])
+
+
+def _two_fates(setting: Setting) -> Outcome:
+    s = setting
+    P = s.P[0, s.P[0] > 0]
+    B = np.array([1.0, 20.0])  # xi_n = 1/t^2 from t = 1 on adds up to 1, 1/t to 20 by t = e^20
+    few, many = along_growth(P, B)
+    ever = float(
+        theory.growth_bound(1e300, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
+    )
+    return Outcome(
+        (
+            Check("f^2 of the dominant token at large B_n", labelled(0.99), labelled(many.max())),
+            Check("its f^2 where B_n stays below 1", labelled(0.99), labelled(few.max()), BELOW),
+            Check("the other tokens at large B_n", labelled(few[1:-1], token=np.arange(P.size - 2)),
+                  labelled(many[1:-1], token=np.arange(P.size - 2)), BELOW),
+        ),
+        number=ever,
+        note=f"by Theorem 4 B_n is {ever:.2f} at t = 10^300 and goes to infinity: the first fate, "
+        "in the limit, and the second at any t that can be trained",
+    )  # fmt: skip
+
+
+two_fates = Claim(
+    id="two-fates",
+    statement="If B_n -> infinity all but the dominant token drop; if it stays bounded they snap",
+    source="Section 6, first paragraph",
+    relation=ABOVE,
+    setting=WEAK,
+    predicts="f^2 of the dominant token near 1 for xi_n = 1/t, and below for xi_n = 1/t^2",
+    measures="Eqs. 98 and 100 for one class, as B_n grows",
+    tolerance=0.0,
+    because="bounds",
+    code=("growth_bound", "growth_bounds"),
+    test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
+    number="Theorem 4's own B_n is {:.2g} at t = 10^300",
+    recorded=Recorded(Verdict.HOLDS, 2.299),
+    measure=_two_fates,
+)
+
+CLAIMS = (eq_132, condition, eq_133, at_t0, two_fates)

@@ -1,0 +1,222 @@
+"""Section 6 in words: what the learning rates do to attention."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnlab import measures, theory
+from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.comparison import Check, labelled
+from attnlab.audit.density import TURNS, densities, turning_ratio
+from attnlab.audit.fit import slope
+from attnlab.audit.hypotheses import (
+    ASSUMPTION_1,
+    rate_window,
+    single_common_token,
+    single_query,
+    weak_correlations,
+)
+from attnlab.audit.readings import as_dataset, mean_entropy, reduced
+from attnlab.audit.relation import ABOVE, BELOW, EQUAL, within
+from attnlab.audit.settings import FIG3, SYN_SMALL, WEAK, Setting, climbed, trained
+from attnlab.audit.verdict import Verdict
+
+# eta_Y from 30 eta_Z to nearly 1.
+ETA_Z = 0.005
+ETA_Y = (0.15, 0.2, 0.3, 0.45, 0.65, 0.9)
+QUIET = 0.1  # of its peak speed: attention that has snapped
+
+
+def _snap_time(setting: Setting) -> Outcome:
+    s = setting
+    rates = tuple((y, s.eta_z) for y in ETA_Y)
+    run = trained(s.classes, rates, s.steps)
+    snaps = {"training": measures.snap_time(run, fraction=QUIET).isel(sequence_class=0).values}
+    times = run["time"].values
+    snaps["Eq. 10"] = np.array(
+        [
+            float(
+                measures.snap_time(
+                    as_dataset(at, times, reduced(at, times).logits), fraction=QUIET
+                )[0]
+            )
+            for at in (s.at(eta_y=y) for y in ETA_Y)
+        ]
+    )
+    about = 2.0 * s.K * np.log(s.M) / np.array(ETA_Y)
+    all_rates, larger = dict(eta_y=list(ETA_Y)), dict(eta_y=list(ETA_Y[1:]))
+    checks = []
+    for name, snap in snaps.items():
+        training = name == "training"
+        checks += [
+            Check(f"snap over 2 K ln M/eta_Y, {name}", labelled(about, **all_rates),
+                  labelled(snap, **all_rates), training=training),
+            Check(f"a larger eta_Y snaps earlier, {name}", labelled(snap[:-1], **larger),
+                  labelled(snap[1:], **larger), BELOW, tolerance=0.0, training=training),
+        ]  # fmt: skip
+    ratio = snaps["training"] / about
+    return Outcome(
+        tuple(checks),
+        number=float((snaps["Eq. 10"] / about)[-1]),
+        training_number=float(ratio[-1]),
+        note="snap over 2 K ln M/eta_Y in training: "
+        + ", ".join(f"{r:.2f}" for r in ratio)
+        + f" at eta_Y = {ETA_Y[0]:g} to {ETA_Y[-1]:g}; snap goes as "
+        f"eta_Y^{slope(ETA_Y, snaps['training']):.2f}, not eta_Y^-1; t_0 itself is "
+        f"{s.at(eta_y=ETA_Y[-1]).t0 / about[-1]:.2f} times 2 K ln M/eta_Y",
+    )
+
+
+snap_time = Claim(
+    id="snap-time",
+    statement="Attention snaps at about t_0 = 2 K ln M/eta_Y; a larger eta_Y snaps earlier",
+    source="Section 6 (a), Theorem 4; slides",
+    relation=within(5.0),
+    setting=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
+    hypotheses=(*ASSUMPTION_1, rate_window, single_query, single_common_token),
+    predicts="t_0, and its fall with eta_Y at fixed eta_Z",
+    measures="when the speed of attention stays below 10 % of its peak, Eq. 10 and the joint flow",
+    tolerance=0.0,
+    because="about: t_0 is where gamma's decay begins, and gamma itself is at 10 % by 2 t_0",
+    code=("transition_times", "omega_1"),
+    test="tests/theory/test_speed.py::test_lemma_9_stages",
+    figure="fig3",
+    number="K = 10, M = 1000, eta_Y = 0.9: Eq. 10 snaps at {:.2f} x 2 K ln M/eta_Y",
+    training_number="training snaps at {:.2f} x",
+    recorded=Recorded(Verdict.HOLDS, 1.782, Verdict.HOLDS, 3.309),
+    measure=_snap_time,
+)
+
+
+def _both_rates(setting: Setting) -> Outcome:
+    s, factors = setting, (1.0, 2.0, 4.0, 8.0)
+    t = np.array([s.t0, 10 * s.t0, 1e6])
+    B = np.array(
+        [reduced(s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z), t).growth_bound[:, 0] for k in factors]
+    )
+    same = np.array([reduced(s, k * t).growth_bound[:, 0] for k in factors])
+    run = trained(s.classes, tuple((k * s.eta_y, k * s.eta_z) for k in factors), s.steps)
+    entropy = mean_entropy(run).sel(time=slice(s.t0, None)).values
+    slow = mean_entropy(climbed(SYN_SMALL).sel(ratio=1.0))
+    where = dict(factor=list(factors[1:]))
+    return Outcome(
+        (
+            Check("B_n grows with both rates, Eq. 10", labelled(B[:-1], **where, t=t),
+                  labelled(B[1:], **where, t=t)),
+            Check("B_n(t; k eta) = B_n(k t; eta)", labelled(same, factor=list(factors), t=t),
+                  labelled(B, factor=list(factors), t=t), EQUAL, tolerance=1e-7),
+            Check("entropy falls with both rates at the end, training",
+                  labelled(entropy[:-1, -1], **where), labelled(entropy[1:, -1], **where), BELOW,
+                  training=True),
+        ),
+        number=float(B[-1, 0] / B[0, 0]),
+        training_number=float(entropy[-1, -1] - entropy[0, -1]),
+        note="it is a rescaling of time, in Eq. 10 and in training; where eta_Y/eta_Z is not large "
+        "training turns back: Syn-Small at ratio 1 goes from entropy "
+        f"{float(slow.interp(time=1e3)):.4f} at t = 10^3 to {float(slow[-1]):.4f} at 10^6",
+    )  # fmt: skip
+
+
+both_rates = Claim(
+    id="both-rates-sparser",
+    statement="Scaling up both rates gives larger B_n, hence sparser attention",
+    source="Section 6 (b), Appendix F (a), Fig. 9; poster (1)",
+    relation=ABOVE,
+    setting=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
+    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
+    predicts="B_n rising, and entropy falling, with a common factor of both rates at fixed t",
+    measures="Eq. 10 and the joint flow at eta_Y/eta_Z = 30",
+    tolerance=0.0,
+    because="an order",
+    code=("growth_bound", "reduced_time"),
+    test="tests/theory/test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
+    figure="fig9",
+    number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
+    training_number="in training the entropy moves by {:.2g}",
+    recorded=Recorded(Verdict.HOLDS, 1.449, Verdict.HOLDS, -0.0005),
+    measure=_both_rates,
+)
+
+
+def _denser(setting: Setting) -> Outcome:
+    s = setting
+    found = densities(s.classes, eta_z=s.eta_z)
+    fast = found.sel(ratio=slice(200.0, None))
+    fast = fast.sel(time=slice(s.at(eta_y=s.eta_z * float(fast["ratio"][0])).t0, None))
+    ratio, entropy = fast["ratio"].values, fast.values
+    t = np.geomspace(fast["time"][0], 1e6, 4)
+    B = np.array([reduced(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
+    larger = dict(ratio=ratio[1:])
+    turns = {clock: turning_ratio(found, clock / s.eta_z) for clock in TURNS}
+    small = turning_ratio(densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
+    return Outcome(
+        (
+            Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", labelled(B[:-1], **larger, t=t),
+                  labelled(B[1:], **larger, t=t), BELOW),
+            Check("entropy rises as eta_Y grows, t >= t_0, training",
+                  labelled(entropy[:-1], **larger, time=fast["time"].values),
+                  labelled(entropy[1:], **larger, time=fast["time"].values), ABOVE, training=True),
+        ),
+        number=float(B[-1, 0] / B[0, 0]),
+        training_number=turns[max(TURNS)],
+        note=f"eta_Z = {s.eta_z:g}: a larger eta_Y is denser from the ratio "
+        + ", ".join(f"{turn:.2g}" for turn in turns.values())
+        + " on, at eta_Z t = "
+        + ", ".join(f"{clock:.0e}" for clock in turns)
+        + f" (Syn-Small: {small:.2g} at 10^6), and sparser below. Under Eq. 10 the order holds "
+        f"from eta_Y t/K = {theory.density_threshold(K=1, M=s.M, eta_y=1.0):.1f} on",
+        holds_from=turns[max(TURNS)],
+    )  # fmt: skip
+
+
+denser = Claim(
+    id="eta-y-denser",
+    statement="At fixed eta_Z, a larger eta_Y gives smaller B_n for t >= t_0: denser attention",
+    source="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
+    relation=BELOW,
+    setting=WEAK.at(eta_y=0.25, eta_z=0.001),
+    hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
+    predicts="B_n falling, and entropy rising, with eta_Y at fixed t and eta_Z",
+    measures="Eq. 10 and the joint flow from t_0 to 10^10, at ratios from 200 to 990",
+    tolerance=0.0,
+    because="an order",
+    code=("density_threshold", "growth_bound"),
+    test="tests/theory/test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    figure="fig6",
+    number="B_n at the largest eta_Y is {:.3g} of that at the smallest (t = t_0)",
+    training_number="in training from eta_Y/eta_Z = {:.2g} on (t = 10^10); reversed below",
+    recorded=Recorded(Verdict.HOLDS, 0.4111, Verdict.HOLDS, 47.18),
+    measure=_denser,
+)
+
+
+def _slightly(setting: Setting) -> Outcome:
+    s = setting
+    t = np.array([10.0, 1e3, 1e6]) * s.t0
+    two = (s, s.at(eta_y=4.0 * s.eta_y))
+    B = np.array([reduced(at, t).growth_bound[:, 0] for at in two])
+    return Outcome(
+        (Check("B_n at 4 eta_Y over B_n at eta_Y", labelled(B[0], t=t), labelled(B[1], t=t)),),
+        number=float(B[1, -1] / B[0, -1]),
+    )
+
+
+slightly = Claim(
+    id="poster-slightly",
+    statement="Fixing eta_Z, a large eta_Y leads to slightly smaller B_n(t)",
+    source="poster and slides, (2)",
+    relation=BELOW,
+    setting=WEAK.at(eta_y=0.225, eta_z=0.001),
+    hypotheses=(rate_window, weak_correlations),
+    predicts="a smaller B_n at four times the eta_Y",
+    measures="B_n under Eq. 10 from 10 t_0 on",
+    tolerance=0.0,
+    because="an order",
+    code=("growth_bound", "attention_flow"),
+    test="tests/theory/test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
+    number="B_n at four times eta_Y is {:.2g} of it (what attention does: eta-y-denser)",
+    recorded=Recorded(Verdict.HOLDS, 0.3343),
+    measure=_slightly,
+)
+
+CLAIMS = (snap_time, both_rates, denser, slightly)

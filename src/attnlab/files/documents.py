@@ -1,0 +1,283 @@
+"""Documents: strict YAML and JSON, and messages that say what is wrong in them.
+
+YAML is read by version 1.2, in which `no` is a word, and no key may be given twice.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import reprlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from attnlab.files.names import visible
+from attnlab.files.regular import read_regular
+
+SUFFIXES = (".yaml", ".yml", ".json")
+MAX_BYTES = 256_000_000
+MAX_DEPTH = 20  # no document of ours needs more than a handful
+MAX_ALIASED = 1_000_000
+LONGEST_KEY = 60  # that is shown
+
+# The scalars of YAML 1.2. PyYAML follows 1.1, where the words no, on and yes are booleans, 12:30 is
+# a number and 1e-3 is not.
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = {
+    "null": re.compile(r"null|Null|NULL|~|"),
+    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "int": re.compile(r"0|-?[1-9][0-9]*"),
+    "float": re.compile(
+        r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+    ),
+}
+
+
+def read_document(path: Path, *, noun: str, advice: str) -> Any:
+    """The values in a .yaml, .yml or .json file of `noun`; None when it is empty.
+
+    `advice` ends the messages about a file that is too large or too deep.
+    """
+    suffix = document_suffix(path, noun=noun)
+    text = _read_text(path, advice)
+    try:
+        return parse_document(text, suffix=suffix, advice=advice)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def parse_document(text: str, *, suffix: str, advice: str) -> Any:
+    """The values in the text of a document; None when it is empty. `suffix` says its format."""
+    try:
+        return _parse_json(text) if suffix == ".json" else _parse_yaml(text)
+    except RecursionError:
+        raise ValueError(f"nested too deeply; {advice}") from None
+
+
+def document_suffix(path: Path, *, noun: str) -> str:
+    """The suffix of a file of `noun`, if it is one that can be read and written."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{path}: files of {noun} end in {', '.join(SUFFIXES)}")
+    return suffix
+
+
+def check_keys(where: str, item: Any, known: Iterable[str], needed: Iterable[str]) -> None:
+    """Refuse what is not a mapping, an unknown key (with the nearest known one), a missing key."""
+    if not isinstance(item, dict):
+        place = f"{where}: expected" if where else "expected"
+        raise ValueError(f"{place} a mapping with {', '.join(needed)}, got {shown(item)}")
+    for key in item:
+        if key not in known:
+            raise ValueError(f"{within(where, key)}: unknown key; {did_you_mean(key, known)}")
+    for key in needed:
+        if key not in item:
+            raise ValueError(f"{within(where, key)}: missing")
+
+
+def within(where: str, key: object) -> str:
+    """The place that a key leads to, as a message names it: `engine.length`. A key that someone
+    wrote is cut where it is long, and what a terminal would obey in it is written out."""
+    name = visible(str(_brief(key)))
+    return f"{where}.{name}" if where else name
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The nearest known word and the whole list, as the end of an error message."""
+    known = list(known)
+    near = difflib.get_close_matches(str(word), known, n=1)
+    listing = f"known: {', '.join(known)}"
+    return f"did you mean {near[0]!r}? ({listing})" if near else listing
+
+
+def shown(value: Any) -> str:
+    """A value in an error message: short, and collections by their kind."""
+    if isinstance(value, (dict, list)):
+        kind = "mapping" if isinstance(value, dict) else "list"
+        return f"a {kind}" if value else f"an empty {kind}"
+    return "nothing" if value is None else reprlib.repr(value)
+
+
+def _brief(key: Any) -> Any:
+    """A key in an error message, cut where it is long."""
+    return f"{key[:LONGEST_KEY]}..." if isinstance(key, str) and len(key) > LONGEST_KEY else key
+
+
+def _read_text(path: Path, advice: str) -> str:
+    try:
+        data = read_regular(path, most=MAX_BYTES, advice=advice)
+    except OSError as error:
+        raise ValueError(str(error)) from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from error
+    return text
+
+
+def _parse_json(text: str) -> Any:
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text, object_pairs_hook=_refuse_repeats, parse_int=_whole)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"invalid JSON: line {error.lineno}: {error.msg}") from error
+
+
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"key {_brief(repeated)!r} is given twice")
+    return mapping
+
+
+def dump_json(document: dict[str, Any]) -> str:
+    """A document as JSON text."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _parse_yaml(text: str) -> Any:
+    import yaml
+
+    loader = _yaml_loader()
+    try:
+        # The C parser builds nested values by recursion and would overflow the stack; its stream
+        # of events does not, and costs little.
+        _check_extent(yaml.parse(text, Loader=loader))
+        return yaml.load(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"invalid YAML: {place}{error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"invalid YAML: {str(error).splitlines()[0]}") from error
+    except OverflowError:  # PyYAML's own parser takes \\UFFFFFFFF for a character
+        raise ValueError("invalid YAML: an escape that is no character") from None
+
+
+def _check_extent(events: Iterable[Any]) -> None:
+    """Refuse what is nested too deeply, and aliases that stand for more than a file would hold."""
+    import yaml
+
+    # of the collections that are open; an alias counts as much as what it stands for
+    sizes: list[int] = [1]
+    anchors: list[str | None] = [None]
+    of_anchor: dict[str | None, int] = {}
+    borrowed = 0
+    for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            sizes.append(1)
+            anchors.append(event.anchor)
+            if len(sizes) > MAX_DEPTH + 1:
+                raise RecursionError
+        elif isinstance(event, yaml.CollectionEndEvent):
+            size = sizes.pop()
+            of_anchor[anchors.pop()] = size
+            sizes[-1] += size
+        elif isinstance(event, yaml.AliasEvent):
+            size = of_anchor.get(event.anchor, 1)
+            sizes[-1] += size
+            borrowed += size
+            if borrowed > MAX_ALIASED:
+                raise ValueError(
+                    f"its aliases stand for more than {MAX_ALIASED:,} values; write the values out"
+                )
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[-1] += 1
+
+
+@cache
+def _yaml_loader() -> Any:
+    """PyYAML's safe loader with the scalars of YAML 1.2, and no key twice."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):
+        yaml_implicit_resolvers: ClassVar[dict[str | None, Any]] = {}
+        yaml_constructors: ClassVar[dict[str | None, Any]] = {
+            tag: construct
+            for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+            if tag in (None, f"{_TAG}str", f"{_TAG}seq", f"{_TAG}map")
+        }
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                key = self.construct_object(key_node, deep=True)
+                if not isinstance(key, Hashable):
+                    continue  # refused below, by PyYAML
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {_brief(key)!r} is given twice", key_node.start_mark
+                    )
+                seen.add(key)
+            return dict(super().construct_mapping(node, deep))
+
+    def scalar(loader: Any, node: Any) -> Any:
+        kind = node.tag.removeprefix(_TAG)
+        text = loader.construct_scalar(node)
+        if not _SCALARS[kind].fullmatch(text):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{text!r} is not of type {kind}", node.start_mark
+            )
+        try:
+            return _SCALAR_VALUES[kind](text)
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(
+                None, None, str(error), node.start_mark
+            ) from None
+
+    for kind, pattern in _SCALARS.items():
+        Loader.add_implicit_resolver(f"{_TAG}{kind}", re.compile(f"(?:{pattern.pattern})$"), None)
+        Loader.add_constructor(f"{_TAG}{kind}", scalar)
+    return Loader
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # Python does not convert numbers of thousands of digits
+        raise ValueError(f"a whole number of {len(text)} digits") from None
+
+
+_SCALAR_VALUES: dict[str, Callable[[str], Any]] = {
+    "null": lambda text: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": _whole,
+    "float": lambda text: float(re.sub(r"\.(?=inf|nan)", "", text.lower())),
+}
+
+
+def dump_yaml(document: dict[str, Any]) -> str:
+    """A document as YAML text that readers of either version see alike."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):
+        """Quotes what either version of YAML would not read as a word."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: Any, data: str) -> Any:
+        # Other styles fold line breaks, and PyYAML's own emitter loses the rarer ones.
+        style = None if data.isprintable() else '"'
+        return dumper.represent_scalar(f"{_TAG}str", data, style=style)
+
+    Dumper.add_representer(str, text)
+    for kind, pattern in _SCALARS.items():
+        Dumper.add_implicit_resolver(f"{_TAG}{kind}", re.compile(f"(?:{pattern.pattern})$"), None)
+    layout: dict[str, Any] = dict(
+        sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+    )
+    return str(yaml.dump(document, Dumper=Dumper, **layout))

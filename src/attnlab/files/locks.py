@@ -1,0 +1,62 @@
+"""Locks: which driver computes a group, so that two on one folder share the work.
+
+fcntl is POSIX: attnlab runs on Linux and macOS.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+class Locks:
+    """Locks on files named after groups.
+
+    The kernel frees the lock when its owner dies, however it dies, so that none outlives its
+    owner; the file that is left behind means nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._held: dict[str, int] = {}
+
+    def take(self, key: str) -> bool:
+        """Lock a group; False where another driver has."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.folder / key, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        if not _lock(descriptor):
+            os.close(descriptor)
+            return False
+        self._held[key] = descriptor
+        return True
+
+    def release(self, key: str) -> None:
+        """Give a group up. Another driver may hold the old file open and lock it after this, which
+        is why a driver looks for a group's result once it has locked it."""
+        (self.folder / key).unlink(missing_ok=True)
+        os.close(self._held.pop(key))
+
+    def release_all(self) -> None:
+        """Give up everything that is still locked here."""
+        for key in list(self._held):
+            self.release(key)
+
+    def is_taken(self, key: str) -> bool:
+        """Whether a living driver has locked the group."""
+        try:
+            descriptor = os.open(self.folder / key, os.O_RDONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _lock(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""What is said to those who wait: nothing for two seconds, then what for and how far it is.
+
+A bar on a terminal, lines elsewhere. Loads nothing, so that it can speak while the rest is loading.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal, Protocol
+
+from attnlab.files.names import visible
+
+PATIENCE = 2.0  # seconds before a word
+INTERVAL = 10.0  # between lines; on a terminal one line changes instead
+LOADING = "loading JAX"
+CLEARED = "\r\x1b[K"
+
+
+@contextmanager
+def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
+    """Say what is waited for, and for how long, where it takes more than two seconds."""
+    begun = time.monotonic()
+
+    def words() -> str:
+        return f"attnlab: {what} ({time.monotonic() - begun:.0f} s)"
+
+    if quiet:
+        yield
+    elif sys.stderr.isatty():
+        shown = False
+
+        def show() -> None:
+            nonlocal shown
+            shown = True
+            print(f"{CLEARED}{visible(words())}", end="", file=sys.stderr, flush=True)
+
+        try:
+            with every(1.0, show):
+                yield
+        finally:
+            if shown:
+                print(CLEARED, end="", file=sys.stderr, flush=True)
+    else:
+        with repeating(words):
+            yield
+
+
+@contextmanager
+def repeating(words: Callable[[], str]) -> Iterator[None]:
+    """Print a line on stderr after two seconds, and then every ten."""
+
+    def tell() -> None:
+        print(visible(words()), file=sys.stderr, flush=True)
+
+    with every(INTERVAL, tell):
+        yield
+
+
+@contextmanager
+def every(interval: float, act: Callable[[], None]) -> Iterator[None]:
+    """Act after two seconds and then at intervals, beside the block."""
+    over = threading.Event()
+
+    def beside() -> None:
+        pause = PATIENCE
+        while not over.wait(pause):
+            act()
+            pause = interval
+
+    thread = threading.Thread(target=beside, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def in_words(seconds: float) -> str:
+    """A time as a person would say it."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds > 365 * 86400:
+        return "years"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
+
+
+Choice = bool | Literal["auto"] | Callable[[float], None]
+FIRST = "compiling"  # what is done before there is progress
+
+
+class Report(Protocol):
+    """Says how much work was just done."""
+
+    def __call__(self, amount: float, note: str | None = None) -> None: ...
+
+
+@contextmanager
+def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
+    """Yield a function to call with the amount of work just done.
+
+    "auto" shows a bar with an estimate on a terminal, and elsewhere a line every ten seconds, once
+    the work has taken two; True shows the bar in any case; False nothing. A function is called with
+    the fraction done instead. A `note` given with the amount, such as the loss, is told with it.
+    """
+    tally = _Tally(total, visible(what), tell=choice if callable(choice) else None)
+    if choice is True or (choice == "auto" and sys.stderr.isatty()):
+        with _bar(tally, at_once=choice is True):
+            yield tally.add
+    elif choice == "auto":
+        with repeating(tally.words):
+            yield tally.add
+    else:
+        yield tally.add
+
+
+class _Tally:
+    """Adds up what was done, and tells the fraction."""
+
+    def __init__(self, total: float, what: str, tell: Callable[[float], None] | None) -> None:
+        self.total, self.what, self.tell = total, what, tell
+        self.done, self.note = 0.0, FIRST
+        self.first: tuple[float, float] | None = None  # when progress began, and what was done then
+        self.lock = threading.Lock()
+
+    def add(self, amount: float, note: str | None = None) -> None:
+        with self.lock:  # batches of runs report from their own threads
+            self.done += amount
+            self.note = note or ("" if self.done else FIRST)
+            if self.first is None and self.done:
+                self.first = time.monotonic(), self.done
+            if self.tell is not None:
+                self.tell(self.fraction)
+
+    @property
+    def fraction(self) -> float:
+        return min(self.done / self.total, 1.0)
+
+    @property
+    def title(self) -> str:
+        return f"{self.what}: {self.note}" if self.note else self.what
+
+    def words(self) -> str:
+        """The title, how much is done, and an estimate of how long the rest takes."""
+        if self.first is None:
+            return self.title
+        begun, before = self.first
+        pace = (self.done - before) / max(time.monotonic() - begun, 1e-9)
+        left = f", {in_words((self.total - self.done) / pace)} left" if pace else ""
+        return f"{self.title}: {100 * self.fraction:.0f} %{left}"
+
+
+@contextmanager
+def _bar(tally: _Tally, *, at_once: bool) -> Iterator[None]:
+    """A bar that follows the tally; without a total it moves to and fro."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(), TextColumn("left"),
+        Remaining(),
+    )  # fmt: skip
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(tally.title, total=None)
+
+    def follow(fraction: float) -> None:
+        total = tally.total if tally.done else None
+        bar.update(task, completed=tally.done, total=total, description=tally.title)
+
+    tally.tell = follow
+    if at_once:
+        bar.start()
+    try:
+        with every(INTERVAL, bar.start):  # which does nothing where it is shown
+            yield
+    finally:
+        bar.stop()
+
+
+@contextmanager
+def watching(
+    quiet: bool, *, bar: Callable[[], AbstractContextManager[Any]], lines: Callable[[], Any]
+) -> Iterator[Any]:
+    """The watcher that fits where stderr goes; None where nothing is to be said. That of lines has
+    words for how far the work is, which are said every ten seconds."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        with bar() as shown:
+            yield shown
+    else:
+        shown = lines()
+        with repeating(shown.words):
+            yield shown

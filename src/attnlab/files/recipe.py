@@ -1,0 +1,205 @@
+"""Recipes: YAML files that become frozen dataclasses, strictly.
+
+A recipe's shape is a dataclass, and its types are the whole schema: whole and other numbers, text,
+true and false, `Literal` words, lists (`Sequence[X]`, `tuple[X, ...]`, or a fixed `tuple[X, Y]`,
+all of which become tuples), mappings (`dict[str, X]`), what may be absent (`X | None`) and other
+dataclasses. A dataclass may stand in a file of its own, whose name is then given in its place,
+relative to the file that names it.
+
+An unknown key is refused with the nearest known one, and whatever is wrong is named by its path:
+`recipes/fig6.yaml: engine.lenght: unknown key; did you mean 'length'?`
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from attnlab.files.documents import (
+    SUFFIXES,
+    check_keys,
+    did_you_mean,
+    read_document,
+    shown,
+    within,
+)
+from attnlab.files.names import check_name
+
+Kind = TypeVar("Kind")
+
+NOUN, ADVICE = "recipes", "see the examples under recipes/"
+SCALARS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+NOUNS = {**SCALARS, list: "a list", dict: "a mapping"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What any recipe may say about itself: what is made, what it should show, and what it costs.
+
+    figure: the name of the figure that the recipe makes. about: the claim, in one sentence.
+    hardware, minutes: what it was timed on, and its time there from a cold start.
+    regression_bounds: for each number that comes out, the lowest and the highest value, set around
+    what a first run found; a number outside means that something is different here.
+    """
+
+    figure: str | None = None
+    about: str | None = None
+    hardware: str | None = None
+    minutes: float | None = None
+    regression_bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and self.minutes <= 0:
+            raise ValueError(f"minutes: expected a positive number, got {self.minutes}")
+        for name, (low, high) in self.regression_bounds.items():
+            if low > high:
+                where = within("regression_bounds", name)
+                raise ValueError(f"{where}: expected [lowest, highest], got [{low}, {high}]")
+
+
+def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
+    """Read the dataclass `kind` from a .yaml, .yml or .json file."""
+    return _read(Path(path), kind, inside=())
+
+
+def as_recipe(document: Any, kind: type[Kind], *, folder: Path | None = None) -> Kind:
+    """Make the dataclass `kind` from values that were already read.
+
+    folder: where the files that the recipe names are; the working folder if not given.
+    """
+    made: Kind = _Reader(folder or Path(), ()).dataclass("", document, kind)
+    return made
+
+
+def as_value(where: str, value: Any, kind: Any) -> Any:
+    """A single value as a recipe would have it; `where` names it when it is not of that kind."""
+    return _Reader(Path(), ()).value(where, value, kind)
+
+
+def _read(path: Path, kind: type[Kind], inside: tuple[Path, ...]) -> Kind:
+    document = read_document(path, noun=NOUN, advice=ADVICE)
+    real = path.resolve()
+    if real in inside:
+        raise ValueError(f"{path}: a recipe cannot be part of itself")
+    try:
+        reader = _Reader(path.parent, (*inside, real))
+        made: Kind = reader.dataclass("", document, kind)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return made
+
+
+class _Reader:
+    """Turns values into what their annotations ask for; `inside` are the files being read."""
+
+    def __init__(self, folder: Path, inside: tuple[Path, ...]) -> None:
+        self.folder, self.inside = folder, inside
+
+    def dataclass(self, where: str, value: Any, kind: Any) -> Any:
+        if isinstance(value, str) and value.lower().endswith(SUFFIXES):
+            return _read(self.folder / value, kind, self.inside)
+        known = {field.name: field for field in fields(kind) if field.init}
+        needed = [
+            name
+            for name, field in known.items()
+            if field.default is MISSING and field.default_factory is MISSING
+        ]
+        check_keys(where, value, known, needed)
+        hints = _hints(kind)
+        given = {
+            key: self.value(within(where, key), item, hints[key]) for key, item in value.items()
+        }
+        try:
+            return kind(**given)
+        except ValueError as error:  # what the dataclass itself checks, by the name of its field
+            raise ValueError(f"{where}.{error}" if where else str(error)) from error
+
+    def value(self, where: str, value: Any, kind: Any) -> Any:
+        origin, arguments = get_origin(kind), get_args(kind)
+        if origin in (Union, types.UnionType):
+            return self.one_of(where, value, arguments)
+        if origin is Literal:
+            if value not in arguments:
+                hint = did_you_mean(value, map(str, arguments))
+                raise ValueError(f"{where}: {shown(value)} is not among the choices; {hint}")
+            return value
+        if origin is tuple:
+            return self.sequence(where, value, arguments)
+        if origin is Sequence:
+            return self.sequence(where, value, (*arguments, ...))
+        if origin is dict:
+            if not isinstance(value, dict):
+                raise ValueError(f"{where}: expected a mapping, got {shown(value)}")
+            return {
+                self.value(place, key, arguments[0]): self.value(place, item, arguments[1])
+                for key, item in value.items()
+                for place in [within(where, key)]
+            }
+        if is_dataclass(kind):
+            return self.dataclass(where, value, kind)
+        return _scalar(where, value, kind)
+
+    def sequence(self, where: str, value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise ValueError(f"{where}: expected a list, got {shown(value)}")
+        if kinds[-1] is Ellipsis:
+            kinds = (kinds[0],) * len(value)
+        elif len(value) != len(kinds):
+            raise ValueError(f"{where}: expected {len(kinds)} values, got {len(value)}")
+        pairs = zip(value, kinds, strict=True)
+        return tuple(
+            self.value(f"{where}[{i}]", item, kind) for i, (item, kind) in enumerate(pairs)
+        )
+
+    def one_of(self, where: str, value: Any, kinds: tuple[Any, ...]) -> Any:
+        if value is None and types.NoneType in kinds:
+            return None
+        kinds = tuple(kind for kind in kinds if kind is not types.NoneType)
+        # what is a number is judged as one, and not told that it is no text
+        alike = [kind for kind in kinds if _origin(kind) is type(value)]
+        problems = []
+        for kind in alike or kinds:
+            try:
+                return self.value(where, value, kind)
+            except ValueError as error:
+                problems.append(error)
+        nouns = [NOUNS.get(_origin(k)) for k in kinds if k is not int or float not in kinds]
+        if len(problems) == 1 or None in nouns:
+            raise problems[-1]
+        raise ValueError(f"{where}: expected {' or '.join(nouns)}, got {shown(value)}")  # type: ignore[arg-type]
+
+
+@cache  # a sweep makes the same dataclasses many times
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _origin(kind: Any) -> Any:
+    """The type that a value of this kind has in a document: a list for what becomes a tuple."""
+    origin = get_origin(kind) or kind
+    return list if origin in (tuple, Sequence) else origin
+
+
+def _scalar(where: str, value: Any, kind: Any) -> Any:
+    wrong = ValueError(f"{where}: expected {SCALARS[kind]}, got {shown(value)}")
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        try:
+            value = float(value)
+        except OverflowError:
+            raise wrong from None
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise wrong
+    if kind is float and not math.isfinite(value):
+        raise ValueError(f"{where}: expected a finite number, got {value}")
+    if kind is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{where}: expected a whole number of 64 bits, got {shown(value)}")
+    if kind is str:
+        check_name(where, value)
+    return value

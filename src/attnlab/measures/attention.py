@@ -1,0 +1,265 @@
+"""Measures of a result: pure functions from the labelled schema to labelled arrays.
+
+They read a simulation, a prediction or an observation alike, keep every other dim (`seed`,
+`step` or `time`, swept rates) in its order, and compute in float64. A NaN that goes in comes out.
+Token roles are counted over the classes in the dataset (see `attnlab.measures.roles`), so measure
+first and select classes afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from attnlab.measures.roles import in_play, is_common, is_distinct
+
+
+def entropy(dataset: xr.Dataset) -> xr.DataArray:
+    """The entropy of c_n in nats, -sum_l c_{l|n} log c_{l|n} (c of Eq. 5), per class.
+
+    From `attention`; where only the statistic itself was recorded, that.
+    """
+    if _only_recorded(dataset, "entropy"):
+        return dataset["entropy"]
+    return _named(_entropy(_attention(dataset)), "entropy", units="nat")
+
+
+def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
+    """The y axis of Fig. 6 per class; `.mean("sequence_class")` gives the figure's value.
+
+    Keep the attention to the class's (globally) distinct tokens, renormalise it to sum to 1, and
+    take the entropy in nats. NaN for a class without distinct tokens, and where their attention
+    has underflowed to zero: there is nothing to renormalise.
+    """
+    if _only_recorded(dataset, "distinct_entropy"):
+        return dataset["distinct_entropy"]
+    kept = _attention(dataset).where(is_distinct(dataset), 0.0)
+    mass = kept.sum("token", skipna=False)
+    return _named(_entropy(kept / mass.where(mass != 0)), "distinct_entropy", units="nat")
+
+
+def common_mass(dataset: xr.Dataset) -> xr.DataArray:
+    """The attention that a class gives to common tokens, sum of c_{l|n} over G_CT."""
+    if _only_recorded(dataset, "common_mass"):
+        return dataset["common_mass"]
+    attention = _attention(dataset).isel(token=np.flatnonzero(is_common(dataset)))
+    return _named(attention.sum("token", skipna=False), "common_mass")
+
+
+def effective_tokens(dataset: xr.Dataset) -> xr.DataArray:
+    """exp(entropy): the number of tokens that equal attention of this entropy would cover."""
+    if _only_recorded(dataset, "effective_tokens"):
+        return dataset["effective_tokens"]
+    return _named(xr.apply_ufunc(np.exp, entropy(dataset)), "effective_tokens")
+
+
+def relative_gain(
+    dataset: xr.Dataset, *, token: int, other: int, sequence_class: int
+) -> xr.DataArray:
+    """r_{l/l'|n} = c_{l|n}^2 / c_{l'|n}^2 - 1, for l = `token` over l' = `other` (Theorem 3).
+
+    Theorem 3 writes it with f_n = c_n / |c_n|_2; the norm cancels. Infinite once the attention to
+    `other` has underflowed to zero.
+    """
+    attention = _select(_attention(dataset), "sequence_class", sequence_class)
+    gaining = _select(attention, "token", token)
+    losing = _select(attention, "token", other, field="other")
+    if (losing == 0).all():
+        raise ValueError(
+            f"other: class {sequence_class} gives no attention to token {other}; "
+            "choose a token that the class draws"
+        )
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        gain = (gaining / losing) ** 2 - 1
+    return _named(gain.assign_coords(token=token, other=other), "relative_gain")
+
+
+def growth_factor(
+    dataset: xr.Dataset, *, token: int | None = None, query: int | None = None
+) -> xr.DataArray:
+    """chi_l(t) = exp(2 (z_{ml}(t) - z_{ml}(0))) (Theorem 3, Fig. 3), for one or all l and m.
+
+    `token` and `query` are token ids. The growth is from step or time 0, which must be recorded.
+    Infinite where it exceeds the largest float64.
+    """
+    logits = _recorded(dataset, "attention_logits").astype(np.float64)
+    axis = _axis(logits)
+    if token is not None:
+        logits = _select(logits, "token", token)
+    if query is not None:
+        logits = _select(logits, "query", query)
+    if logits.sizes[axis] == 0 or logits[axis].values[0] != 0:
+        raise ValueError(
+            f"{axis}: the growth factor starts from {axis} 0, which is not the first record; "
+            "add 0 to Save(...)"
+        )
+    growth = 2 * (logits - logits.isel({axis: 0}, drop=True))
+    with np.errstate(over="ignore"):
+        return _named(xr.apply_ufunc(np.exp, growth), "growth_factor")
+
+
+def attention_speed(dataset: xr.Dataset) -> xr.DataArray:
+    """How fast c_n changes between records: sum_l |change of c_{l|n}| per unit of step or time.
+
+    This is twice the rate of total variation distance. The speed between two neighbouring records
+    is the average over their interval and is labelled with the interval's left end, so there is
+    one entry fewer than there are records. A change no larger than the rounding of the recorded
+    dtype counts as none.
+    """
+    attention = _recorded(dataset, "attention")
+    axis = _axis(attention)
+    where = attention[axis].values.astype(np.float64)
+    if where.size < 2:
+        raise ValueError(
+            f"{axis}: a speed needs at least two records of attention, got {where.size}; "
+            "record more of them with Save(...)"
+        )
+    if not np.all(np.diff(where) > 0):
+        raise ValueError(f"{axis}: records must increase; sort them with .sortby({axis!r})")
+    # Rounding moves each c_l by a few eps of itself, and they sum to 1.
+    rounding = 4 * np.finfo(attention.dtype).eps
+    values = attention.astype(np.float64)
+    change = abs(values.diff(axis, label="lower")).sum("token", skipna=False)
+    change = change.where(~(change <= rounding), 0.0)
+    return _named(change / xr.DataArray(np.diff(where), dims=axis), "attention_speed")
+
+
+def snap_time(dataset: xr.Dataset, *, fraction: float = 0.02) -> xr.DataArray:
+    """When each class's attention freezes (snapping, Section 6 and Theorem 4), in steps or time.
+
+    The snap is the first record after which the :func:`attention_speed` of c_n stays below
+    `fraction` of its peak for good. Speeds belong to intervals between records, so the snap is
+    the left end of the first interval of the final quiet stretch: it is known to the spacing of
+    the records, and a peak narrower than that spacing is averaged down. Any increasing records
+    will do, geometric ones too. "For good" is up to the end of the record.
+
+    NaN where the attention is not quiet by the end (record longer), where it never moved (then
+    there is nothing to snap), and where it is NaN.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction}")
+    speed = attention_speed(dataset)
+    axis = _axis(speed)
+    # Every comparison with NaN is False, and so is 0 < 0: neither counts as quiet.
+    quiet = speed < fraction * speed.max(axis, skipna=False)
+    starts = speed[axis].values.astype(np.float64)
+
+    def left_end(quiet: NDArray[np.bool_]) -> NDArray[np.float64]:  # ... x interval
+        stretch = np.logical_and.accumulate(quiet[..., ::-1], axis=-1).sum(axis=-1)
+        # The peak is never quiet, so a stretch leaves at least one interval before it.
+        return np.where(stretch > 0, starts[-stretch], np.nan)
+
+    snap = xr.apply_ufunc(left_end, quiet, input_core_dims=[[axis]])
+    return _named(snap, "snap_time", fraction=fraction, measured_in=axis)
+
+
+def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
+    """The share of distinct tokens that attention has found (Figs. 11 and 12).
+
+    For each query, softmax the row of z over the contextual tokens (those that some class draws);
+    for each class, the fraction of its distinct tokens whose value in the row of its query exceeds
+    `threshold`; then the mean over the classes that have distinct tokens. A 1-D `threshold` adds
+    a last dim `threshold`.
+    """
+    thresholds = np.asarray(threshold, dtype=np.float64)
+    if thresholds.ndim > 1:
+        raise ValueError(f"threshold: expected a number or a list, got {thresholds.ndim} dims")
+    logits = _recorded(dataset, "attention_logits").transpose(..., "query", "token")
+    contextual = np.flatnonzero(in_play(dataset))
+    distinct = is_distinct(dataset).values
+    owners = np.flatnonzero(distinct.any(axis=1))
+    if owners.size == 0:
+        raise ValueError("probability: no class has a distinct token, so there is none to recall")
+    rows = logits.indexes["query"].get_indexer(dataset["query_token"].values)
+    if np.any(rows < 0):
+        missing = dataset["query_token"].values[rows < 0][0]
+        raise ValueError(
+            f"query: the row of query token {missing} is not in attention_logits; "
+            "measure the whole dataset first, then select"
+        )
+
+    z = logits.values.astype(np.float64, copy=False)  # ... x query x token
+    z_max = z[..., contextual].max(axis=-1, keepdims=True)
+    softmax_sum = np.exp(z[..., contextual] - z_max).sum(axis=-1, keepdims=True)
+    found = np.zeros((*z.shape[:-2], thresholds.size))
+    for k in owners:  # one class at a time: memory follows its distinct tokens, not K x M
+        row = slice(rows[k], rows[k] + 1)
+        share = np.exp(z[..., row, :][..., distinct[k]] - z_max[..., row, :])
+        share /= softmax_sum[..., row, :]  # ... x 1 x distinct tokens
+        for i, level in enumerate(thresholds.ravel()):
+            found[..., i] += (share > level).mean(axis=(-2, -1)) / owners.size
+    # A comparison with NaN is False, which would read as "not found".
+    found[np.isnan(z[..., contextual]).any(axis=(-2, -1))] = np.nan
+
+    template = logits.isel(query=0, token=0, drop=True)
+    if thresholds.ndim == 0:
+        result = template.copy(data=found[..., 0]).assign_coords(threshold=float(thresholds))
+    else:
+        coords = {**template.coords, "threshold": thresholds}
+        result = xr.DataArray(found, coords=coords, dims=(*template.dims, "threshold"))
+    return _named(result, "recall")
+
+
+def recall_fall(recall: xr.DataArray, *, upper: float, lower: float) -> xr.DataArray:
+    """By which factor the threshold grows while recall falls from `upper` to `lower`.
+
+    The larger it is, the slower the descent, hence the sparser the attention (Appendix G); nan
+    where the curve does not pass both.
+    """
+    log = np.log(recall["threshold"].values)
+
+    def of_curve(curve: NDArray[np.float64]) -> float:
+        rising = curve[::-1]  # recall falls with the threshold; np.interp wants it to rise
+        if not rising[0] < lower < upper < rising[-1]:
+            return float("nan")
+        high, low = np.interp([upper, lower], rising, log[::-1])
+        return float(np.exp(low - high))
+
+    fall = xr.apply_ufunc(of_curve, recall, input_core_dims=[["threshold"]], vectorize=True)
+    return _named(fall, "recall_fall", upper=upper, lower=lower)
+
+
+def _entropy(distribution: xr.DataArray) -> xr.DataArray:
+    # 0 log 0 = 0: the logarithm of 1 stands in for that of 0.
+    log = xr.apply_ufunc(np.log, distribution.where(distribution != 0, 1.0))
+    terms: xr.DataArray = distribution * log
+    return 0.0 - terms.sum("token", skipna=False)  # not -sum: certainty has entropy 0, not -0
+
+
+def _only_recorded(dataset: xr.Dataset, statistic: str) -> bool:
+    return statistic in dataset and "attention" not in dataset
+
+
+def _recorded(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    if name not in dataset:
+        raise ValueError(f"{name}: not recorded; add it to Save(...)")
+    return dataset[name]
+
+
+def _attention(dataset: xr.Dataset) -> xr.DataArray:
+    return _recorded(dataset, "attention").astype(np.float64)
+
+
+def _axis(array: xr.DataArray) -> str:
+    for axis in ("step", "time"):
+        if axis in array.dims:
+            return axis
+    raise ValueError("step: no dim `step` or `time`; give the whole record, not one moment of it")
+
+
+def _select(array: xr.DataArray, dim: str, label: int, field: str | None = None) -> xr.DataArray:
+    try:
+        return array.sel({dim: label})
+    except KeyError:
+        labels = array[dim].values
+        raise ValueError(
+            f"{field or dim}: {label} is not in the dataset, which has "
+            f"{labels.size} from {labels.min()} to {labels.max()}"
+        ) from None
+
+
+def _named(array: xr.DataArray, name: str, **attrs: str | float) -> xr.DataArray:
+    array = array.rename(name)
+    array.attrs = dict(attrs)
+    return array

@@ -1,0 +1,1 @@
+"""Drawing labelled results with matplotlib."""

@@ -1,0 +1,1 @@
+"""The lemmas and theorems of "Scan and Snap"; `attnlab.theory` lists them."""

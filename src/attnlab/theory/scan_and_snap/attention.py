@@ -1,0 +1,159 @@
+"""The dynamics of the attention logits Z: Eq. 10 (Lemma 4) and its solution.
+
+Two clocks appear. t counts batch-1 optimiser steps, of which each class gets 1/K. tau is the
+reduced time Gamma(t) = eta_Z * integral of gamma (`reduced_time`, Eq. 128, closed form): in tau,
+Eq. 10 is autonomous, since E and beta depend on z alone when theta = sigma = 0. So the path of
+attention does not depend on the learning rates; they only set how fast it is travelled.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.integrate import solve_ivp
+
+from attnlab.theory._check import FloatArray, IntArray, at_least, probabilities, query_rows, unwrap
+from attnlab.theory.scan_and_snap.coefficients import beta
+from attnlab.theory.scan_and_snap.correlations import gram
+from attnlab.theory.scan_and_snap.speed import reduced_time
+from attnlab.theory.scan_and_snap.tokens import unit_attention
+
+
+@dataclass(frozen=True)
+class AttentionFlow:
+    """A solution of Eq. 10 at the times asked for, whose shape leads every array.
+
+    `reduced_time`: tau. `logits`: z, (..., Q, L). `growth_bound`: B_n = eta_Z * integral of the
+    class weight times xi_n (Theorem 3), (..., K).
+    """
+
+    reduced_time: FloatArray
+    logits: FloatArray
+    growth_bound: FloatArray
+
+
+def class_weights(weight: ArrayLike | None, K: int) -> FloatArray:
+    """The class weight in Eq. 10, one per class: 1/K by default (see `attention_velocity`)."""
+    weight = at_least("weight", 1.0 / K if weight is None else weight, 0.0)
+    if weight.shape not in ((), (K,)):
+        raise ValueError(f"weight must be one number or one per class ({K}); got {weight.shape}")
+    return np.broadcast_to(weight, (K,))
+
+
+def class_velocity(f: FloatArray, b: FloatArray) -> FloatArray:
+    """Class n's term of Eq. 97 over eta_Z gamma, for given beta: (..., K, L)."""
+    xi = (b * gram(f)).sum(-1)
+    return np.asarray(f * (xi[..., None] * f - b @ f))
+
+
+def by_query(terms: FloatArray, rows: IntArray, Q: int) -> FloatArray:
+    """Sum the terms of the classes that share a query: (..., K, L) to (..., Q, L)."""
+    members = (np.arange(Q)[:, None] == rows).astype(np.float64)
+    return np.asarray(members @ terms)
+
+
+def attention_velocity(
+    P: ArrayLike,
+    z: ArrayLike,
+    *,
+    psi: ArrayLike | None,
+    M: float,
+    weight: ArrayLike | None = None,
+    form: str = "corrected",
+) -> FloatArray:
+    """dz/dtau of Eq. 10, that is dz/dt over eta_Z gamma(t): shape of z, (..., Q, L).
+
+    P: (K, L). z: logits, one row per query. psi: the row of z for each class (None: one query for
+    all). M: size of the vocabulary. weight: the class weight. As printed it is 1; but of t
+    batch-1 steps class n gets only the share P(n), so that Eq. 10 needs the factor P(n) = 1/K when
+    t counts steps, and that is the default. `form` chooses Eq. 88 (`beta`).
+    """
+    P = probabilities(P)
+    rows = query_rows(psi, len(P))
+    z = np.atleast_2d(np.asarray(z, dtype=np.float64))
+    f = unit_attention(P, z, psi=rows)
+    terms = class_velocity(f, beta(gram(f), M=M, form=form))
+    return by_query(class_weights(weight, len(P))[:, None] * terms, rows, z.shape[-2])
+
+
+def attention_path(
+    P: ArrayLike,
+    tau: ArrayLike,
+    *,
+    psi: ArrayLike | None,
+    M: float,
+    z0: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    form: str = "corrected",
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+    method: str = "LSODA",
+) -> AttentionFlow:
+    """Solve Eq. 10 in the reduced time tau from z(0) = z0 (0 by default).
+
+    tau may be a number or an array in any order, finite and >= 0. E and beta are recomputed from
+    f(z) at each evaluation, and B_n is integrated along. Only logits that some class of the query
+    can see are integrated; the others keep z0. method: of scipy's `solve_ivp`; with thousands of
+    logits take an explicit one, such as "RK45", because LSODA may ask for their whole Jacobian. The
+    other arguments are `attention_velocity`'s.
+    """
+    P = probabilities(P)
+    K, L = P.shape
+    rows = query_rows(psi, K)
+    start = np.zeros((rows.max() + 1, L)) if z0 is None else np.atleast_2d(np.asarray(z0, float))
+    Q = len(start)
+    share = class_weights(weight, K)
+    seen = by_query((P > 0).astype(np.float64), rows, Q) > 0
+    tau = at_least("tau", tau, 0.0)
+    if not np.all(np.isfinite(tau)):
+        raise ValueError("tau must be finite: attention keeps moving for ever, ever more slowly")
+
+    def velocity(_: float, state: FloatArray) -> FloatArray:
+        z = start.copy()
+        z[seen] = state[:-K]
+        f = unit_attention(P, z, psi=rows)
+        E = gram(f)
+        b = beta(E, M=M, form=form)
+        zdot = by_query(share[:, None] * class_velocity(f, b), rows, Q)
+        return np.concatenate([zdot[seen], share * (b * E).sum(-1)])
+
+    at, where = np.unique(tau, return_inverse=True)
+    initial = np.concatenate([start[seen], np.zeros(K)])
+    states = np.repeat(initial[:, None], len(at), axis=1)
+    if at[-1] > 0:
+        solution = solve_ivp(
+            velocity, (0.0, at[-1]), initial, method=method, t_eval=at, rtol=rtol, atol=atol
+        )
+        if not solution.success:
+            raise RuntimeError(f"the attention flow could not be solved: {solution.message}")
+        states = solution.y
+    ordered = states.T[where.reshape(tau.shape)]
+    logits = np.broadcast_to(start, (*tau.shape, Q, L)).copy()
+    logits[..., seen] = ordered[..., :-K]
+    return AttentionFlow(unwrap(tau), logits, ordered[..., -K:])
+
+
+def attention_flow(
+    P: ArrayLike,
+    t: ArrayLike,
+    *,
+    psi: ArrayLike | None,
+    M: float,
+    eta_y: float,
+    eta_z: float,
+    z0: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    form: str = "corrected",
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+) -> AttentionFlow:
+    """Solve Eq. 10, dz/dt = eta_Z gamma(t) * attention_velocity(z), at steps t (batch-1).
+
+    K, the number of rows of P, sets gamma(t) with the classes drawn uniformly. It is
+    `attention_path` at tau = `reduced_time`(t). The decoder is the one of Theorem 1 at every t;
+    SGD trains another one (`plain_coefficients`), which moves attention less far.
+    """
+    tau = reduced_time(t, K=len(probabilities(P)), M=M, eta_y=eta_y, eta_z=eta_z)
+    return attention_path(
+        P, tau, psi=psi, M=M, z0=z0, weight=weight, form=form, rtol=rtol, atol=atol
+    )

@@ -1,0 +1,112 @@
+"""How far samples stray from their means: Lemmas 10, 11 and 18, and the bias of a finite length.
+
+N counts batch-1 optimiser steps; `length` is T, so that a sequence has T - 1 contextual tokens.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlab.theory._check import FloatArray, at_least, between, is_printed, unwrap
+from attnlab.theory.scan_and_snap.growth import scaled_growth
+from attnlab.theory.scan_and_snap.speed import omega_1
+
+
+class Interval(NamedTuple):
+    """A two-sided bound."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+
+class Deviations(NamedTuple):
+    """theta (of h, Eq. 61) and sigma (of 1/(M - 1 + exp(M h)), Eq. 62), as in Theorem 1."""
+
+    theta: FloatArray
+    sigma: FloatArray
+
+
+def visits_radius(N: ArrayLike, *, delta: ArrayLike, form: str = "corrected") -> FloatArray:
+    """Lemma 10: with probability 1 - delta, |N_n - ceil(N P(n))| is at most this, after N steps.
+
+    Corrected: sqrt((N/2) ln(2/delta)) + 1, the middle of Eq. 58. Printed: its right-hand side
+    sqrt(N ln(2/delta)), which is larger only if N ln(2/delta) > 11.7; below that Eq. 58's last
+    inequality is false. For one class; for all K at once pass delta/K. (Remark 4 goes on with
+    ln(1/delta) for ln(2/delta).)
+    """
+    N = at_least("N", N, 1.0)
+    spread = N * np.log(2.0 / between("delta", delta, 0.0, 1.0))
+    return unwrap(np.sqrt(spread) if is_printed(form) else np.sqrt(spread / 2.0) + 1.0)
+
+
+def decoder_deviations(
+    N: ArrayLike,
+    *,
+    radius: ArrayLike,
+    K: ArrayLike,
+    M: ArrayLike,
+    eta_y: ArrayLike,
+    form: str = "corrected",
+) -> Deviations:
+    """Lemma 11: bounds on |theta_n| and |sigma_n| when |N_n - N/K| <= radius, after N steps.
+
+    theta: radius / (N/K), with constant 1 because h is concave and h(0) = 0 (printed with an
+    unstated constant). sigma, printed: eta_Y radius / 3, and radius / (N/K) once N >= t_0; it
+    holds for radius << N/K, as Appendix D.1 has it. It is proved for N_n above its mean; below it
+    1/(M - 1 + exp(M h)) is larger, and for any radius 1/3 becomes 1. Corrected: the larger |sigma|
+    of the two ends N/K - radius and N/K + radius, which no N_n between them exceeds because h is
+    monotone.
+    """
+    M = at_least("M", M, 2.0)
+    mean = at_least("N", N, 1.0) / at_least("K", K, 1.0)
+    radius = at_least("radius", radius, 0.0)
+    eta_y = at_least("eta_y", eta_y, 0.0, strict=True)
+    theta = radius / mean
+    if is_printed(form):
+        late = eta_y * mean >= 2.0 * (1.0 + omega_1(M)) * np.log(M)
+        return Deviations(unwrap(theta), unwrap(np.where(late, theta, eta_y * radius / 3.0)))
+    slow, at_mean, fast = (
+        np.exp(scaled_growth(visits, M=M, eta_y=eta_y))
+        for visits in (np.maximum(mean - radius, 0.0), mean, mean + radius)
+    )
+    below = (at_mean - slow) / (M - 1.0 + slow)
+    above = (fast - at_mean) / (M - 1.0 + fast)
+    return Deviations(unwrap(theta), unwrap(np.maximum(below, above)))
+
+
+def visit_deviations(visits: ArrayLike, *, M: float, eta_y: float) -> Deviations:
+    """theta_n and sigma_n themselves, from the number of visits N_n of each class.
+
+    1 + theta_n = h(N_n)/h(N-bar) (Eq. 68), 1 + sigma_n the same of 1/(M - 1 + exp(M h)) (Eq. 71),
+    with N-bar the mean of N_n; `beta`, `iota` and `xi` take them in units of gamma(K N-bar).
+    """
+    visits = at_least("visits", visits, 0.0)
+    mean = visits.mean()
+    if mean == 0.0:
+        raise ValueError("visits must not all be 0: theta is relative to their mean")
+    x = scaled_growth(visits, M=M, eta_y=eta_y)
+    x_mean = scaled_growth(mean, M=M, eta_y=eta_y)
+    excess = (np.exp(x_mean) - np.exp(x)) / (M - 1.0 + np.exp(x))
+    return Deviations(np.asarray(x / x_mean - 1.0), np.asarray(excess))
+
+
+def frequency_interval(P: ArrayLike, *, length: ArrayLike, delta: ArrayLike) -> Interval:
+    """Lemma 18 (Eq. 136): where a token's frequency q_l lies with probability 1 - delta.
+
+    P(l|m, n) +- sqrt(ln(2/delta) / (2 (T - 1))), not below 0; for each token separately.
+    """
+    P = np.asarray(P, dtype=np.float64)
+    tokens = at_least("length", length, 2.0) - 1.0
+    radius = np.sqrt(np.log(2.0 / between("delta", delta, 0.0, 1.0)) / (2.0 * tokens))
+    return Interval(unwrap(np.maximum(P - radius, 0.0)), unwrap(P + radius))
+
+
+def expected_squared_norm(P: ArrayLike, *, length: ArrayLike) -> FloatArray:
+    """E|q|^2 = |p|^2 + (1 - |p|^2)/(T - 1) for the token frequencies q of a sequence; over rows.
+
+    Not in the paper. Lemma 2 needs q near p, and the normalisation f = q/|q| is biased unless
+    T - 1 is large against 1/|p|^2, the effective number of tokens, not only against 1.
+    """
+    squared = (np.asarray(P, dtype=np.float64) ** 2).sum(-1)
+    return unwrap(squared + (1.0 - squared) / (at_least("length", length, 2.0) - 1.0))

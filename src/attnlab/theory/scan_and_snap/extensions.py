@@ -1,0 +1,203 @@
+"""Sections 3 and 7, made precise: LayerNorm, residual connection, positions, several heads."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlab.theory._check import (
+    FloatArray,
+    IntArray,
+    is_printed,
+    probabilities,
+    query_rows,
+)
+from attnlab.theory.scan_and_snap.attention import (
+    AttentionFlow,
+    attention_flow,
+    by_query,
+    class_velocity,
+    class_weights,
+)
+from attnlab.theory.scan_and_snap.coefficients import beta
+from attnlab.theory.scan_and_snap.correlations import gram
+from attnlab.theory.scan_and_snap.tokens import (
+    attention_weights,
+    log_scores,
+    token_roles,
+    unit_attention,
+)
+
+
+class LocalRoles(NamedTuple):
+    """Roles within each query: `common[m, l]` and `distinct[n, l]`, as in Section 7."""
+
+    common: NDArray[np.bool_]
+    distinct: NDArray[np.bool_]
+
+
+def local_roles(P: ArrayLike, *, psi: ArrayLike | None) -> LocalRoles:
+    """Distinct and common tokens within psi^-1(m), the classes that share query m (Section 7)."""
+    present = probabilities(P) > 0
+    rows = query_rows(psi, len(present))
+    count = by_query(present.astype(np.float64), rows, int(rows.max()) + 1)
+    return LocalRoles(count > 1, present & (count[rows] == 1))
+
+
+def residual_correlation(E: ArrayLike, *, psi: ArrayLike | None) -> FloatArray:
+    """E of the decoder's input when the query is added: f-bar_n = (f_n + e_psi(n)) / sqrt 2.
+
+    Off the diagonal it is (E_nn' + 1[psi(n) = psi(n')]) / 2, for query tokens that do not occur as
+    context. Classes of one query are thus at least 1/2 correlated: Assumption 2 fails as soon as
+    two classes share a query.
+    """
+    E = np.asarray(E, dtype=np.float64)
+    rows = query_rows(psi, E.shape[-1])
+    shared = (rows[:, None] == rows).astype(np.float64)
+    np.fill_diagonal(shared, 0.0)
+    return np.asarray((E + shared) / 2.0)
+
+
+def residual_beta(
+    E: ArrayLike, *, psi: ArrayLike | None, M: float, form: str = "corrected"
+) -> FloatArray:
+    """The beta_nn' that takes Eq. 10's place when there is a residual connection (Section 7).
+
+    Printed: f_n.f_n' + 1 for classes of one query and 0 otherwise (the "much larger" terms kept,
+    the others dropped, as in Section 7's g). Corrected: half of Eq. 88 at `residual_correlation`.
+    The half comes from the two normalisations, and Eq. 10 holds with this beta exactly under the
+    modified update of the decoder. Across queries it is neither 0 nor always positive, because
+    E-bar is not small; so roles within a query do not decide a token's fate by themselves.
+    """
+    E = np.asarray(E, dtype=np.float64)
+    if not is_printed(form):
+        return np.asarray(beta(residual_correlation(E, psi=psi), M=M) / 2.0)
+    rows = query_rows(psi, E.shape[-1])
+    shared = (rows[:, None] == rows).astype(np.float64)
+    np.fill_diagonal(shared, 0.0)
+    return np.asarray(shared * (E + 1.0))
+
+
+def residual_velocity(
+    P: ArrayLike,
+    z: ArrayLike,
+    *,
+    psi: ArrayLike | None,
+    M: float,
+    weight: ArrayLike | None = None,
+    form: str = "corrected",
+) -> FloatArray:
+    """dz/dtau with a residual connection: `attention_velocity` with `residual_beta`."""
+    P = probabilities(P)
+    rows = query_rows(psi, len(P))
+    z = np.atleast_2d(np.asarray(z, dtype=np.float64))
+    f = unit_attention(P, z, psi=rows)
+    terms = class_velocity(f, residual_beta(gram(f), psi=rows, M=M, form=form))
+    return by_query(class_weights(weight, len(P))[:, None] * terms, rows, z.shape[-2])
+
+
+def centred_attention(
+    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None, M: int
+) -> FloatArray:
+    """f_n = (c_n - 1/M)/|c_n - 1/M| over all M tokens, of which P has the first: (..., K, M).
+
+    What standard LayerNorm makes of attention, up to the constant sqrt(M) (Section 3).
+    """
+    c = attention_weights(P, z, psi=psi)
+    spare = M - c.shape[-1]
+    if spare < 0:
+        raise ValueError(f"M must be at least the number of tokens in P, {c.shape[-1]}; got {M}")
+    padded = np.concatenate([c, np.zeros((*c.shape[:-1], spare))], axis=-1) - 1.0 / M
+    return np.asarray(padded / np.linalg.norm(padded, axis=-1, keepdims=True))
+
+
+def centred_velocity(
+    P: ArrayLike,
+    z: ArrayLike,
+    *,
+    psi: ArrayLike | None,
+    M: int,
+    weight: ArrayLike | None = None,
+) -> FloatArray:
+    """dz/dtau under standard LayerNorm: Eq. 10 with `centred_attention`, diag(c_n)/|c_n - 1/M| in
+    the place of diag(f_n); shape of z. (The softmax's own -c c^T vanishes as it does in Lemma 1,
+    because what it meets has zero sum.)
+    """
+    P = probabilities(P)
+    K, L = P.shape
+    rows = query_rows(psi, K)
+    z = np.atleast_2d(np.asarray(z, dtype=np.float64))
+    f = centred_attention(P, z, psi=rows, M=M)
+    E = gram(f)
+    b = beta(E, M=M)
+    c = attention_weights(P, z, psi=rows)
+    size = np.sqrt((c**2).sum(-1, keepdims=True) - 1.0 / M)
+    seen = f[..., :L]
+    terms = c / size * ((b * E).sum(-1)[..., None] * seen - b @ seen)
+    return by_query(class_weights(weight, K)[:, None] * terms, rows, z.shape[-2])
+
+
+def logit_prior(P: ArrayLike, bias: ArrayLike, *, psi: ArrayLike | None = None) -> FloatArray:
+    """P(l|n) exp(bias_l), normalised: the P for which the start z0 = bias is the start z0 = 0.
+
+    A bias z_0 added to the logits (Section 7) is a prior on tokens: the flow from z0 = bias is the
+    flow of these probabilities from 0, plus bias.
+    """
+    score = log_scores(P, bias, psi=psi)
+    weight = np.exp(score - score.max(-1, keepdims=True))
+    return np.asarray(weight / weight.sum(-1, keepdims=True))
+
+
+def position_prior(P: ArrayLike, bias: ArrayLike) -> FloatArray:
+    """What a relative-position bias (T5, ALiBi) makes of P when T is infinite; shape (K, L).
+
+    P is (R, K, L), the token probabilities at each of R relative positions (or bands of them), and
+    bias is (R,). The result, sum_r P_r exp(bias_r) normalised, takes the place of P(l|n)
+    everywhere. So a position bias is a prior on tokens only where tokens depend on the position:
+    if P is the same at all positions it changes nothing.
+    """
+    P = np.asarray(P, dtype=np.float64)
+    bias = np.asarray(bias, dtype=np.float64)
+    if P.ndim != 3 or bias.shape != P.shape[:1]:
+        raise ValueError(
+            f"P must be (positions, K, L), bias (positions,); got {P.shape}, {bias.shape}"
+        )
+    mixed = np.tensordot(np.exp(bias - bias.max()), P, axes=1)
+    return np.asarray(mixed / mixed.sum(-1, keepdims=True))
+
+
+def dominant_tokens(
+    P: ArrayLike, z0: ArrayLike | None = None, *, psi: ArrayLike | None = None
+) -> IntArray:
+    """The distinct token that Theorem 3 lets win in each class: argmax of P(l|n) exp(z0_l).
+
+    Shape (..., K) with the leading axes of z0 (one per head); -1 for a class without any.
+    """
+    distinct = token_roles(P).distinct
+    score = np.where(distinct, log_scores(P, z0, psi=psi), -np.inf)
+    return np.asarray(np.where(distinct.any(-1), score.argmax(-1), -1))
+
+
+def head_flows(
+    P: ArrayLike,
+    t: ArrayLike,
+    *,
+    z0: ArrayLike,
+    psi: ArrayLike | None,
+    M: float,
+    eta_y: float,
+    eta_z: float,
+    weight: ArrayLike | None = None,
+) -> tuple[AttentionFlow, ...]:
+    """Several heads as one head started in different places (Sections 3 and 5): one flow per head.
+
+    z0 is (heads, Q, L); t in batch-1 steps. Each head evolves as if it had the decoder to itself:
+    that is the paper's reading, not a property of a transformer whose heads share a decoder.
+    """
+    starts = np.asarray(z0, dtype=np.float64)
+    if starts.ndim != 3:
+        raise ValueError(f"z0 must be (heads, queries, tokens); got {starts.shape}")
+    return tuple(
+        attention_flow(P, t, psi=psi, M=M, eta_y=eta_y, eta_z=eta_z, z0=start, weight=weight)
+        for start in starts
+    )

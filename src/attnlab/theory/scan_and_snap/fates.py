@@ -1,0 +1,94 @@
+"""Which tokens gain attention and which lose it (Theorem 2, Corollary 2). No clock: signs only."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlab.theory._check import FloatArray, IntArray, probabilities, query_rows
+from attnlab.theory.scan_and_snap.attention import by_query
+from attnlab.theory.scan_and_snap.tokens import token_roles, unit_attention
+
+
+class Corollary2(NamedTuple):
+    """The hypotheses of Corollary 2, besides Assumption 2, in its own order."""
+
+    single_query: bool
+    symmetric: bool
+    shared_probability: bool
+    zero_start: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether all four hold, so that every common token loses attention."""
+        return all(self)
+
+
+def token_fates(P: ArrayLike, *, psi: ArrayLike | None) -> IntArray:
+    """What Theorem 2 says of each (query, token): +1 gains, -1 loses, 0 no claim. Shape (Q, L).
+
+    (a) a distinct token of a class that overlaps another gains. Assumption 2 forbids a class
+    without overlap; there xi_n = 0 and its distinct tokens do not move, so we claim nothing.
+    (b) the single common token, if there is just one, loses wherever some class that has it also
+    has a distinct token.
+    """
+    P = probabilities(P)
+    rows = query_rows(psi, len(P))
+    common, distinct = token_roles(P)
+    has_common = np.asarray((P[:, common] > 0).any(1))
+    Q = int(rows.max()) + 1
+    fates = np.zeros((Q, P.shape[1]), dtype=np.int64)
+    fates[by_query((distinct & has_common[:, None]).astype(float), rows, Q) > 0] = 1
+    if common.sum() == 1:
+        loses = rows[has_common & distinct.any(1)]
+        fates[loses, np.flatnonzero(common)[0]] = -1
+    return fates
+
+
+def corollary_2(
+    P: ArrayLike, *, psi: ArrayLike | None, z0: ArrayLike = 0.0, rtol: float = 1e-9
+) -> Corollary2:
+    """Whether the hypotheses (1) to (4) of Corollary 2 hold for these classes."""
+    P = probabilities(P)
+    rows = query_rows(psi, len(P))
+    common, distinct = token_roles(P)
+    profiles = np.sort(np.where(distinct, P, 0.0), axis=1)
+    shared = P[:, common]
+    return Corollary2(
+        single_query=bool(np.all(rows == rows[0])),
+        symmetric=bool(np.allclose(profiles, profiles[0], rtol=rtol, atol=0.0)),
+        shared_probability=bool(np.allclose(shared, shared[0], rtol=rtol, atol=0.0)),
+        zero_start=bool(np.all(np.asarray(z0) == 0.0)),
+    )
+
+
+def sign_fates(P: ArrayLike) -> IntArray:
+    """The first move of each token under sign descent: +1 gains, -1 loses, 0 not drawn; (K, L).
+
+    Not in the paper. Adam with an epsilon far below the gradient moves all entries of Y alike, so
+    that g_l is one number for all tokens of a class, and diag(f) (I - f f^T) g of Eq. 4 has the
+    sign of |p|^2 - P(l|n): a token gains if it is rarer than |p|^2, distinct or not. Each class
+    has a query of its own, and (M - 1) f_nl exceeds the sum of f_n'l over the other classes: else
+    the entry of Y at the class's own next token goes down first, and the token's move turns round.
+    """
+    P = probabilities(P)
+    gain = (P**2).sum(-1, keepdims=True) - P
+    return np.asarray(np.where(P > 0, np.sign(gain), 0.0), dtype=np.int64)
+
+
+def common_token_margin(P: ArrayLike, z: ArrayLike | None = None) -> FloatArray:
+    """For K = 2 classes of one query: how far each common token is from growing; shape (L,).
+
+    f_1.f_2 - 2 f_1l f_2l / (f_1l^2 + f_2l^2): the token gains attention under Eq. 10 if and only
+    if this is positive (the velocity is beta times f_1l^2 + f_2l^2 times it). nan for tokens that
+    are not common. Not in the paper, where Theorem 2b covers one common token and Corollary 2 the
+    symmetric case, and in both of these it is negative.
+    """
+    P = probabilities(P)
+    if len(P) != 2:
+        raise ValueError(f"P must have exactly 2 classes for this criterion; got {len(P)}")
+    f1, f2 = np.moveaxis(unit_attention(P, z), -2, 0)
+    rho = (f1 * f2).sum(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        margin = rho - 2.0 * f1 * f2 / (f1**2 + f2**2)
+    return np.asarray(np.where(token_roles(P).common, margin, np.nan))

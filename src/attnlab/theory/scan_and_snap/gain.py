@@ -1,0 +1,79 @@
+"""How distinct tokens of one class compete: relative gain and growth factor (Theorem 3).
+
+There is no clock: the functions take logits z (at any time) and z0 (at the start), so that they
+serve Eq. 10's flow, where they are exact, and any simulation.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlab.theory._check import FloatArray, unwrap
+from attnlab.theory.scan_and_snap.tokens import log_scores
+
+
+class GrowthBounds(NamedTuple):
+    """Eq. 12: `lower` and `upper` bound on chi of the dominant token."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+
+def relative_gain(
+    P: ArrayLike,
+    z: ArrayLike | None = None,
+    *,
+    reference: ArrayLike,
+    psi: ArrayLike | None = None,
+) -> FloatArray:
+    """r_{l/l'|n} = (c~_l / c~_l')^2 - 1 (Theorem 3) of every token l, shape (..., K, L).
+
+    `reference` is l', one token for all classes or one per class. For distinct tokens of class n
+    Eq. 11 predicts relative_gain(P, z) = relative_gain(P, z0) * growth_factor(z, z0), token by
+    token; it is nan where class n has no l'.
+    """
+    score = log_scores(P, z, psi=psi)
+    K = score.shape[-2]
+    base = score[..., np.arange(K), np.broadcast_to(reference, (K,))]
+    with np.errstate(over="ignore", invalid="ignore"):
+        gain = np.expm1(2.0 * (score - base[..., None]))
+    return np.asarray(np.where(np.isneginf(base)[..., None], np.nan, gain))
+
+
+def growth_factor(z: ArrayLike, z0: ArrayLike = 0.0) -> FloatArray:
+    """chi_l = exp(2 (z_l - z_l(0))) of Eq. 11, elementwise."""
+    return unwrap(np.exp(2.0 * (np.asarray(z, float) - np.asarray(z0, float))))
+
+
+def growth_bounds(growth_bound: ArrayLike, share: ArrayLike) -> GrowthBounds:
+    """exp(2 f^2 B_n) <= chi_{l0} <= exp(2 B_n) (Eq. 12) for class n's dominant token l0.
+
+    `share` is f_{n l0}(0)^2; `growth_bound` is B_n at the time in question and must carry the
+    class weight (`attention_flow` returns it so), because dz = eta_Z weight f^2 xi dt does. Needs
+    r_{l0/l}(0) > 0 for the other distinct tokens l, and common tokens that lose.
+    """
+    B = np.asarray(growth_bound, dtype=np.float64)
+    return GrowthBounds(unwrap(np.exp(2.0 * np.asarray(share, float) * B)), unwrap(np.exp(2.0 * B)))
+
+
+def distinct_growth(growth: ArrayLike, gain: ArrayLike) -> FloatArray:
+    """chi of a distinct token l from that of another, l0, of the same class (Eq. 110).
+
+    `growth` is chi_{l0}, `gain` is r_{l0/l|n}(0); 1/chi_l = 1 - (1 - 1/chi_{l0}) / (1 + gain). So
+    as l0 grows without limit every other distinct token stops at chi_l = (1 + gain)/gain.
+    """
+    lost = -np.expm1(-np.log(np.asarray(growth, dtype=np.float64)))
+    return unwrap(1.0 / (1.0 - lost / (1.0 + np.asarray(gain, dtype=np.float64))))
+
+
+def gain_invariant(
+    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
+) -> FloatArray:
+    """1 / c~_{l|n}^2, shape (..., K, L), whose differences within G_DT(n) are constants of motion.
+
+    That is Eq. 110 without its normalisation, and what makes Eq. 11 exact under Eq. 10; it is
+    infinite where P is 0. It does not depend on the class weight, gamma or beta.
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(-2.0 * log_scores(P, z, psi=psi)))

@@ -1,0 +1,102 @@
+"""Attention under the decoder that SGD trains (ours): one assumption less than Theorem 1.
+
+Theorem 1 is about a modified update (Eq. 26). Here the decoder follows SGD itself (Eq. 7), with
+attention held at its start, which is what eta_Y >> eta_Z asks for; then z follows Lemma 1 with that
+decoder and its own, moving f. From Y(0) = 0 the columns of Y stay in the span of the f_n(0):
+Y(t) = F(0) A(t), so that the decoder is K numbers for each output,
+
+    dA_n/dt = eta_Y P(n) (e_n - softmax(A^T F(0)^T f_n(0))),
+
+and outputs that no class predicts are one column, M - K times. With c_kn = A_n . (e_k - alpha_k),
+alpha_k the outputs at the current f_k,
+
+    dz_m/dt = eta_Z sum over classes k of m of P(k) diag(f_k) (I - f_k f_k^T) sum_n c_kn f_n(0).
+
+The first equation knows nothing of the second: it is a prediction, not training. What it leaves out
+is that the decoder notices that attention has moved: an error of order eta_Z/eta_Y.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.integrate import solve_ivp
+
+from attnlab.theory._check import FloatArray, at_least, probabilities, query_rows
+from attnlab.theory.scan_and_snap.attention import by_query, class_weights
+from attnlab.theory.scan_and_snap.backprop import logit_gradient
+from attnlab.theory.scan_and_snap.tokens import unit_attention
+
+
+@dataclass(frozen=True)
+class SgdFlow:
+    """Attention under SGD's decoder at the times asked for, whose shape leads every array.
+
+    `logits`: z, (..., Q, L). `outputs`: the output logits of each class at its next token, at those
+    of the other targets and at any other token, (..., K, targets + 1), with the attention of the
+    start.
+    """
+
+    logits: FloatArray
+    outputs: FloatArray
+
+
+def sgd_flow(
+    P: ArrayLike,
+    t: ArrayLike,
+    *,
+    psi: ArrayLike | None,
+    M: int,
+    eta_y: float,
+    eta_z: float,
+    z0: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    target: ArrayLike | None = None,
+    rtol: float = 1e-9,
+    atol: float = 1e-12,
+) -> SgdFlow:
+    """Solve both equations at times t, one expected-gradient step per unit, from Y(0) = 0.
+
+    P, psi, z0, weight: as in `attention_flow`. target: the next token of each class, numbered from
+    0 without gaps (default: each class has its own). t may be a number or an array in any order.
+    """
+    P = probabilities(P)
+    K, L = P.shape
+    rows = query_rows(psi, K)
+    goal = np.arange(K) if target is None else np.asarray(target)
+    outputs = int(goal.max()) + 1
+    outside = at_least("M", M, float(outputs)) - outputs  # how many outputs the last column is
+    wanted = np.eye(outputs + 1)[goal]
+    count = np.append(np.ones(outputs), outside)
+    start = np.zeros((rows.max() + 1, L)) if z0 is None else np.atleast_2d(np.asarray(z0, float))
+    share = class_weights(weight, K)
+    f0 = unit_attention(P, start, psi=rows)
+    E0 = f0 @ f0.T
+    times = at_least("t", t, 0.0)
+
+    def errors(W: FloatArray) -> FloatArray:
+        """e_n - alpha_n for output logits (K, targets + 1); the last is that of a single output."""
+        odds = np.exp(W - W.max(-1, keepdims=True))
+        return np.asarray(wanted - odds / (odds @ count)[:, None])
+
+    def velocity(_: float, state: FloatArray) -> FloatArray:
+        A, z = state[: wanted.size].reshape(wanted.shape), state[wanted.size :].reshape(start.shape)
+        Adot = eta_y * share[:, None] * errors(E0 @ A)
+        f = unit_attention(P, z, psi=rows)
+        sent_back = (errors(f @ f0.T @ A) * count) @ A.T @ f0
+        zdot = eta_z * by_query(share[:, None] * logit_gradient(f, sent_back), rows, len(start))
+        return np.concatenate([Adot.ravel(), zdot.ravel()])
+
+    at, where = np.unique(times, return_inverse=True)
+    initial = np.concatenate([np.zeros(wanted.size), start.ravel()])
+    states = np.repeat(initial[:, None], len(at), axis=1)
+    if at[-1] > 0:
+        solution = solve_ivp(
+            velocity, (0.0, at[-1]), initial, method="LSODA", t_eval=at, rtol=rtol, atol=atol
+        )
+        if not solution.success:
+            raise RuntimeError(f"the attention flow could not be solved: {solution.message}")
+        states = solution.y
+    ordered = states.T[where.reshape(times.shape)]
+    A = ordered[..., : wanted.size].reshape(*times.shape, *wanted.shape)
+    return SgdFlow(ordered[..., wanted.size :].reshape(*times.shape, *start.shape), E0 @ A)

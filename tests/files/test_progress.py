@@ -1,0 +1,120 @@
+"""What is said to those who wait: after a while, and then again and again."""
+
+import io
+import threading
+
+import pytest
+
+from attnlab.cli import audit, parts, sweep
+from attnlab.files import waiting
+from attnlab.files.progress import reporting, watching
+
+LONG = 60.0  # seconds, which no machine should need
+
+
+class Stderr(io.StringIO):
+    """A stderr of which one can wait for words."""
+
+    def __init__(self, terminal):
+        super().__init__()
+        self.terminal, self.news = terminal, threading.Condition()
+
+    def isatty(self):
+        return self.terminal
+
+    def write(self, text):
+        with self.news:
+            self.news.notify_all()
+            return super().write(text)
+
+    def says(self, words):
+        with self.news:
+            return self.news.wait_for(lambda: words in self.getvalue(), LONG)
+
+
+@pytest.fixture
+def stderr(monkeypatch):
+    """Puts such a stderr in place, where patience is short."""
+
+    def put(*, terminal=False):
+        made = Stderr(terminal)
+        monkeypatch.setattr("sys.stderr", made)
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setattr(waiting, "PATIENCE", 0.001)
+        monkeypatch.setattr(waiting, "INTERVAL", 0.05)
+        return made
+
+    return put
+
+
+def test_a_pipe_hears_what_is_done_before_progress_and_then_how_far_it_is(stderr):
+    heard = stderr()
+    with reporting("auto", 100.0, "syn-small") as report:
+        assert heard.says("syn-small: compiling\n")
+        report(30.0)
+        assert heard.says("syn-small: 30 %\n")  # of one report there is no pace
+        report(20.0, "loss 1.5")
+        assert heard.says("syn-small: loss 1.5: 50 %, ")
+        assert heard.says(" s left\n")
+
+
+def test_nothing_is_said_of_what_is_quick_or_not_to_be_told(stderr, monkeypatch):
+    heard = stderr()
+    with reporting(False, 1.0, "a"), waiting.waiting("b", quiet=True):
+        threading.Event().wait(0.05)
+    monkeypatch.setattr(waiting, "PATIENCE", LONG)
+    with reporting("auto", 1.0, "c") as report, waiting.waiting("d"):
+        report(1.0)
+    assert heard.getvalue() == ""
+
+
+def test_a_terminal_has_a_bar_before_there_is_progress(stderr):
+    heard = stderr(terminal=True)
+    with reporting("auto", 100.0, "[b]\x1b") as report:
+        assert heard.says(r"[b]\x1b: compiling")
+        report(30.0)
+        assert heard.says("30 %")
+
+
+def test_a_terminal_has_a_line_that_goes_again(stderr):
+    heard = stderr(terminal=True)
+    with waiting.waiting("reading a\x1b[2J book"):
+        assert heard.says(r"attnlab: reading a\x1b[2J book (")
+    assert heard.getvalue().endswith(waiting.CLEARED)
+    assert "\n" not in heard.getvalue()
+
+
+def test_a_terminal_has_the_bar_of_a_sweep_while_kept_groups_are_read(stderr):
+    heard = stderr(terminal=True)
+    with watching(False, bar=sweep._Bar, lines=sweep._Lines):
+        assert heard.says("looking for groups that are there already")
+
+
+def test_a_pipe_hears_what_is_waited_for(stderr):
+    heard = stderr()
+    with waiting.waiting("loading JAX"):
+        assert heard.says("attnlab: loading JAX (0 s)\n")
+
+
+def test_a_pipe_hears_of_a_sweep_an_audit_and_parts(stderr):
+    heard = stderr()
+    with watching(False, bar=sweep._Bar, lines=sweep._Lines):
+        assert heard.says("looking for groups that are there already\n")
+    with watching(False, bar=parts._Bar, lines=parts._Lines) as watch:
+        watch.begin("fig6", ["fig7", "report"])
+        assert heard.says("fig6: compiling, 2 left\n")
+        watch.progress("fig6", 0.5)
+        assert heard.says("fig6: 50 %, 2 left\n")
+    with audit._progress(3, quiet=False) as tell:
+        tell("lemma-1")
+        tell("lemma-2")
+        assert heard.says("lemma-2: 1 of 3 done\n")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (90, "90 s"), (600, "10 min"), (9000, "2.5 h"), (1e300, "years")],
+)
+def test_a_time_in_words(seconds, words):
+    assert waiting.in_words(seconds) == words
