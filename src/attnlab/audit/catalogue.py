@@ -26,6 +26,7 @@ from attnlab.audit.claims.scan_and_snap import (
     speed,
     summary,
 )
+from attnlab.files.errors import InputError
 
 SECTIONS: dict[str, tuple[Claim, ...]] = {
     "The model (Section 3, Appendices C, H)": (*model.CLAIMS, *setup.CLAIMS),
@@ -66,5 +67,5 @@ def select(ids: Sequence[str]) -> tuple[Claim, ...]:
     for wanted in ids:
         if wanted not in known:
             near = difflib.get_close_matches(wanted, known, n=3) or known[:3]
-            raise ValueError(f"claim: {wanted!r} is not one; did you mean {', '.join(near)}?")
+            raise InputError(f"claim: {wanted!r} is not one; did you mean {', '.join(near)}?")
     return tuple(claim for claim in CLAIMS if not ids or claim.id in ids)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from attnlab import measures, theory
 from attnlab.audit.settings import LADDER, Setting, climbed, trained
+from attnlab.files.errors import InputError
 
 
 def logits(setting: Setting, result: xr.Dataset) -> NDArray[np.float64]:
@@ -69,7 +70,7 @@ def spotlight(setting: Setting) -> tuple[int, int, int]:
     n = int(distinct.sum(axis=1).argmax())
     own = np.flatnonzero(distinct[n])
     if own.size < 2 or np.ptp(setting.P[n, own]) == 0.0:
-        raise ValueError(
+        raise InputError(
             "classes: this claim compares distinct tokens of one class; give a class with two of "
             "unequal probability"
         )

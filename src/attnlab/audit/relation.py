@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from attnlab.files.errors import InputError
+
 Sign = Literal["==", "<=", "<", ">=", ">"]
 
 
@@ -36,7 +38,7 @@ class Relation:
 
     def __post_init__(self) -> None:
         if not self.factor > 0:
-            raise ValueError(f"factor: expected a number above 0, got {self.factor}")
+            raise InputError(f"factor: expected a number above 0, got {self.factor}")
 
     def __str__(self) -> str:
         """The reading in words."""

@@ -10,6 +10,7 @@ from attnlab.audit.breakdown import MAKERS, maps
 from attnlab.audit.catalogue import CLAIMS
 from attnlab.audit.claim import Claim, Finding
 from attnlab.audit.settings import Setting
+from attnlab.files.errors import InputError
 from attnlab.files.side_by_side import side_by_side
 
 WHOLE = len(CLAIMS) + len(MAKERS)  # what the whole audit tells of
@@ -41,7 +42,7 @@ def examine_all(
     if setting is not None:
         for claim in claims:
             if not claim.general:
-                raise ValueError(
+                raise InputError(
                     f"claim: {claim.id} is tested on built-in classes only; leave CLASSES out"
                 )
     findings = []

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlab import theory
 from attnlab.data import SequenceClasses, single_common, symmetric, syn_small
 from attnlab.dynamics import Flow, Model, Save, simulate
+from attnlab.files.errors import InputError
 
 # Every training run records as often and sweeps as many rates, because a program is compiled for
 # each new shape and compiling is most of what an audit costs.
@@ -160,7 +161,7 @@ def trained(
 ) -> xr.Dataset:
     """`joint_flow` for up to `RUNS` pairs of rates, kept, and always run as `RUNS` of them."""
     if len(rates) > RUNS:
-        raise ValueError(f"rates: at most {RUNS} pairs to a call, got {len(rates)}")
+        raise InputError(f"rates: at most {RUNS} pairs to a call, got {len(rates)}")
     padded = rates + rates[-1:] * (RUNS - len(rates))
     return joint_flow(classes, padded, steps, start, model).isel(run=slice(len(rates)))
 

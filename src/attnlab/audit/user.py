@@ -21,6 +21,7 @@ from attnlab.audit.readings import as_dataset, logits, reduced
 from attnlab.audit.settings import Setting, joint_flow
 from attnlab.data import SequenceClasses
 from attnlab.defaults import ETA_Y, ETA_Z
+from attnlab.files.errors import InputError
 
 # Attention of every class at every record, in float64: about 100 MB.
 LARGEST = 10**5
@@ -104,11 +105,11 @@ def own_setting(
     """Classes and rates as a setting; trained for 100 t_0 unless `steps` (flow time) is given."""
     for name, rate in (("eta-y", eta_y), ("eta-z", eta_z)):
         if not (np.isfinite(rate) and rate > 0):
-            raise ValueError(f"{name}: expected a finite number above 0, got {rate}")
+            raise InputError(f"{name}: expected a finite number above 0, got {rate}")
     if len(classes) < 2:
-        raise ValueError("classes: the theory compares classes; give at least 2")
+        raise InputError("classes: the theory compares classes; give at least 2")
     if len(classes) * classes.vocab_size > LARGEST:
-        raise ValueError(
+        raise InputError(
             f"classes: {len(classes)} classes x {classes.vocab_size} tokens is more than an audit "
             f"holds ({LARGEST:,}); take fewer, or use attnlab simulate"
         )
@@ -116,8 +117,8 @@ def own_setting(
     horizon = HORIZON * float(times.t0) if steps is None else float(steps)
     if not (np.isfinite(horizon) and horizon > 1e-2):
         if steps is None:
-            raise ValueError(f"eta-y: 100 t_0 is {horizon:g} at {eta_y:g}; give a time with steps")
-        raise ValueError(f"steps: expected a finite time above 0.01, got {steps}")
+            raise InputError(f"eta-y: 100 t_0 is {horizon:g} at {eta_y:g}; give a time with steps")
+        raise InputError(f"steps: expected a finite time above 0.01, got {steps}")
     return Setting(classes, float(eta_y), float(eta_z), horizon)
 
 
@@ -129,7 +130,7 @@ def audit_classes(setting: Setting) -> OwnAudit:
     note = ""
     try:
         path = reduced(s, times).logits
-    except (ValueError, RuntimeError) as problem:
+    except (InputError, RuntimeError) as problem:
         note, path = f"Eq. 10 has no solution here: {problem}", np.full(simulated.shape, np.nan)
     predicted_run = as_dataset(s, times, path)
     where = ("query", "token")

@@ -8,6 +8,7 @@ from enum import StrEnum
 from attnlab.audit.comparison import Check
 from attnlab.audit.hypothesis import Hypothesis
 from attnlab.audit.relation import Reading
+from attnlab.files.errors import InputError
 
 # An equality that holds to this relative error holds to rounding or to the tolerance of an ODE
 # solver: nothing else is left in it.
@@ -45,7 +46,7 @@ def judge(checks: Sequence[Check], hypotheses: Sequence[Hypothesis] = ()) -> Ver
         return Verdict.UNDECIDED
     printed = [check for check in checks if check.form == "printed"]
     if not printed:
-        raise ValueError("checks: a verdict is about what is printed; give at least one such check")
+        raise InputError("checks: a verdict is about what is printed; give at least one such check")
     if all(check.holds for check in printed):
         return Verdict.EXACT if all(_to_rounding(check) for check in printed) else Verdict.HOLDS
     corrected = [check for check in checks if check.form == "corrected"]

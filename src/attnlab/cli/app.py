@@ -6,7 +6,9 @@ import atexit
 import gc
 import os
 import sys
+import traceback
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -14,6 +16,9 @@ from attnlab.cli import audit, cite, play, reproduce, study, sweep, text
 from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED
 from attnlab.cli.printing import say
 from attnlab.cli.simulate import HELP, simulate_verb
+from attnlab.files.errors import InputError
+
+_shown = {"traceback": False}  # of what is said in a line otherwise
 
 app = typer.Typer(
     name="attnlab",
@@ -47,8 +52,11 @@ def _options(
         False, "--version", help="Print the version and stop.", callback=_print_version,
         is_eager=True,
     ),
+    debug: bool = typer.Option(
+        False, "--debug", help="Show the traceback of bad input, too.", is_eager=True,
+    ),
 ) -> None:  # fmt: skip
-    pass
+    _shown["traceback"] = debug
 
 
 def main() -> None:
@@ -65,18 +73,14 @@ def main() -> None:
 
         if not isinstance(problem, Diverged):
             raise
-        _say(str(problem))
-        sys.exit(DIVERGED)
+        _end(str(problem), DIVERGED)
     except OSError as problem:
         named = problem.filename is not None
-        _say(f"{problem.filename}: {problem.strerror}" if named else str(problem))
-        sys.exit(BAD_INPUT)
+        _end(f"{problem.filename}: {problem.strerror}" if named else str(problem), BAD_INPUT)
     except MemoryError as problem:  # what was not foreseen
-        _say(f"not enough memory: {problem}")
-        sys.exit(BAD_INPUT)
-    except ValueError as problem:
-        _say(str(problem))
-        sys.exit(BAD_INPUT)
+        _end(f"not enough memory: {problem}", BAD_INPUT)
+    except InputError as problem:
+        _end(str(problem), BAD_INPUT)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer makes that of a KeyboardInterrupt
             _say(_last_words(end) or "stopped")
@@ -95,6 +99,14 @@ def _last_words(end: BaseException | None) -> str:
     while end is not None and type(end) is not KeyboardInterrupt:
         end = end.__cause__ or end.__context__
     return str(end or "")
+
+
+def _end(message: str, code: int) -> NoReturn:
+    """Leave with a message alone; with --debug, the traceback comes before it."""
+    if _shown["traceback"]:
+        traceback.print_exc()
+    _say(message)
+    sys.exit(code)
 
 
 def _say(message: str) -> None:

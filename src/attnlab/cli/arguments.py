@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from attnlab.files.errors import InputError
+
 # The names of attnlab.data.PRESETS: what a shell completes must not load JAX.
 PRESETS = (
     "syn-small", "syn-medium", "family", "single-common", "symmetric", "local-common", "zipf",
@@ -25,7 +27,7 @@ def number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{name}: expected a number, got {text!r}") from None
+        raise InputError(f"{name}: expected a number, got {text!r}") from None
 
 
 def numbers(name: str, text: str) -> list[float]:
@@ -38,11 +40,11 @@ def check_writable(path: Path | None, endings: tuple[str, ...], field: str) -> N
     if path is None:
         return
     if path.suffix not in endings:
-        raise ValueError(f"{field}: the name should end in {' or '.join(endings)}, got {path}")
+        raise InputError(f"{field}: the name should end in {' or '.join(endings)}, got {path}")
     if not path.parent.is_dir():
-        raise ValueError(f"{field}: the folder {path.parent} does not exist")
+        raise InputError(f"{field}: the folder {path.parent} does not exist")
     try:
         with suppress(FileNotFoundError):
             os.stat(path)
     except OSError as problem:  # no such name can be: too long, say, or a link to itself
-        raise ValueError(f"{field}: {path}: {problem.strerror}") from None
+        raise InputError(f"{field}: {path}: {problem.strerror}") from None

@@ -14,6 +14,7 @@ import typer
 from attnlab.cli.arguments import PRESETS, check_writable, completing
 from attnlab.cli.printing import plain_console, print_table
 from attnlab.defaults import ETA_Y, ETA_Z
+from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, repeating, waiting
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def audit_verb(
     given = {name: value for name, value in rates.items() if value is not None}
     if classes is None and given:
         option = next(iter(given)).replace("_", "-")
-        raise ValueError(f"{option}: the built-in settings have their own; give CLASSES with it")
+        raise InputError(f"{option}: the built-in settings have their own; give CLASSES with it")
     if classes is None:
         document = _all(claim or [], as_json)
     else:

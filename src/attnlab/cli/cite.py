@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.printing import say
+from attnlab.files.errors import InputError
 from attnlab.files.names import visible
 from attnlab.files.progress import waiting
 
@@ -46,7 +47,7 @@ def _run(file: Path) -> dict[str, Any]:
 
     attrs = load(file).attrs
     if "spec" not in attrs:
-        raise ValueError(f"{file}: says nothing about how it was made; give a result of attnlab")
+        raise InputError(f"{file}: says nothing about how it was made; give a result of attnlab")
     run: dict[str, Any] = {"file": str(file), "sha256": file_digest(file)}
     for name, value in attrs.items():
         run[str(name)] = json.loads(value) if name in ("spec", "versions") else value

@@ -9,6 +9,7 @@ import typer
 
 from attnlab.cli.arguments import PRESETS, completing
 from attnlab.cli.printing import say
+from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 
 HELP = """Open the playground: see attention scan and snap in the browser.
@@ -50,7 +51,7 @@ def play_verb(
         try:
             require_extra()
         except ImportError as error:
-            raise ValueError(f"play: {error}") from error
+            raise InputError(f"play: {error}") from error
         from attnlab.data import classes_from
         from attnlab.playground.presets import DEFAULT, beginning
         from attnlab.playground.serve import serve, server

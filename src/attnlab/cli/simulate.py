@@ -11,6 +11,7 @@ import typer
 from attnlab import defaults
 from attnlab.cli.arguments import PICTURES, PRESETS, check_writable, completing, number, numbers
 from attnlab.cli.printing import plain_console, print_table
+from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def simulate_verb(
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")
     if plot is not None and "attention" not in asked.what:
-        raise ValueError("save: --plot needs attention among what is recorded")
+        raise InputError("save: --plot needs attention among what is recorded")
     with waiting(f"reading {classes}", quiet=as_json):
         known = classes_from(classes)
     if prior is not None:
@@ -180,12 +181,12 @@ def _engine(name: str, length: int, batch_size: int | None, sequences: int | Non
     if name == "sampled":
         return Sampled(length, defaults.BATCH_SIZE if batch_size is None else batch_size, sequences)
     if sequences is not None:
-        raise ValueError("sequences: a training set of sequences needs the engine sampled")
+        raise InputError("sequences: a training set of sequences needs the engine sampled")
     if name == "limit":
         return Limit(batch_size)
     if name == "flow":
         return Flow()
-    raise ValueError(f"engine: expected sampled, limit or flow, got {name!r}")
+    raise InputError(f"engine: expected sampled, limit or flow, got {name!r}")
 
 
 def _rate(name: str, text: str) -> float | list[float]:

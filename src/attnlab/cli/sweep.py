@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnlab.cli.printing import plain_console, print_table, say
+from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, in_words, waiting, watching
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def sweep_verb(
         _status(directory or out, as_json)
         return
     if directory is not None:
-        raise ValueError(f"{directory}: one recipe at a time; name the directory with --out")
+        raise InputError(f"{directory}: one recipe at a time; name the directory with --out")
     with waiting(LOADING, quiet=as_json):
         from attnlab.files.recipe import read_recipe
         from attnlab.sweep import Stopped, SweepRecipe, make_plan, run_in
@@ -89,7 +90,7 @@ def sweep_verb(
         _show_plan(plan, as_json)
         return
     if out is None:
-        raise ValueError("out: missing; name the directory of the sweep with --out")
+        raise InputError("out: missing; name the directory of the sweep with --out")
     try:
         with watching(as_json, bar=_Bar, lines=_Lines) as watch:
             ran = run_in(out, plan, executor=chosen, watch=watch)
@@ -107,7 +108,7 @@ def _executor(name: str, workers: int, address: str, cpus: float, gpus: float) -
     # both, so that what is given for the other one is checked as well
     executors: dict[str, Executor] = {"local": Local(workers), "ray": Ray(address, cpus, gpus)}
     if name not in executors:
-        raise ValueError(f"executor: expected {' or '.join(executors)}, got {name!r}")
+        raise InputError(f"executor: expected {' or '.join(executors)}, got {name!r}")
     return executors[name]
 
 
@@ -118,7 +119,7 @@ def _bytes(text: str) -> float:
     except ValueError:
         size = 0.0
     if not 0 < size < math.inf:
-        raise ValueError(f"memory_budget: expected 512M or 4G, got {text!r}")
+        raise InputError(f"memory_budget: expected 512M or 4G, got {text!r}")
     return size
 
 
@@ -178,7 +179,7 @@ def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:
 
 def _status(directory: Path | None, as_json: bool) -> None:
     if directory is None:
-        raise ValueError("status: name the directory of a sweep, as in: attnlab sweep status DIR")
+        raise InputError("status: name the directory of a sweep, as in: attnlab sweep status DIR")
     with waiting(f"looking at {directory}", quiet=as_json):
         from attnlab.sweep import status
 

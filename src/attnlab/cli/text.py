@@ -12,6 +12,7 @@ from attnlab.cli import text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
 from attnlab.cli.exit_codes import DIVERGED
 from attnlab.cli.printing import finite, plain_console, print_table, say
+from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def plot_verb(
     check_writable(out, PICTURES, "out")
     path = folder / RESULT
     if not path.exists():
-        raise ValueError(
+        raise InputError(
             f"{folder}: no finished training in it; run attnlab text train ... --out {folder}"
         )
     with waiting(f"drawing {out}"), atomic_path(out) as temporary:

@@ -12,6 +12,7 @@ import typer
 
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import finite, plain_console, print_table
+from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ TOKENS = {
 def _check_next(following: int) -> int:
     """Refuse it under the name that it has here."""
     if following < 2:
-        raise ValueError(f"next: expected at least 2 next words for each query, got {following}")
+        raise InputError(f"next: expected at least 2 next words for each query, got {following}")
     return following
 
 

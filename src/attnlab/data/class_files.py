@@ -32,6 +32,7 @@ from attnlab.files.documents import (
     shown,
     within,
 )
+from attnlab.files.errors import InputError
 from attnlab.files.memory import size_words
 from attnlab.files.names import check_name
 
@@ -52,8 +53,8 @@ def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
     document = read_document(path, noun=NOUN, advice=ADVICE)
     try:
         return _build(document, origin=str(path))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def parse_classes(text: str, *, suffix: str = ".json", origin: str = "text") -> SequenceClasses:
@@ -76,7 +77,7 @@ def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> Non
     text = format_classes(classes, suffix=document_suffix(path, noun=NOUN))
     most = documents.MAX_BYTES
     if len(data := text.encode()) > most:
-        raise ValueError(
+        raise InputError(
             f"{path}: would be {size_words(len(data))}, more than the {size_words(most)} that can "
             "be read back; make such classes in Python"
         )
@@ -89,7 +90,7 @@ def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> Non
             os.fsync(file.fileno())
         os.replace(scratch, path)
     except OSError as error:
-        raise ValueError(f"{path}: cannot be written: {error.strerror}") from error
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         scratch.unlink(missing_ok=True)
 
@@ -99,15 +100,15 @@ def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> Non
 
 def _build(document: Any, origin: str) -> SequenceClasses:
     if document is None:
-        raise ValueError("the file is empty; it needs the keys vocabulary and classes")
+        raise InputError("the file is empty; it needs the keys vocabulary and classes")
     check_keys("", document, _FILE_KEYS, needed=("vocabulary", "classes"))
     vocabulary = _Vocabulary(document["vocabulary"])
     normalize = document.get("normalize", False)
     if not isinstance(normalize, bool):
-        raise ValueError(f"normalize: expected true or false, got {normalize!r}")
+        raise InputError(f"normalize: expected true or false, got {normalize!r}")
     items = document["classes"]
     if not isinstance(items, list) or not items:
-        raise ValueError(f"classes: expected a list of at least one class, got {shown(items)}")
+        raise InputError(f"classes: expected a list of at least one class, got {shown(items)}")
 
     query, next_token, rows = [], [], []
     for k, item in enumerate(items):
@@ -134,50 +135,50 @@ class _Vocabulary:
         self.names: list[str] | None = None
         if isinstance(vocabulary, list):
             if not vocabulary:
-                raise ValueError("vocabulary: empty; give at least one token name")
+                raise InputError("vocabulary: empty; give at least one token name")
             self.names = [_name(f"vocabulary[{i}]", name) for i, name in enumerate(vocabulary)]
             self.size = len(self.names)
         elif _is_whole(vocabulary) and 1 <= vocabulary <= MAX_VOCABULARY:
             self.size = vocabulary
         else:
-            raise ValueError(
+            raise InputError(
                 f"vocabulary: expected a list of token names or a size from 1 to {MAX_VOCABULARY}, "
                 f"got {shown(vocabulary)}"
             )
         self._ids: dict[str, int] = {}
         for i, name in enumerate(self.names or ()):
             if self._ids.setdefault(name, i) != i:
-                raise ValueError(f"vocabulary[{i}]: {name!r} is listed twice")
+                raise InputError(f"vocabulary[{i}]: {name!r} is listed twice")
         self._number_name = next((name for name in self._ids if _ID.fullmatch(name)), None)
 
     def token(self, where: str, reference: Any) -> int:
         """The id of a token given by name or id."""
         if not isinstance(reference, str) and not _is_whole(reference):
-            raise ValueError(f"{where}: expected a token name or id, got {_quoted(reference)}")
+            raise InputError(f"{where}: expected a token name or id, got {_quoted(reference)}")
         name = str(reference)
         if name in self._ids:
             return self._ids[name]
         if _is_whole(reference) or _ID.fullmatch(reference):
             if self._number_name is not None:
-                raise ValueError(
+                raise InputError(
                     f"{where}: no token is named {name!r}, and ids are refused where names are "
                     f"numbers (here {self._number_name!r}); give the name"
                 )
             if not 0 <= (token := int(reference)) < self.size:
-                raise ValueError(f"{where}: token id {token} is outside 0..{self.size - 1}")
+                raise InputError(f"{where}: token id {token} is outside 0..{self.size - 1}")
             return token
         if self.names is None:
-            raise ValueError(
+            raise InputError(
                 f"{where}: {name!r} is not a token id; list the names under vocabulary to use them"
             )
         near = difflib.get_close_matches(name, self.names[:10_000], n=1)
         hint = f"did you mean {near[0]!r}?" if near else "add it to the vocabulary"
-        raise ValueError(f"{where}: no token is named {name!r}; {hint}")
+        raise InputError(f"{where}: no token is named {name!r}; {hint}")
 
 
 def _row(where: str, probs: Any, vocabulary: _Vocabulary, normalize: bool) -> dict[int, float]:
     if not isinstance(probs, dict) or not probs:
-        raise ValueError(
+        raise InputError(
             f"{where}: expected a mapping of at least one token to its probability, "
             f"got {shown(probs)}"
         )
@@ -186,14 +187,14 @@ def _row(where: str, probs: Any, vocabulary: _Vocabulary, normalize: bool) -> di
         here = within(where, reference)
         token = vocabulary.token(here, reference)
         if token in row:
-            raise ValueError(f"{here}: token {token} is listed twice, by name and by id")
+            raise InputError(f"{here}: token {token} is listed twice, by name and by id")
         row[token] = _weight(here, value)
     total = _total(row.values())
     if normalize:
         _check_total(where, total)
         return {token: value / total for token, value in row.items()}
     if abs(total - 1) > SUM_TOLERANCE:
-        raise ValueError(
+        raise InputError(
             f"{where}: sums to {total:.9g}; it must sum to 1 "
             "(or set `normalize: true` at the top of the file)"
         )
@@ -206,14 +207,14 @@ def _prior(items: list[dict[str, Any]], normalize: bool) -> list[float] | None:
         return None
     if not all(given):
         k = given.index(False)
-        raise ValueError(f"classes[{k}].prior: missing; give a prior to every class or to none")
+        raise InputError(f"classes[{k}].prior: missing; give a prior to every class or to none")
     prior = [_weight(f"classes[{k}].prior", item["prior"]) for k, item in enumerate(items)]
     total = _total(prior)
     if normalize:
         _check_total("classes[*].prior", total)
         return [value / total for value in prior]
     if abs(total - 1) > SUM_TOLERANCE:
-        raise ValueError(
+        raise InputError(
             f"classes[*].prior: the priors sum to {total:.9g}; they must sum to 1 "
             "(or set `normalize: true` at the top of the file)"
         )
@@ -229,24 +230,24 @@ def _total(weights: Iterable[float]) -> float:
 
 def _check_total(where: str, total: float) -> None:
     if not 0 < total < math.inf:
-        raise ValueError(f"{where}: the weights sum to {total}, which cannot be normalised")
+        raise InputError(f"{where}: the weights sum to {total}, which cannot be normalised")
 
 
 def _weight(where: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{where}: expected a number, got {shown(value)}")
+        raise InputError(f"{where}: expected a number, got {shown(value)}")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not 0 <= number < math.inf:
-        raise ValueError(f"{where}: expected a finite number of at least 0, got {number}")
+        raise InputError(f"{where}: expected a finite number of at least 0, got {number}")
     return number
 
 
 def _name(where: str, name: Any) -> str:
     if not isinstance(name, str) and not _is_whole(name):
-        raise ValueError(f"{where}: expected a token name, got {_quoted(name)}")
+        raise InputError(f"{where}: expected a token name, got {_quoted(name)}")
     name = str(name)
     check_name(where, name)
     return name

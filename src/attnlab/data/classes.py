@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 from attnlab.files.names import check_name
 
@@ -67,7 +68,7 @@ class SequenceClasses:
         if _is_mappings(probs):
             rows = [sorted(row.items()) for row in probs]
             if vocab_size is None:
-                raise ValueError("vocab_size: needed when probs is a list of mappings")
+                raise InputError("vocab_size: needed when probs is a list of mappings")
             counts = [len(row) for row in rows]
             tokens = np.array([t for row in rows for t, _ in row])
             values = np.array([p for row in rows for _, p in row], dtype=np.float64)
@@ -76,11 +77,11 @@ class SequenceClasses:
         else:
             dense = np.asarray(probs, dtype=np.float64)
             if dense.ndim != 2:
-                raise ValueError(
+                raise InputError(
                     f"probs: expected an array (sequence_class, token), got {dense.ndim} dims"
                 )
             if vocab_size is not None and vocab_size != dense.shape[1]:
-                raise ValueError(
+                raise InputError(
                     f"vocab_size: {vocab_size} does not match the {dense.shape[1]} columns of probs"
                 )
             vocab_size = dense.shape[1]
@@ -137,13 +138,13 @@ class SequenceClasses:
         origin: str,
     ) -> None:
         if num_classes < 1:
-            raise ValueError("probs: at least one sequence class is needed")
+            raise InputError("probs: at least one sequence class is needed")
         if int(vocab_size) != vocab_size or vocab_size < 1:
-            raise ValueError(f"vocab_size: expected a positive whole number, got {vocab_size}")
+            raise InputError(f"vocab_size: expected a positive whole number, got {vocab_size}")
         vocab_size = int(vocab_size)
         require_memory("vocab_size", 8 * vocab_size)  # a number for each token
         if not classes.shape == tokens.shape == values.shape or values.ndim != 1:
-            raise ValueError("probs: classes, tokens and values must be lists of one length")
+            raise InputError("probs: classes, tokens and values must be lists of one length")
         _require_in_range("probs: class", classes, num_classes)
         _require_in_range("probs: token", tokens, vocab_size)
         query = _ids("query", query, num_classes, vocab_size)
@@ -151,24 +152,24 @@ class SequenceClasses:
         _refuse_repeated_pairs(query, next_token)
 
         if not np.all(np.isfinite(values)):
-            raise ValueError("probs: every probability must be finite")
+            raise InputError("probs: every probability must be finite")
         if np.any(values < 0):
             k = int(classes[values < 0][0])
-            raise ValueError(f"probs: class {k} has a negative probability")
+            raise InputError(f"probs: class {k} has a negative probability")
         keep = values > 0
         classes, tokens, values = classes[keep], tokens[keep], values[keep]
         order = np.lexsort((tokens, classes))
         classes, tokens, values = classes[order], tokens[order], values[order]
         if np.any((np.diff(classes) == 0) & (np.diff(tokens) == 0)):
-            raise ValueError("probs: a token is listed twice for one class")
+            raise InputError("probs: a token is listed twice for one class")
         offsets = np.searchsorted(classes, np.arange(num_classes + 1))
         if np.any(np.diff(offsets) == 0):
             k = int(np.argmin(np.diff(offsets)))
-            raise ValueError(f"probs: class {k} has empty support; give it at least one token")
+            raise InputError(f"probs: class {k} has empty support; give it at least one token")
         sums = np.add.reduceat(values, offsets[:-1])
         if np.any(np.abs(sums - 1) > SUM_TOLERANCE):
             k = int(np.argmax(np.abs(sums - 1)))
-            raise ValueError(
+            raise InputError(
                 f"probs: class {k} sums to {sums[k]:.9g}; each class must sum to 1 "
                 "(divide its row by that sum)"
             )
@@ -177,19 +178,19 @@ class SequenceClasses:
             prior = np.full(num_classes, 1.0 / num_classes)
         prior = np.array(prior, dtype=np.float64)  # a copy: the caller's array stays its own
         if prior.shape != (num_classes,):
-            raise ValueError(f"prior: expected {num_classes} entries, got shape {prior.shape}")
+            raise InputError(f"prior: expected {num_classes} entries, got shape {prior.shape}")
         if not np.all(np.isfinite(prior)) or np.any(prior < 0):
-            raise ValueError("prior: entries must be finite and non-negative")
+            raise InputError("prior: entries must be finite and non-negative")
         if abs(prior.sum() - 1) > SUM_TOLERANCE:
-            raise ValueError(f"prior: sums to {prior.sum():.9g}; it must sum to 1")
+            raise InputError(f"prior: sums to {prior.sum():.9g}; it must sum to 1")
         if names is not None:
             names = tuple(str(name) for name in names)
             if len(names) != vocab_size:
-                raise ValueError(f"names: expected {vocab_size} token names, got {len(names)}")
+                raise InputError(f"names: expected {vocab_size} token names, got {len(names)}")
             for i, name in enumerate(names):
                 check_name(f"names[{i}]", name)
             if len(set(names)) != vocab_size:
-                raise ValueError("names: two tokens have the same name")
+                raise InputError("names: two tokens have the same name")
 
         fields = dict(
             vocab_size=vocab_size, query=query, next_token=next_token, prior=prior,
@@ -303,7 +304,7 @@ class SequenceClasses:
     def require_psi(self, result: str) -> None:
         """Raise when `result` needs the paper's case m = psi(n) and these classes lack it."""
         if not self.has_psi:
-            raise ValueError(
+            raise InputError(
                 f"next_token: {result} needs each next token to belong to one class "
                 "(m = psi(n)); here one is shared by several queries"
             )
@@ -329,7 +330,7 @@ class SequenceClasses:
             omega = np.zeros((self.queries.size, self.vocab_size), dtype=np.int64)
             np.add.at(omega, (self.query_index[self.class_of_entry], self.tokens), 1)
         else:
-            raise ValueError(f"scope: expected 'global' or 'local', got {scope!r}")
+            raise InputError(f"scope: expected 'global' or 'local', got {scope!r}")
         return np.minimum(omega, 2).astype(np.int8)
 
     def common_tokens(self) -> NDArray[np.int64]:
@@ -350,7 +351,7 @@ class SequenceClasses:
             z = np.asarray(attention_logits, dtype=np.float64)
             expected = (self.queries.size, self.vocab_size)
             if z.shape != expected:
-                raise ValueError(
+                raise InputError(
                     f"attention_logits: expected shape {expected} (query, token), got {z.shape}"
                 )
             log_mass = log_mass + z[self.query_index[self.class_of_entry], self.tokens]
@@ -392,7 +393,7 @@ def _ids(
 ) -> NDArray[np.int64]:
     ids = np.asarray(values)
     if ids.shape != (num_classes,):
-        raise ValueError(
+        raise InputError(
             f"{field_name}: expected one token id per class ({num_classes}), got shape {ids.shape}"
         )
     _require_in_range(f"{field_name}: token", ids, vocab_size)
@@ -401,10 +402,10 @@ def _ids(
 
 def _require_in_range(what: str, ids: NDArray[Any], size: int) -> None:
     if ids.size and not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(f"{what} ids must be integers, got {ids.dtype}")
+        raise InputError(f"{what} ids must be integers, got {ids.dtype}")
     outside = (ids < 0) | (ids >= size)
     if np.any(outside):
-        raise ValueError(f"{what} id {int(ids[outside][0])} is outside 0..{size - 1}")
+        raise InputError(f"{what} id {int(ids[outside][0])} is outside 0..{size - 1}")
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -418,6 +419,6 @@ def _refuse_repeated_pairs(query: NDArray[np.int64], next_token: NDArray[np.int6
     repeated = np.flatnonzero((np.diff(m) == 0) & (np.diff(n) == 0))
     if repeated.size:
         m, n = m[repeated[0]], n[repeated[0]]
-        raise ValueError(
+        raise InputError(
             f"query, next_token: the pair ({m}, {n}) is repeated; merge those classes into one"
         )

@@ -12,6 +12,7 @@ from attnlab.data import constructions
 from attnlab.data.class_files import read_classes
 from attnlab.data.classes import SequenceClasses
 from attnlab.files.documents import SUFFIXES, did_you_mean, shown
+from attnlab.files.errors import InputError
 
 PRESETS: Mapping[str, Callable[..., SequenceClasses]] = {
     "syn-small": constructions.syn_small,
@@ -34,7 +35,7 @@ def from_preset(text: str) -> SequenceClasses:
     name, colon, rest = text.partition(":")
     name = name.strip()
     if name not in PRESETS:
-        raise ValueError(f"classes: {name!r} is not a preset; {did_you_mean(name, PRESETS)}")
+        raise InputError(f"classes: {name!r} is not a preset; {did_you_mean(name, PRESETS)}")
     construction = PRESETS[name]
     given = _parse(name, rest, construction) if colon else {}
     missing = [
@@ -44,11 +45,11 @@ def from_preset(text: str) -> SequenceClasses:
     ]
     if missing:
         example = ",".join(f"{key}=..." for key in missing)
-        raise ValueError(f"{name}: {' and '.join(missing)} must be given, as {name}:{example}")
+        raise InputError(f"{name}: {' and '.join(missing)} must be given, as {name}:{example}")
     try:
         return construction(**given)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
 
 
 def parameters_of(text: str) -> list[str]:
@@ -64,10 +65,10 @@ def resolve(text: str | os.PathLike[str]) -> SequenceClasses:
         return read_classes(text)
     try:
         return from_preset(text)
-    except ValueError as error:
+    except InputError as error:
         if text.partition(":")[0].strip() in PRESETS:
             raise
-        raise ValueError(f"{error}; a file must end in {', '.join(SUFFIXES)}") from None
+        raise InputError(f"{error}; a file must end in {', '.join(SUFFIXES)}") from None
 
 
 @cache  # a sweep makes classes by the thousand
@@ -89,13 +90,13 @@ def _parse(
     for part in text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
-            raise ValueError(f"{name}: expected key=value, got {part.strip()!r}")
+            raise InputError(f"{name}: expected key=value, got {part.strip()!r}")
         if not known:
-            raise ValueError(f"{name}: takes no parameters, got {key!r}")
+            raise InputError(f"{name}: takes no parameters, got {key!r}")
         if key not in known:
-            raise ValueError(f"{name}: {key!r} is not a parameter; {did_you_mean(key, known)}")
+            raise InputError(f"{name}: {key!r} is not a parameter; {did_you_mean(key, known)}")
         if key in given:
-            raise ValueError(f"{name}: {key} is given twice")
+            raise InputError(f"{name}: {key} is given twice")
         given[key] = _number(f"{name}: {key}", value, types[key])
     return given
 
@@ -107,4 +108,4 @@ def _number(where: str, text: str, annotation: Any) -> int | float:
         return int(text) if kind is int else float(text)
     except ValueError:
         noun = "a whole number" if kind is int else "a number"
-        raise ValueError(f"{where}: expected {noun}, got {shown(text)}") from None
+        raise InputError(f"{where}: expected {noun}, got {shown(text)}") from None

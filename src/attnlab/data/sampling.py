@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from attnlab.data.alias import AliasTable, alias_table
 from attnlab.data.classes import SequenceClasses
+from attnlab.files.errors import InputError
 
 # Larger digits mean fewer look-ups and larger tables; the tables stay within this.
 TABLE_BYTES = 32 * 2**20
@@ -239,7 +240,7 @@ def classes_from_words(table: AliasTable, words: jax.Array) -> jax.Array:
 
 def _require_length(length: int) -> None:
     if int(length) != length or not 2 <= length < 2**31:
-        raise ValueError(
+        raise InputError(
             f"length: expected a whole number from 2 (one contextual token and the query) "
             f"to 2^31 - 1, got {length}"
         )

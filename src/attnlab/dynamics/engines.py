@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.defaults import BATCH_SIZE, LENGTH
+from attnlab.files.errors import InputError
 
 LONGEST = 2**31 - 1  # tokens are counted in 32 bits
 MOST_STEPS = 2**31 - 1  # and steps too
@@ -30,11 +31,11 @@ class Sampled:
     def __post_init__(self) -> None:
         require_whole("length", self.length, 2)
         if self.length > LONGEST:
-            raise ValueError(f"length: expected at most {LONGEST:,} tokens, got {self.length}")
+            raise InputError(f"length: expected at most {LONGEST:,} tokens, got {self.length}")
         if self.sequences is not None:
             require_whole("sequences", self.sequences, 1)
         elif self.batch_size is None:
-            raise ValueError("batch_size: None takes a whole training set; give `sequences` too")
+            raise InputError("batch_size: None takes a whole training set; give `sequences` too")
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size, 1)
 
@@ -77,7 +78,7 @@ class Flow:
         if self.most_steps is not None:
             require_whole("most_steps", self.most_steps, 1)
             if self.most_steps > MOST_STEPS:
-                raise ValueError(
+                raise InputError(
                     f"most_steps: expected at most {MOST_STEPS:,}, got {self.most_steps}"
                 )
 
@@ -88,7 +89,7 @@ class Flow:
         for name, smallest in least.items():
             value = getattr(self, name)
             if value is not None and not smallest <= value < np.inf:
-                raise ValueError(
+                raise InputError(
                     f"{name}: expected a number of at least {smallest:.1e} in {dtype}, got {value}"
                 )
 
@@ -103,6 +104,6 @@ def require_whole(field_name: str, value: Any, least: int) -> None:
     except (OverflowError, TypeError, ValueError):  # infinite, or no number at all
         whole = False
     if not whole:
-        raise ValueError(
+        raise InputError(
             f"{field_name}: expected a whole number of at least {least}, got {value!r}"
         )

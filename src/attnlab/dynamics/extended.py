@@ -44,6 +44,7 @@ from attnlab.dynamics.positions import (
     position_from,
 )
 from attnlab.dynamics.start import Start
+from attnlab.files.errors import InputError
 
 Normalization = Literal["l2", "rms", "layer", "none"]
 Combine = Literal["average", "concatenate"]
@@ -93,17 +94,17 @@ class Extended:
     def __post_init__(self) -> None:
         for name, known in (("normalization", Normalization), ("combine", Combine)):
             if getattr(self, name) not in get_args(known):
-                raise ValueError(
+                raise InputError(
                     f"{name}: expected one of {get_args(known)}, got {getattr(self, name)!r}"
                 )
         for name in ("residual", "attend_self"):
             if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name}: expected true or false, got {getattr(self, name)!r}")
+                raise InputError(f"{name}: expected true or false, got {getattr(self, name)!r}")
         require_whole("heads", self.heads, 1)
         if isinstance(self.position, str):
             object.__setattr__(self, "position", position_from(self.position))
         if not isinstance(self.position, Position | None):
-            raise ValueError(
+            raise InputError(
                 "position: expected LearnedPosition, AlibiPosition or FixedPosition, "
                 f"got {self.position!r}"
             )

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 
 RUN_BYTES = 200  # of a run, however small: its rates, its place, its share of a batch
@@ -67,15 +68,15 @@ def make_grid(eta_y: Any, eta_z: Any, seeds: int | Sequence[int], dtype: str = "
     require_memory("eta_y, eta_z", RUN_BYTES * points)
     if isinstance(seeds, (int, np.integer)):
         if seeds < 1:
-            raise ValueError(f"seeds: expected at least 1, got {seeds}")
+            raise InputError(f"seeds: expected at least 1, got {seeds}")
         require_memory("seeds", RUN_BYTES * points * int(seeds))
         chosen = np.arange(int(seeds))
     else:
         chosen = np.asarray(list(seeds))
         if chosen.ndim != 1 or chosen.size == 0 or not np.issubdtype(chosen.dtype, np.integer):
-            raise ValueError("seeds: expected a number of seeds or a list of whole numbers")
+            raise InputError("seeds: expected a number of seeds or a list of whole numbers")
         if chosen.min() < 0 or chosen.max() >= 2**32 or np.unique(chosen).size != chosen.size:
-            raise ValueError("seeds: expected different whole numbers from 0 to 2^32 - 1")
+            raise InputError("seeds: expected different whole numbers from 0 to 2^32 - 1")
     return Grid(chosen.astype(np.int64), *xr.broadcast(y, z))
 
 
@@ -83,16 +84,16 @@ def _rate(name: str, value: Any, dtype: str) -> xr.DataArray:
     if not isinstance(value, xr.DataArray):
         values = np.asarray(value, dtype=np.float64)
         if values.ndim > 1:
-            raise ValueError(f"{name}: give arrays of more dims as an xarray.DataArray")
+            raise InputError(f"{name}: give arrays of more dims as an xarray.DataArray")
         value = xr.DataArray(values, dims=[name][: values.ndim])
         if values.ndim:
             value = value.assign_coords({name: values})
     value = value.astype(np.float64)
     if "seed" in value.dims:
-        raise ValueError(f"{name}: a rate cannot depend on the seed")
+        raise InputError(f"{name}: a rate cannot depend on the seed")
     rates = value.values
     if rates.size == 0 or not np.all((rates >= 0) & (rates <= np.finfo(dtype).max)):
-        raise ValueError(
+        raise InputError(
             f"{name}: expected numbers of at least 0 that are finite in {dtype}, got {rates}"
         )
     return value

@@ -26,6 +26,7 @@ from attnlab.dynamics.gradient import (
 )
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.start import Start
+from attnlab.files.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Embedded:
     def __post_init__(self) -> None:
         require_whole("dim", self.dim, 1)
         if not self.scale > 0:
-            raise ValueError(f"scale: expected a positive number, got {self.scale}")
+            raise InputError(f"scale: expected a positive number, got {self.scale}")
 
     def rate_factors(self) -> tuple[float, float]:
         """Rates of the two groups over (eta_y, eta_z)."""

@@ -11,6 +11,7 @@ import optax
 
 from attnlab.defaults import MOMENTUM
 from attnlab.dynamics.engines import Engine, Flow
+from attnlab.files.errors import InputError
 
 Name = Literal["sgd", "adam", "adamw"]
 ADAMW_DECAY = 1e-2
@@ -37,22 +38,22 @@ class Optimizer:
 
     def __post_init__(self) -> None:
         if self.name not in get_args(Name):
-            raise ValueError(f"optimizer: expected one of {get_args(Name)}, got {self.name!r}")
+            raise InputError(f"optimizer: expected one of {get_args(Name)}, got {self.name!r}")
         for field_name in ("momentum", "beta_1", "beta_2"):
             if not 0 <= (getattr(self, field_name) or 0.0) < 1:
-                raise ValueError(
+                raise InputError(
                     f"{field_name}: expected a number in [0, 1), got {getattr(self, field_name)}"
                 )
         if self.weight_decay is None:
             object.__setattr__(self, "weight_decay", ADAMW_DECAY if self.name == "adamw" else 0.0)
         for field_name in ("epsilon", "weight_decay"):
             if not 0 <= getattr(self, field_name) < np.inf:
-                raise ValueError(
+                raise InputError(
                     f"{field_name}: expected a number of at least 0, got "
                     f"{getattr(self, field_name)}"
                 )
         if self.name != "sgd" and self.momentum:
-            raise ValueError("momentum: belongs to sgd; for Adam set beta_1")
+            raise InputError("momentum: belongs to sgd; for Adam set beta_1")
 
     def within(self, engine: Engine) -> Optimizer:
         """What it is in a run with that engine."""
@@ -86,5 +87,5 @@ def as_optimizer(optimizer: str | Optimizer, momentum: float | None) -> Optimize
     if isinstance(optimizer, str):
         return Optimizer(optimizer, momentum)  # type: ignore[arg-type]
     if momentum is not None:
-        raise ValueError("momentum: set it in the Optimizer that was given")
+        raise InputError("momentum: set it in the Optimizer that was given")
     return optimizer

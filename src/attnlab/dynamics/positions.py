@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.errors import InputError
+
 
 @dataclass(frozen=True)
 class LearnedPosition:
@@ -35,7 +37,7 @@ class AlibiPosition:
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.slope):
-            raise ValueError(f"slope: expected a finite number, got {self.slope}")
+            raise InputError(f"slope: expected a finite number, got {self.slope}")
 
     def biases(self, distances: int) -> NDArray[np.float64]:
         """p at distances 1, 2, ..."""
@@ -52,13 +54,13 @@ class FixedPosition:
     def __post_init__(self) -> None:
         bias = tuple(float(p) for p in self.bias)
         if not bias or not np.all(np.isfinite(bias)):
-            raise ValueError("bias: expected finite numbers, one for each distance 1, 2, ...")
+            raise InputError("bias: expected finite numbers, one for each distance 1, 2, ...")
         object.__setattr__(self, "bias", bias)
 
     def biases(self, distances: int) -> NDArray[np.float64]:
         """p at distances 1, 2, ..."""
         if distances != len(self.bias):
-            raise ValueError(
+            raise InputError(
                 f"position: {len(self.bias)} biases were given, but sequences have {distances} "
                 "contextual tokens; give length - 1 biases, from distance 1 on"
             )
@@ -74,14 +76,14 @@ def position_from(text: str) -> Position:
     try:
         numbers = tuple(float(part) for part in rest.split(",")) if rest else ()
     except ValueError:
-        raise ValueError(f"position: expected numbers after {name}:, got {rest!r}") from None
+        raise InputError(f"position: expected numbers after {name}:, got {rest!r}") from None
     if name == "learned" and not numbers:
         return LearnedPosition()
     if name == "alibi" and len(numbers) == 1:
         return AlibiPosition(numbers[0])
     if name == "fixed" and numbers:
         return FixedPosition(numbers)
-    raise ValueError(
+    raise InputError(
         f"position: expected learned, alibi:SLOPE or fixed:BIAS,BIAS,..., got {text!r}"
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.dynamics.engines import require_whole
+from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 
 WHAT = ("attention", "logits", "loss", "statistics")
@@ -42,12 +43,12 @@ class Save:
         what = (self.what,) if isinstance(self.what, str) else tuple(self.what)
         for item in what:
             if item not in WHAT:
-                raise ValueError(f"what: {item!r} cannot be recorded; choose from {WHAT}")
+                raise InputError(f"what: {item!r} cannot be recorded; choose from {WHAT}")
         if not what:
-            raise ValueError(f"what: name at least one of {WHAT}")
+            raise InputError(f"what: name at least one of {WHAT}")
         object.__setattr__(self, "what", what)
         if sum(x is not None for x in (self.every, self.geometric, self.at)) > 1:
-            raise ValueError("every, geometric, at: give at most one of them")
+            raise InputError("every, geometric, at: give at most one of them")
         if self.every is not None:
             require_whole("every", self.every, 1)
         if self.geometric is not None:
@@ -55,7 +56,7 @@ class Save:
         if self.at is not None:
             at = tuple(float(t) for t in np.atleast_1d(np.asarray(self.at, dtype=np.float64)))
             if not at or not np.all(np.isfinite(at)) or list(at) != sorted(set(at)) or at[0] < 0:
-                raise ValueError("at: expected increasing times from 0 on")
+                raise InputError("at: expected increasing times from 0 on")
             object.__setattr__(self, "at", at)
 
     def steps(self, last: int, bytes_per_record: int) -> NDArray[np.int64]:
@@ -63,7 +64,7 @@ class Save:
         if self.at is not None:
             at = np.asarray(self.at)
             if np.any(at != np.floor(at)):
-                raise ValueError("at: optimiser steps are whole numbers")
+                raise InputError("at: optimiser steps are whole numbers")
             _require_inside(at, last)
             return at.astype(np.int64)
         self._require_room(last, last + 1, bytes_per_record)
@@ -100,4 +101,4 @@ def _default_count(bytes_per_record: int) -> int:
 
 def _require_inside(at: NDArray[np.float64], last: float) -> None:
     if at[-1] > last:
-        raise ValueError(f"at: {at[-1]:g} is after the last step {last:g}; raise steps")
+        raise InputError(f"at: {at[-1]:g} is after the last step {last:g}; raise steps")

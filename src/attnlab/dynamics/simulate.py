@@ -30,6 +30,7 @@ from attnlab.dynamics.run import Recorded, Run, Setting
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.start import Init, initial_logits, is_symmetric
 from attnlab.dynamics.stopping import Interrupted, answering
+from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 
@@ -136,7 +137,7 @@ def _sets(
     sets = [resolve(of) if isinstance(of, str) else of for of in given]
     kinds = {(of.vocab_size, len(of), tuple(of.queries.tolist()), of.names is None) for of in sets}
     if len(kinds) != 1:
-        raise ValueError(
+        raise InputError(
             "classes: sets that run together have the same numbers of tokens and of classes, the "
             "same queries, and names for all or for none"
         )
@@ -148,24 +149,24 @@ def check_run(
 ) -> None:
     """Refuse what does not go together."""
     if not isinstance(engine, (Sampled, Limit, Flow)):
-        raise ValueError(f"engine: expected Sampled, Limit or Flow, got {engine!r}")
+        raise InputError(f"engine: expected Sampled, Limit or Flow, got {engine!r}")
     if dtype not in ("float32", "float64"):
-        raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
+        raise InputError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
     if isinstance(engine, Flow):
         if not 0 < steps <= float(np.finfo(dtype).max):
-            raise ValueError(f"steps: expected a positive time, finite in {dtype}, got {steps}")
+            raise InputError(f"steps: expected a positive time, finite in {dtype}, got {steps}")
         engine.require_precision(dtype)
         if optimizer != Optimizer(momentum=0.0, weight_decay=optimizer.weight_decay):
-            raise ValueError(
+            raise InputError(
                 "optimizer: the flow is that of plain gradient descent; use 'sgd' without "
                 "momentum, or a stepping engine"
             )
     else:
         require_whole("steps", steps, 1)
         if steps > MOST_STEPS:
-            raise ValueError(f"steps: expected at most {MOST_STEPS:,}, got {steps}")
+            raise InputError(f"steps: expected at most {MOST_STEPS:,}, got {steps}")
     if isinstance(model, Embedded) and not isinstance(init, str):
-        raise ValueError("init: Embedded starts from 'zero' or 'uniform', not from given logits")
+        raise InputError("init: Embedded starts from 'zero' or 'uniform', not from given logits")
     if isinstance(model, Extended):
         _check_finite_length(model, engine)
 
@@ -176,12 +177,12 @@ def _check_finite_length(model: Extended, engine: Engine) -> None:
         if isinstance(model.position, FixedPosition):
             model.position.biases(engine.length - 1)
     elif model.position is not None:
-        raise ValueError(
+        raise InputError(
             "position: for T to infinity a bias by distance cancels, because tokens are drawn "
             "alike at all distances; use the engine Sampled"
         )
     elif model.attend_self:
-        raise ValueError(
+        raise InputError(
             "attend_self: for T to infinity the query's own token is one of infinitely many and "
             "has no weight; use the engine Sampled"
         )

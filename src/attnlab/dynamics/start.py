@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.data.classes import SequenceClasses
+from attnlab.files.errors import InputError
 
 Init = Literal["zero", "uniform"] | ArrayLike | xr.DataArray
 
@@ -25,11 +26,11 @@ def initial_logits(classes: SequenceClasses, init: Init, *, heads: int = 1) -> N
     shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]
     if isinstance(init, str):
         if init not in ("zero", "uniform"):
-            raise ValueError(f"init: expected 'zero', 'uniform' or logits, got {init!r}")
+            raise InputError(f"init: expected 'zero', 'uniform' or logits, got {init!r}")
         return np.zeros(shape)
     if isinstance(init, xr.DataArray):
         if set(init.dims) != set(names[-init.ndim :]):
-            raise ValueError(f"init: logits have dims {names} or the last of them, not {init.dims}")
+            raise InputError(f"init: logits have dims {names} or the last of them, not {init.dims}")
         labels = (np.arange(heads), classes.queries, np.arange(classes.vocab_size))[heads == 1 :]
         coords = dict(zip(names, labels, strict=True))
         init = init.reindex({d: coords[str(d)] for d in init.dims if d in init.coords})
@@ -37,7 +38,7 @@ def initial_logits(classes: SequenceClasses, init: Init, *, heads: int = 1) -> N
     logits = np.asarray(init, dtype=np.float64)
     fits = logits.ndim and logits.shape == shape[-logits.ndim :]
     if not fits or not np.all(np.isfinite(logits)):
-        raise ValueError(
+        raise InputError(
             f"init: logits must be finite, of shape {shape} for {names} or the last of them, "
             f"got shape {logits.shape}"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.files.documents import did_you_mean
+from attnlab.files.errors import InputError
 from attnlab.files.recipe import read_recipe
 
 NAMES = (
@@ -24,7 +25,7 @@ _FOLDERS = (
 def figure(name: str) -> Any:
     """The module of a figure: TITLE, Recipe, data(), draw(), judge()."""
     if name not in NAMES:
-        raise ValueError(f"figure: {name!r} is not one; {did_you_mean(name, NAMES)}")
+        raise InputError(f"figure: {name!r} is not one; {did_you_mean(name, NAMES)}")
     return import_module(f"attnlab.figures.{name}")
 
 
@@ -33,7 +34,7 @@ def recipe_folder() -> Path:
     for folder in _FOLDERS:
         if (folder / f"{NAMES[0]}.yaml").is_file():
             return folder
-    raise ValueError("recipes: none come with this installation; name their folder (--recipes)")
+    raise InputError("recipes: none come with this installation; name their folder (--recipes)")
 
 
 def recipe_for(name: str, folder: Path | None = None) -> Any:
@@ -54,5 +55,5 @@ def named_recipe(name: str, kind: Any, path: Path) -> Any:
     """The recipe at `path`, which must say that it is the one of that name."""
     recipe = read_recipe(path, kind)
     if recipe.figure != name:
-        raise ValueError(f"{path}: figure: expected {name}, got {recipe.figure}")
+        raise InputError(f"{path}: figure: expected {name}, got {recipe.figure}")
     return recipe

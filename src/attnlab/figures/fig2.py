@@ -16,6 +16,7 @@ import xarray as xr
 from attnlab import measures
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.recipe import SimulationRecipe
+from attnlab.files.errors import InputError
 from attnlab.plots import style
 from attnlab.sweep import Progress, run_parts
 
@@ -42,7 +43,7 @@ class Recipe(SimulationRecipe):
         super().__post_init__()
         for name in ("suppressed", "winner"):
             if not getattr(self, name):
-                raise ValueError(f"{name}: expected at least one threshold")
+                raise InputError(f"{name}: expected at least one threshold")
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:

@@ -13,6 +13,7 @@ from attnlab import measures, theory
 from attnlab.figures import joint
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.recipe import FigureRecipe
+from attnlab.files.errors import InputError
 from attnlab.plots import style
 from attnlab.sweep import Progress
 
@@ -46,7 +47,7 @@ class Recipe(FigureRecipe):
         super().__post_init__()
         beyond = [self.steps, *self.late]
         if not self.late or sorted(set(beyond)) != beyond:
-            raise ValueError(f"late: expected times beyond {self.steps:g}, in order")
+            raise InputError(f"late: expected times beyond {self.steps:g}, in order")
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:

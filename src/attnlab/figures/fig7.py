@@ -12,6 +12,7 @@ import xarray as xr
 from attnlab.figures import text_runs
 from attnlab.figures.finding import Finding, Outcome
 from attnlab.figures.text_runs import TextRecipe
+from attnlab.files.errors import InputError
 from attnlab.plots import style, words
 from attnlab.sweep import Progress
 
@@ -36,9 +37,9 @@ class Recipe(TextRecipe):
         super().__post_init__()
         missing = set(self.moments) - set(self.training.moments.tolist())
         if missing:
-            raise ValueError(f"moments: step {min(missing)} is not measured (see measure_every)")
+            raise InputError(f"moments: step {min(missing)} is not measured (see measure_every)")
         if not 1 <= self.words <= self.training.model.context:
-            raise ValueError(f"words: expected 1 to {self.training.model.context}")
+            raise InputError(f"words: expected 1 to {self.training.model.context}")
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:

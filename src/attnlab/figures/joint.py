@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics import Flow, Save, simulate
+from attnlab.files.errors import InputError
 from attnlab.sweep import Progress
 from attnlab.theory import unit_attention
 
@@ -45,11 +46,11 @@ def section_6(classes: str) -> Section6:
     made = classes_from(classes)
     common = made.common_tokens()
     if made.queries.size != 1 or common.size != 1:
-        raise ValueError("classes: Section 6 is about one query and one common token")
+        raise InputError("classes: Section 6 is about one query and one common token")
     P = made.probs[:, made.in_play]
     f = unit_attention(P)[:, np.searchsorted(made.in_play, common[0])]
     if np.ptp(f) > 1e-12:
-        raise ValueError("classes: Section 6 assumes that all classes have the same norm")
+        raise InputError("classes: Section 6 assumes that all classes have the same norm")
     distinct = made.distinct_tokens(0)
     dominant = distinct[np.argmax(made.probs[0, distinct])]
     rho0 = float(1.0 / f[0])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from attnlab import measures
 from attnlab.figures.finding import Outcome
 from attnlab.figures.recipe import FigureRecipe, SimulationRecipe
+from attnlab.files.errors import InputError
 from attnlab.measures.roles import in_play
 from attnlab.plots import style
 from attnlab.plots.sizes import by_size, size_titles
@@ -40,9 +41,9 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         if not 0 < self.lowest < self.highest:
-            raise ValueError(f"lowest: expected 0 < lowest < highest, got {self.lowest}")
+            raise InputError(f"lowest: expected 0 < lowest < highest, got {self.lowest}")
         if self.count < 2:
-            raise ValueError(f"count: expected at least 2, got {self.count}")
+            raise InputError(f"count: expected at least 2, got {self.count}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class RecallRecipe(FigureRecipe):
         super().__post_init__()
         for name, value in self.select.items():
             if value not in self.runs.grid.get(name, ()):
-                raise ValueError(f"select.{name}: {value:g} is not in the grid of the runs")
+                raise InputError(f"select.{name}: {value:g} is not in the grid of the runs")
 
 
 def curves(

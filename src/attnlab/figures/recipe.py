@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from attnlab.files.documents import within
+from attnlab.files.errors import InputError
 from attnlab.files.recipe import Recipe
 from attnlab.sweep.recipe import SweepRecipe
 
@@ -24,7 +25,7 @@ class FigureRecipe(Recipe):
         note = [line.name for line in fields(Recipe)]
         for name in note:
             if not getattr(self, name):
-                raise ValueError(f"{name}: missing")
+                raise InputError(f"{name}: missing")
         for line in fields(self):
             if line.name not in note:
                 _refuse_negative(line.name, getattr(self, line.name))
@@ -41,7 +42,7 @@ def _refuse_negative(where: str, value: Any) -> None:
         for line in fields(value):
             _refuse_negative(within(where, line.name), getattr(value, line.name))
     elif isinstance(value, (int, float)) and value < 0:
-        raise ValueError(f"{where}: expected at least 0, got {value}")
+        raise InputError(f"{where}: expected at least 0, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)

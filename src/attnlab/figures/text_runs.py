@@ -9,6 +9,7 @@ import xarray as xr
 
 from attnlab.figures.recipe import FigureRecipe
 from attnlab.files.code import code_digest, digest_of
+from attnlab.files.errors import InputError
 from attnlab.sweep import Progress
 from attnlab.text import Corpus, Training, open_corpus, train
 
@@ -33,7 +34,7 @@ class TextRecipe(FigureRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.layers or len(set(self.layers)) < len(self.layers):
-            raise ValueError(f"layers: expected different depths, got {list(self.layers)}")
+            raise InputError(f"layers: expected different depths, got {list(self.layers)}")
 
     def text(self) -> Corpus:
         """The corpus, with its digest."""

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from attnlab.files.errors import InputError
 from attnlab.files.names import visible
 from attnlab.files.regular import read_regular
 
@@ -47,8 +48,8 @@ def read_document(path: Path, *, noun: str, advice: str) -> Any:
     text = _read_text(path, advice)
     try:
         return parse_document(text, suffix=suffix, advice=advice)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def parse_document(text: str, *, suffix: str, advice: str) -> Any:
@@ -56,14 +57,14 @@ def parse_document(text: str, *, suffix: str, advice: str) -> Any:
     try:
         return _parse_json(text) if suffix == ".json" else _parse_yaml(text)
     except RecursionError:
-        raise ValueError(f"nested too deeply; {advice}") from None
+        raise InputError(f"nested too deeply; {advice}") from None
 
 
 def document_suffix(path: Path, *, noun: str) -> str:
     """The suffix of a file of `noun`, if it is one that can be read and written."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: files of {noun} end in {', '.join(SUFFIXES)}")
+        raise InputError(f"{path}: files of {noun} end in {', '.join(SUFFIXES)}")
     return suffix
 
 
@@ -71,13 +72,13 @@ def check_keys(where: str, item: Any, known: Iterable[str], needed: Iterable[str
     """Refuse what is not a mapping, an unknown key (with the nearest known one), a missing key."""
     if not isinstance(item, dict):
         place = f"{where}: expected" if where else "expected"
-        raise ValueError(f"{place} a mapping with {', '.join(needed)}, got {shown(item)}")
+        raise InputError(f"{place} a mapping with {', '.join(needed)}, got {shown(item)}")
     for key in item:
         if key not in known:
-            raise ValueError(f"{within(where, key)}: unknown key; {did_you_mean(key, known)}")
+            raise InputError(f"{within(where, key)}: unknown key; {did_you_mean(key, known)}")
     for key in needed:
         if key not in item:
-            raise ValueError(f"{within(where, key)}: missing")
+            raise InputError(f"{within(where, key)}: missing")
 
 
 def within(where: str, key: object) -> str:
@@ -112,11 +113,11 @@ def _read_text(path: Path, advice: str) -> str:
     try:
         data = read_regular(path, most=MAX_BYTES, advice=advice)
     except OSError as error:
-        raise ValueError(str(error)) from None
+        raise InputError(str(error)) from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise InputError(
             f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
         ) from error
     return text
@@ -128,14 +129,14 @@ def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_refuse_repeats, parse_int=_whole)
     except json.JSONDecodeError as error:
-        raise ValueError(f"invalid JSON: line {error.lineno}: {error.msg}") from error
+        raise InputError(f"invalid JSON: line {error.lineno}: {error.msg}") from error
 
 
 def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"key {_brief(repeated)!r} is given twice")
+        raise InputError(f"key {_brief(repeated)!r} is given twice")
     return mapping
 
 
@@ -156,11 +157,11 @@ def _parse_yaml(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}: " if mark else ""
-        raise ValueError(f"invalid YAML: {place}{error.problem or error.context}") from error
+        raise InputError(f"invalid YAML: {place}{error.problem or error.context}") from error
     except yaml.YAMLError as error:
-        raise ValueError(f"invalid YAML: {str(error).splitlines()[0]}") from error
+        raise InputError(f"invalid YAML: {str(error).splitlines()[0]}") from error
     except OverflowError:  # PyYAML's own parser takes \\UFFFFFFFF for a character
-        raise ValueError("invalid YAML: an escape that is no character") from None
+        raise InputError("invalid YAML: an escape that is no character") from None
 
 
 def _check_extent(events: Iterable[Any]) -> None:
@@ -187,7 +188,7 @@ def _check_extent(events: Iterable[Any]) -> None:
             sizes[-1] += size
             borrowed += size
             if borrowed > MAX_ALIASED:
-                raise ValueError(
+                raise InputError(
                     f"its aliases stand for more than {MAX_ALIASED:,} values; write the values out"
                 )
         elif isinstance(event, yaml.ScalarEvent):
@@ -246,7 +247,7 @@ def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:  # Python does not convert numbers of thousands of digits
-        raise ValueError(f"a whole number of {len(text)} digits") from None
+        raise InputError(f"a whole number of {len(text)} digits") from None
 
 
 _SCALAR_VALUES: dict[str, Callable[[str], Any]] = {

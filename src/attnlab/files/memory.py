@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from attnlab.files.errors import InputError
+
 CGROUPS = Path("/sys/fs/cgroup")
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
 
@@ -32,7 +34,7 @@ def size_words(count: float) -> str:
 def require_memory(field: str, count: float, advice: str = "") -> None:
     """Refuse what would need more bytes than there are; `field` asks for them."""
     if count > machine_memory():
-        raise ValueError(
+        raise InputError(
             f"{field}: would need {size_words(count)}; this machine has "
             f"{size_words(machine_memory())}" + (f"; {advice}" if advice else "")
         )

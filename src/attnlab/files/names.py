@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from attnlab.files.errors import InputError
+
 # netCDF ends a text at a NUL, and no encoding has half a surrogate pair.
 _NOT_KEPT = re.compile("[\0\ud800-\udfff]")
 # What a terminal obeys instead of showing it (C0 and C1 controls), what turns the order of the
@@ -14,7 +16,7 @@ _OBEYED = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 def check_name(field: str, name: str) -> None:
     """Refuse a name that a result could not hold."""
     if _NOT_KEPT.search(name):
-        raise ValueError(
+        raise InputError(
             f"{field}: {name!r} has a character that no file keeps (NUL, or half of a surrogate "
             "pair); give another name"
         )

@@ -24,6 +24,7 @@ import numpy as np
 import xarray as xr
 
 from attnlab.files.atomic import atomic_path
+from attnlab.files.errors import InputError
 from attnlab.files.memory import machine_memory, size_words
 from attnlab.files.regular import open_regular
 
@@ -36,7 +37,7 @@ SEAL_SIZE = len(SEAL % (b"0" * 64))
 HDF5 = b"\x89HDF\r\n\x1a\n"  # how such a file begins
 
 
-class DamagedFile(ValueError):
+class DamagedFile(InputError):
     """A file that is not as it was saved: truncated, edited, or of another origin."""
 
     def __init__(
@@ -85,7 +86,7 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
         with hdf5(file, path) as content:
             size = sum(held(content, name, path).nbytes for name in content)
         if size > machine_memory():
-            raise ValueError(
+            raise InputError(
                 f"{os.fspath(path)}: would need {size_words(size)} of memory; this machine has "
                 f"{size_words(machine_memory())}"
             )
@@ -172,7 +173,7 @@ def _storable(dataset: xr.Dataset) -> xr.Dataset:
         variable.attrs = _plain(variable.attrs, of=f"{name}.")
         dtype = variable.dtype
         if not (dtype.kind in "biuU" or (dtype.kind == "f" and dtype.itemsize in (4, 8))):
-            raise ValueError(
+            raise InputError(
                 f"{name}: dtype {dtype} cannot be saved; convert it with "
                 f".astype({'str' if dtype.kind == 'O' else 'float'})"
             )
@@ -185,12 +186,12 @@ def _plain(attrs: Mapping[Any, Any], of: str = "") -> dict[Any, str | int | floa
     for name, value in attrs.items():
         value = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError(
+            raise InputError(
                 f"attribute {of}{name}: expected a string or a number, got "
                 f"{type(value).__name__}; store it as json.dumps(...)"
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise ValueError(f"attribute {of}{name}: {value} needs over 64 bits; store it as str")
+            raise InputError(f"attribute {of}{name}: {value} needs over 64 bits; store it as str")
         plain[name] = value
     return plain
 
@@ -213,7 +214,7 @@ def _refuse_changes(path: str | os.PathLike[str], dataset: xr.Dataset, written: 
         return {name: "U" if d.kind == "U" else d.name for name, d in dtypes.items()}
 
     if not (written.identical(dataset) and kinds(written) == kinds(dataset)):
-        raise ValueError(
+        raise InputError(
             f"{os.fspath(path)}: not written, because netCDF would change this dataset; use plain "
             "names, text without NUL characters, and no netCDF keyword (_FillValue, scale_factor, "
             "...) as an attribute"

@@ -30,6 +30,7 @@ from attnlab.files.documents import (
     shown,
     within,
 )
+from attnlab.files.errors import InputError
 from attnlab.files.names import check_name
 
 Kind = TypeVar("Kind")
@@ -57,11 +58,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.minutes is not None and self.minutes <= 0:
-            raise ValueError(f"minutes: expected a positive number, got {self.minutes}")
+            raise InputError(f"minutes: expected a positive number, got {self.minutes}")
         for name, (low, high) in self.regression_bounds.items():
             if low > high:
                 where = within("regression_bounds", name)
-                raise ValueError(f"{where}: expected [lowest, highest], got [{low}, {high}]")
+                raise InputError(f"{where}: expected [lowest, highest], got [{low}, {high}]")
 
 
 def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
@@ -87,12 +88,12 @@ def _read(path: Path, kind: type[Kind], inside: tuple[Path, ...]) -> Kind:
     document = read_document(path, noun=NOUN, advice=ADVICE)
     real = path.resolve()
     if real in inside:
-        raise ValueError(f"{path}: a recipe cannot be part of itself")
+        raise InputError(f"{path}: a recipe cannot be part of itself")
     try:
         reader = _Reader(path.parent, (*inside, real))
         made: Kind = reader.dataclass("", document, kind)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     return made
 
 
@@ -118,8 +119,8 @@ class _Reader:
         }
         try:
             return kind(**given)
-        except ValueError as error:  # what the dataclass itself checks, by the name of its field
-            raise ValueError(f"{where}.{error}" if where else str(error)) from error
+        except InputError as error:  # what the dataclass itself checks, by the name of its field
+            raise InputError(f"{where}.{error}" if where else str(error)) from error
 
     def value(self, where: str, value: Any, kind: Any) -> Any:
         origin, arguments = get_origin(kind), get_args(kind)
@@ -128,7 +129,7 @@ class _Reader:
         if origin is Literal:
             if value not in arguments:
                 hint = did_you_mean(value, map(str, arguments))
-                raise ValueError(f"{where}: {shown(value)} is not among the choices; {hint}")
+                raise InputError(f"{where}: {shown(value)} is not among the choices; {hint}")
             return value
         if origin is tuple:
             return self.sequence(where, value, arguments)
@@ -136,7 +137,7 @@ class _Reader:
             return self.sequence(where, value, (*arguments, ...))
         if origin is dict:
             if not isinstance(value, dict):
-                raise ValueError(f"{where}: expected a mapping, got {shown(value)}")
+                raise InputError(f"{where}: expected a mapping, got {shown(value)}")
             return {
                 self.value(place, key, arguments[0]): self.value(place, item, arguments[1])
                 for key, item in value.items()
@@ -148,11 +149,11 @@ class _Reader:
 
     def sequence(self, where: str, value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise ValueError(f"{where}: expected a list, got {shown(value)}")
+            raise InputError(f"{where}: expected a list, got {shown(value)}")
         if kinds[-1] is Ellipsis:
             kinds = (kinds[0],) * len(value)
         elif len(value) != len(kinds):
-            raise ValueError(f"{where}: expected {len(kinds)} values, got {len(value)}")
+            raise InputError(f"{where}: expected {len(kinds)} values, got {len(value)}")
         pairs = zip(value, kinds, strict=True)
         return tuple(
             self.value(f"{where}[{i}]", item, kind) for i, (item, kind) in enumerate(pairs)
@@ -168,12 +169,12 @@ class _Reader:
         for kind in alike or kinds:
             try:
                 return self.value(where, value, kind)
-            except ValueError as error:
+            except InputError as error:
                 problems.append(error)
         nouns = [NOUNS.get(_origin(k)) for k in kinds if k is not int or float not in kinds]
         if len(problems) == 1 or None in nouns:
             raise problems[-1]
-        raise ValueError(f"{where}: expected {' or '.join(nouns)}, got {shown(value)}")  # type: ignore[arg-type]
+        raise InputError(f"{where}: expected {' or '.join(nouns)}, got {shown(value)}")  # type: ignore[arg-type]
 
 
 @cache  # a sweep makes the same dataclasses many times
@@ -197,9 +198,9 @@ def _scalar(where: str, value: Any, kind: Any) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise wrong
     if kind is float and not math.isfinite(value):
-        raise ValueError(f"{where}: expected a finite number, got {value}")
+        raise InputError(f"{where}: expected a finite number, got {value}")
     if kind is int and not -(2**63) <= value < 2**63:
-        raise ValueError(f"{where}: expected a whole number of 64 bits, got {shown(value)}")
+        raise InputError(f"{where}: expected a whole number of 64 bits, got {shown(value)}")
     if kind is str:
         check_name(where, value)
     return value

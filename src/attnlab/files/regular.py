@@ -10,6 +10,7 @@ import os
 import stat
 from io import BufferedReader
 
+from attnlab.files.errors import InputError
 from attnlab.files.memory import size_words
 
 KINDS = {
@@ -21,7 +22,7 @@ KINDS = {
 }
 
 
-class NotAFile(ValueError):
+class NotAFile(InputError):
     """A path at which there is something else than a regular file."""
 
     def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
@@ -42,7 +43,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
             raise FileNotFoundError(f"{os.fspath(path)}: no such file") from None
         raise type(problem)(f"{os.fspath(path)}: cannot be read: {problem.strerror}") from None
     except ValueError:  # a NUL, or half a character
-        raise ValueError(f"{os.fspath(path)!r}: no file can have such a name") from None
+        raise InputError(f"{os.fspath(path)!r}: no file can have such a name") from None
     kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
     if kind != stat.S_IFREG:
         os.close(descriptor)
@@ -56,5 +57,5 @@ def read_regular(path: str | os.PathLike[str], *, most: int, advice: str) -> byt
         size = os.fstat(file.fileno()).st_size
         data = file.read() if size <= most else b""
     if max(size, len(data)) > most:
-        raise ValueError(f"{os.fspath(path)}: larger than {size_words(most)}; {advice}")
+        raise InputError(f"{os.fspath(path)}: larger than {size_words(most)}; {advice}")
     return data

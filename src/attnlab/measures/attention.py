@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.files.errors import InputError
 from attnlab.measures.roles import in_play, is_common, is_distinct
 
 
@@ -66,7 +67,7 @@ def relative_gain(
     gaining = _select(attention, "token", token)
     losing = _select(attention, "token", other, field="other")
     if (losing == 0).all():
-        raise ValueError(
+        raise InputError(
             f"other: class {sequence_class} gives no attention to token {other}; "
             "choose a token that the class draws"
         )
@@ -90,7 +91,7 @@ def growth_factor(
     if query is not None:
         logits = _select(logits, "query", query)
     if logits.sizes[axis] == 0 or logits[axis].values[0] != 0:
-        raise ValueError(
+        raise InputError(
             f"{axis}: the growth factor starts from {axis} 0, which is not the first record; "
             "add 0 to Save(...)"
         )
@@ -111,12 +112,12 @@ def attention_speed(dataset: xr.Dataset) -> xr.DataArray:
     axis = _axis(attention)
     where = attention[axis].values.astype(np.float64)
     if where.size < 2:
-        raise ValueError(
+        raise InputError(
             f"{axis}: a speed needs at least two records of attention, got {where.size}; "
             "record more of them with Save(...)"
         )
     if not np.all(np.diff(where) > 0):
-        raise ValueError(f"{axis}: records must increase; sort them with .sortby({axis!r})")
+        raise InputError(f"{axis}: records must increase; sort them with .sortby({axis!r})")
     # Rounding moves each c_l by a few eps of itself, and they sum to 1.
     rounding = 4 * np.finfo(attention.dtype).eps
     values = attention.astype(np.float64)
@@ -138,7 +139,7 @@ def snap_time(dataset: xr.Dataset, *, fraction: float = 0.02) -> xr.DataArray:
     there is nothing to snap), and where it is NaN.
     """
     if not 0 < fraction < 1:
-        raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction}")
+        raise InputError(f"fraction: expected a number between 0 and 1, got {fraction}")
     speed = attention_speed(dataset)
     axis = _axis(speed)
     # Every comparison with NaN is False, and so is 0 < 0: neither counts as quiet.
@@ -164,17 +165,17 @@ def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
     """
     thresholds = np.asarray(threshold, dtype=np.float64)
     if thresholds.ndim > 1:
-        raise ValueError(f"threshold: expected a number or a list, got {thresholds.ndim} dims")
+        raise InputError(f"threshold: expected a number or a list, got {thresholds.ndim} dims")
     logits = _recorded(dataset, "attention_logits").transpose(..., "query", "token")
     contextual = np.flatnonzero(in_play(dataset))
     distinct = is_distinct(dataset).values
     owners = np.flatnonzero(distinct.any(axis=1))
     if owners.size == 0:
-        raise ValueError("probability: no class has a distinct token, so there is none to recall")
+        raise InputError("probability: no class has a distinct token, so there is none to recall")
     rows = logits.indexes["query"].get_indexer(dataset["query_token"].values)
     if np.any(rows < 0):
         missing = dataset["query_token"].values[rows < 0][0]
-        raise ValueError(
+        raise InputError(
             f"query: the row of query token {missing} is not in attention_logits; "
             "measure the whole dataset first, then select"
         )
@@ -233,7 +234,7 @@ def _only_recorded(dataset: xr.Dataset, statistic: str) -> bool:
 
 def _recorded(dataset: xr.Dataset, name: str) -> xr.DataArray:
     if name not in dataset:
-        raise ValueError(f"{name}: not recorded; add it to Save(...)")
+        raise InputError(f"{name}: not recorded; add it to Save(...)")
     return dataset[name]
 
 
@@ -245,7 +246,7 @@ def _axis(array: xr.DataArray) -> str:
     for axis in ("step", "time"):
         if axis in array.dims:
             return axis
-    raise ValueError("step: no dim `step` or `time`; give the whole record, not one moment of it")
+    raise InputError("step: no dim `step` or `time`; give the whole record, not one moment of it")
 
 
 def _select(array: xr.DataArray, dim: str, label: int, field: str | None = None) -> xr.DataArray:
@@ -253,7 +254,7 @@ def _select(array: xr.DataArray, dim: str, label: int, field: str | None = None)
         return array.sel({dim: label})
     except KeyError:
         labels = array[dim].values
-        raise ValueError(
+        raise InputError(
             f"{field or dim}: {label} is not in the dataset, which has "
             f"{labels.size} from {labels.min()} to {labels.max()}"
         ) from None

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import xarray as xr
 
+from attnlab.files.errors import InputError
+
 
 def class_count(dataset: xr.Dataset) -> xr.DataArray:
     """|Omega(l)|: how many classes can draw each token, along `token`."""
@@ -30,7 +32,7 @@ def is_distinct(dataset: xr.Dataset) -> xr.DataArray:
 
 def _drawn(dataset: xr.Dataset) -> xr.DataArray:
     if "probability" not in dataset:
-        raise ValueError(
+        raise InputError(
             "probability: not in the dataset; token roles need P(l|m,n) along "
             "(sequence_class, token), which simulate() adds next to attention"
         )
@@ -39,7 +41,7 @@ def _drawn(dataset: xr.Dataset) -> xr.DataArray:
         remedy = "measure the whole dataset first, then select"
         if "setting" in probability.dims:
             remedy = "take one set of classes, .isel(setting=0)"
-        raise ValueError(
+        raise InputError(
             f"probability: expected dims (sequence_class, token), got {probability.dims}; {remedy}"
         )
     return probability.transpose("sequence_class", "token") > 0

@@ -10,6 +10,7 @@ import numpy as np
 from attnlab.data import SequenceClasses
 from attnlab.data.class_files import format_classes, parse_classes
 from attnlab.files.documents import SUFFIXES
+from attnlab.files.errors import InputError
 from attnlab.playground.setting import MOST_WRITTEN, REMEDY
 
 MOST_EDITED = 400  # probabilities that fit in a table on the page
@@ -24,16 +25,16 @@ def from_file(name: str, text: str) -> str:
     """The classes in a YAML or JSON file that a person chose, as a setting carries them."""
     suffix = PurePath(name).suffix.lower()
     if suffix not in SUFFIXES:
-        raise ValueError(f"{name}: files of sequence classes end in {', '.join(SUFFIXES)}")
+        raise InputError(f"{name}: files of sequence classes end in {', '.join(SUFFIXES)}")
     if len(text) > MOST_WRITTEN:
-        raise ValueError(
+        raise InputError(
             f"{name}: {len(text):,} characters; the playground takes up to {MOST_WRITTEN:,}. "
             f"{REMEDY}"
         )
     try:
         return written(parse_classes(text, suffix=suffix))
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
 
 
 def with_probability(
@@ -41,12 +42,12 @@ def with_probability(
 ) -> SequenceClasses:
     """The classes with one P(l|n) changed; the other tokens of the class share what is left."""
     if not 0 <= probability <= 1:
-        raise ValueError(f"probability: expected from 0 to 1, got {probability:g}")
+        raise InputError(f"probability: expected from 0 to 1, got {probability:g}")
     probs = classes.probs
     row = probs[sequence_class]
     rest = 1 - row[token]
     if rest <= 0 and probability < 1:
-        raise ValueError(
+        raise InputError(
             f"probability: token {classes.token_name(token)} is the only one of class "
             f"{sequence_class}; give another token some first"
         )

@@ -15,6 +15,7 @@ from bokeh.document import without_document_lock
 from bokeh.models import CustomJS
 
 from attnlab.dynamics import Diverged
+from attnlab.files.errors import InputError
 from attnlab.playground import code, own_data
 from attnlab.playground.frames import ClassFrames, class_title
 from attnlab.playground.panel_controls import ControlPanel
@@ -165,7 +166,7 @@ class Page:
     def _go(self, make: Callable[[], State]) -> None:
         try:
             self.state = make()
-        except ValueError as error:
+        except InputError as error:
             self.message.html = _problem(str(error))
             self._reflect()
             return
@@ -236,7 +237,7 @@ class Page:
                 done = work()
             except Cancelled:
                 return self._next
-            except (ValueError, Diverged) as error:
+            except (InputError, Diverged) as error:
                 words = str(error)
                 return lambda: self._fail(words)
             except Exception as error:  # a fault of ours: say so, and leave the page in use

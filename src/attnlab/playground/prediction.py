@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnlab import theory
 from attnlab.audit.readings import as_dataset, reduced
 from attnlab.audit.user import claimed_fates
+from attnlab.files.errors import InputError
 from attnlab.playground.run import KEPT, run
 from attnlab.playground.setting import Setting
 
@@ -55,7 +56,7 @@ def predict(setting: Setting) -> Prediction:
         t0_prime, t0 = theory.momentum_steps(
             theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y), momentum=setting.momentum
         )
-    except (ValueError, RuntimeError) as problem:
+    except (InputError, RuntimeError) as problem:
         return Prediction(None, np.nan, np.nan, f"Eq. 10 has no solution here: {problem}")
     return Prediction(path, float(t0_prime), float(t0), "")
 

@@ -14,6 +14,7 @@ import panel as pn
 from tornado.web import HTTPError, RequestHandler
 
 from attnlab.dynamics import Diverged
+from attnlab.files.errors import InputError
 from attnlab.files.netcdf import save
 from attnlab.playground.page import POOL, TITLE, Page
 from attnlab.playground.presets import DEFAULT
@@ -32,7 +33,7 @@ def visit(start: State) -> Any:
     query = pn.state.location.search if pn.state.location is not None else ""
     try:
         state = from_query(query) if KEY in query else start
-    except ValueError as error:
+    except InputError as error:
         state, problem = start, str(error)
     return Page(state, document=pn.state.curdoc, problem=problem).layout
 
@@ -80,7 +81,7 @@ class Download(RequestHandler):
         try:
             state: State = from_query(self.request.query)
             content = await loop.run_in_executor(POOL, lambda: make(run(state.a)))
-        except (ValueError, ArithmeticError) as error:
+        except (InputError, ArithmeticError) as error:
             self.set_status(400)
             self.finish(str(error))
             return
@@ -114,7 +115,7 @@ def server(
         )
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ValueError(
+        raise InputError(
             f"port: cannot listen on {address}:{port} ({reason}); choose another with --port"
         ) from error
 

@@ -11,6 +11,7 @@ from attnlab.data import SequenceClasses, family
 from attnlab.data.class_files import parse_classes
 from attnlab.dynamics import Engine, Extended, Flow, Limit, Model, Pairwise, Sampled, Save
 from attnlab.files.documents import shown
+from attnlab.files.errors import InputError
 
 # What one session may ask for: a run of a few seconds and a page that stays quick.
 MOST = {
@@ -77,22 +78,22 @@ class Setting:
         for name, most in MOST.items():
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:
-                raise ValueError(f"{name}: expected from 0 to {most:g}, got {shown(value)}")
+                raise InputError(f"{name}: expected from 0 to {most:g}, got {shown(value)}")
         most_steps = MOST_TIME if self.flow else MOST_STEPS
         if not 1 <= self.steps <= most_steps:
-            raise ValueError(f"steps: expected from 1 to {most_steps:g}, got {shown(self.steps)}")
+            raise InputError(f"steps: expected from 1 to {most_steps:g}, got {shown(self.steps)}")
         if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum: expected from 0 to below 1, got {self.momentum:g}")
+            raise InputError(f"momentum: expected from 0 to below 1, got {self.momentum:g}")
         if self.heads < 1:
-            raise ValueError(f"heads: expected at least 1, got {self.heads}")
+            raise InputError(f"heads: expected at least 1, got {self.heads}")
         if self.length is not None and self.batch_size is None:
-            raise ValueError("batch_size: finite sequences come in batches; give their size")
+            raise InputError("batch_size: finite sequences come in batches; give their size")
         if self.optimizer != "sgd" and self.momentum:
-            raise ValueError("momentum: belongs to sgd; with adam set it to 0")
+            raise InputError("momentum: belongs to sgd; with adam set it to 0")
         if self.flow and (self.length, self.batch_size, self.optimizer, self.momentum) != (
             None, None, "sgd", 0.0,
         ):  # fmt: skip
-            raise ValueError(
+            raise InputError(
                 "flow: continuous time goes with T to infinity, the expected gradient and sgd "
                 "without momentum"
             )
@@ -100,7 +101,7 @@ class Setting:
 
     def _check_size(self) -> None:
         if self.written is not None and len(self.written) > MOST_WRITTEN:
-            raise ValueError(
+            raise InputError(
                 f"classes: {len(self.written):,} characters; the playground takes up to "
                 f"{MOST_WRITTEN:,}. {REMEDY}"
             )
@@ -108,10 +109,10 @@ class Setting:
         sizes = (len(data), data.vocab_size, data.num_nonzeros)
         for (name, most), size in zip(MOST_OWN.items(), sizes, strict=True):
             if size > most:
-                raise ValueError(f"{name}: {size:,}; the playground takes up to {most:,}. {REMEDY}")
+                raise InputError(f"{name}: {size:,}; the playground takes up to {most:,}. {REMEDY}")
         recorded = len(data) * data.vocab_size * self.heads
         if recorded > MOST_RECORDED:
-            raise ValueError(
+            raise InputError(
                 f"classes: {recorded:,} when multiplied by vocabulary and heads; the playground "
                 f"takes up to {MOST_RECORDED:,}. {REMEDY}"
             )
@@ -121,7 +122,7 @@ class Setting:
             rows = engine.batch_size if isinstance(engine, Sampled) else len(data)
             work = self.steps * (rows or 1) * data.in_play.size * outputs * self.heads
             if work > MOST_WORK:
-                raise ValueError(
+                raise InputError(
                     f"steps: this run is {work / MOST_WORK:.1f} times what a session may ask for; "
                     "take fewer steps, smaller batches or fewer tokens"
                 )

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from attnlab.files.documents import check_keys, parse_document, shown
+from attnlab.files.errors import InputError
 from attnlab.files.recipe import as_recipe
 from attnlab.playground.setting import Setting
 
@@ -30,7 +31,7 @@ class View:
     def __post_init__(self) -> None:
         for name in ("first", "head"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name}: expected at least 0, got {getattr(self, name)}")
+                raise InputError(f"{name}: expected at least 0, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class State:
 
     def __post_init__(self) -> None:
         if self.b is None and self.compare:
-            raise ValueError(f"compare: {self.compare!r} is turned in b, which is missing")
+            raise InputError(f"compare: {self.compare!r} is turned in b, which is missing")
         if self.b is not None:
             if self.compare not in {f.name for f in fields(Setting)}:
-                raise ValueError(f"compare: {self.compare!r} is not a control")
+                raise InputError(f"compare: {self.compare!r} is not a control")
             if self.b != self.a.turned(self.compare, getattr(self.b, self.compare)):
-                raise ValueError(f"b: differs from a in more than {self.compare}; turn one control")
+                raise InputError(f"b: differs from a in more than {self.compare}; turn one control")
 
     def with_setting(self, setting: Setting) -> State:
         """Another run A; B follows it but for the control that is turned in it."""
@@ -102,7 +103,7 @@ def from_query(query: str) -> State:
         # a recipe may stand in a file that is named in its place, which a link must not reach
         for part in ("a", "b", "view"):
             if not isinstance(document.get(part, {}), dict):
-                raise ValueError(f"{part}: expected a mapping, got {shown(document[part])}")
+                raise InputError(f"{part}: expected a mapping, got {shown(document[part])}")
         a = document.get("a", {})
         return State(
             as_recipe(a, Setting),
@@ -110,5 +111,5 @@ def from_query(query: str) -> State:
             str(document.get("compare", "")),
             as_recipe(document.get("view", {}), View),
         )
-    except ValueError as error:
-        raise ValueError(f"link: {error}; {ADVICE}") from error
+    except InputError as error:
+        raise InputError(f"link: {error}; {ADVICE}") from error

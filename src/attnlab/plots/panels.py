@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.errors import InputError
+
 FEWEST_SEEDS = 4  # for a covariance
 
 
@@ -47,7 +49,7 @@ def agreement(
 
     cells, ours = values.shape
     if ours < FEWEST_SEEDS:
-        raise ValueError(f"seeds: a covariance needs at least {FEWEST_SEEDS}, got {ours}")
+        raise InputError(f"seeds: a covariance needs at least {FEWEST_SEEDS}, got {ours}")
     freedom = ours - 1
     own_std = values.std(axis=1, ddof=1)
     pooled = freedom + seeds - 1

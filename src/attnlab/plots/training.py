@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from attnlab.files.errors import InputError
 from attnlab.plots import style, words
 from attnlab.text.bpe import join_pairs
 
@@ -30,7 +31,7 @@ def data(result: xr.Dataset) -> xr.Dataset:
     curves = finite[["validation_loss", *PANELS]].mean("seed")
     end = curves["validation_loss"].isel(step=-1)
     if not bool(end.notnull().any()):
-        raise ValueError("result: every run diverged; there is nothing to draw")
+        raise InputError("result: every run diverged; there is nothing to draw")
     best = end["rate"].values[int(end.argmin("rate"))]
     seed = int(result["seed"][int((result["diverged_step"].sel(rate=best) < 0).argmax("seed"))])
     run = result.sel(rate=best, seed=seed).isel(probe=0)

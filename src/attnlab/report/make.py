@@ -13,6 +13,7 @@ from attnlab.figures.catalogue import has_recipe
 from attnlab.figures.text_runs import TextRecipe
 from attnlab.files.atomic import atomic_path
 from attnlab.files.documents import did_you_mean
+from attnlab.files.errors import InputError
 from attnlab.report.audit_part import find_audit, make_audit, read_audit
 from attnlab.report.figure_part import find_figure, make_figure, with_seeds
 from attnlab.report.making import Making, Watcher
@@ -51,7 +52,7 @@ def reproduce(
     chosen = chosen_parts(names, PARTS)
     whole = "report" in chosen
     if seeds is not None and seeds < 1:
-        raise ValueError(f"seeds: expected at least 1, got {seeds}")
+        raise InputError(f"seeds: expected at least 1, got {seeds}")
     asked: dict[str, Any] = {}
     for name in NAMES:
         if name in chosen or (whole and has_recipe(name, recipes)):
@@ -85,7 +86,7 @@ def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
     """The parts that are named, in the order of `known`; all of them for no names."""
     for name in names:
         if name not in known:
-            raise ValueError(f"name: {name!r} is not a part; {did_you_mean(name, known)}")
+            raise InputError(f"name: {name!r} is not a part; {did_you_mean(name, known)}")
     return [name for name in known if not names or name in names]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from attnlab.files.errors import InputError
 from attnlab.files.side_by_side import side_by_side
 from attnlab.report.part import Part
 
@@ -50,7 +51,7 @@ class Making:
         watch: Watcher | None,
     ) -> None:
         if out.exists() and not out.is_dir():
-            raise ValueError(f"out: {out} is not a folder")
+            raise InputError(f"out: {out} is not a folder")
         out.mkdir(parents=True, exist_ok=True)
         self.out, self.left = out, list(names)
         self.made: dict[str, Part] = {}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from attnlab.files.errors import InputError
 from attnlab.files.regular import open_regular
 from attnlab.files.sealed import read_sealed, write_sealed
 from attnlab.studies.halves import unsettled
@@ -91,7 +92,7 @@ def the_record(folder: Path) -> Part:
     """The part in `folder`, whichever it is; an error that says so where there is none."""
     part = read_record(folder, None)
     if part is None:
-        raise ValueError(f"{folder}: nothing was made there, or it was changed; make it first")
+        raise InputError(f"{folder}: nothing was made there, or it was changed; make it first")
     return part
 
 

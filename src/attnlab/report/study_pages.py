@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.files.atomic import atomic_path
+from attnlab.files.errors import InputError
 from attnlab.files.netcdf import load
 from attnlab.plots.style import style
 from attnlab.report.part import Part, the_record
@@ -28,7 +29,7 @@ def between_marks(page: str, text: str) -> str:
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"page: expected the marks {BEGIN} and {END}, one after the other")
+        raise InputError(f"page: expected the marks {BEGIN} and {END}, one after the other")
     return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from attnlab.figures.catalogue import named_recipe, recipe_folder
 from attnlab.files.documents import did_you_mean
+from attnlab.files.errors import InputError
 
 NAMES = ("positions", "optimizers", "length", "heads", "spurious", "residual", "overlap")
 
@@ -15,7 +16,7 @@ NAMES = ("positions", "optimizers", "length", "heads", "spurious", "residual", "
 def study(name: str) -> Any:
     """The module of a study: TITLE, Recipe, data(), draw(), judge()."""
     if name not in NAMES:
-        raise ValueError(f"study: {name!r} is not one; {did_you_mean(name, NAMES)}")
+        raise InputError(f"study: {name!r} is not one; {did_you_mean(name, NAMES)}")
     return import_module(f"attnlab.studies.{name}")
 
 

@@ -30,6 +30,7 @@ from attnlab import theory
 from attnlab.data import SequenceClasses, classes_from, random
 from attnlab.dynamics import Limit, Optimizer, Sampled, Save, simulate
 from attnlab.figures.finding import Finding
+from attnlab.files.errors import InputError
 from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Estimate, jackknife, mean, share, standard_error
@@ -85,9 +86,9 @@ class Recipe(StudyRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.matched not in self.losses:
-            raise ValueError(f"matched: expected one of the losses, got {self.matched:g}")
+            raise InputError(f"matched: expected one of the losses, got {self.matched:g}")
         if len({len(choice.etas) for choice in self.choices.values()}) != 1:
-            raise ValueError("choices: expected as many etas for each of them")
+            raise InputError("choices: expected as many etas for each of them")
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -213,7 +214,7 @@ def at_loss(result: xr.Dataset, target: float) -> NDArray[np.float64]:
     loss = result["loss"].values
     passed = loss <= target
     if passed[..., 0].any() or not passed.any(axis=-1).all():
-        raise ValueError(
+        raise InputError(
             f"losses: expected what every run comes down to after its start, got {target:g}; "
             f"raise steps, or the loss"
         )

@@ -24,6 +24,7 @@ from attnlab import theory
 from attnlab.data import random
 from attnlab.dynamics import Flow, Save, simulate
 from attnlab.figures.finding import Finding
+from attnlab.files.errors import InputError
 from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Share, jackknife, share
@@ -58,9 +59,9 @@ class Recipe(StudyRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         if 2 not in self.num_classes:
-            raise ValueError(f"num_classes: the criterion is for 2, got {self.num_classes}")
+            raise InputError(f"num_classes: the criterion is for 2, got {self.num_classes}")
         if self.quoted not in self.concentrations:
-            raise ValueError(f"quoted: expected one of the concentrations, got {self.quoted:g}")
+            raise InputError(f"quoted: expected one of the concentrations, got {self.quoted:g}")
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnlab.figures.recipe import FigureRecipe
+from attnlab.files.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,4 +19,4 @@ class StudyRecipe(FigureRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.seeds < 4:
-            raise ValueError(f"seeds: two halves with an error need at least 4, got {self.seeds}")
+            raise InputError(f"seeds: two halves with an error need at least 4, got {self.seeds}")

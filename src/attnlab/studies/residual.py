@@ -23,6 +23,7 @@ from attnlab import theory
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Extended, Limit, Save, simulate
 from attnlab.figures.finding import Finding
+from attnlab.files.errors import InputError
 from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Share, share
@@ -60,7 +61,7 @@ class Recipe(StudyRecipe):
         super().__post_init__()
         for mixture, numbers in self.tokens.items():
             if set(numbers) != set(KINDS):
-                raise ValueError(
+                raise InputError(
                     f"tokens.{mixture}: expected a number for each of {', '.join(KINDS)}"
                 )
 

@@ -21,6 +21,7 @@ import xarray as xr
 from attnlab.data import classes_from
 from attnlab.dynamics import Sampled, Save, simulate
 from attnlab.figures.finding import Finding
+from attnlab.files.errors import InputError
 from attnlab.plots import style
 from attnlab.studies.answer import Answer
 from attnlab.studies.estimate import Estimate, jackknife, mean, power, standard_error
@@ -52,7 +53,7 @@ class Recipe(StudyRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.priors[0] != 0:
-            raise ValueError(f"priors: expected 0 first, got {self.priors[0]:g}")
+            raise InputError(f"priors: expected 0 first, got {self.priors[0]:g}")
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:

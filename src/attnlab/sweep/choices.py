@@ -7,6 +7,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from attnlab.dynamics import Embedded, Engine, Extended, Flow, Limit, Model, Pairwise, Sampled
+from attnlab.files.errors import InputError
 
 
 class _Named:
@@ -29,13 +30,13 @@ class _Named:
         for key in self._given():
             if key not in homes[self.name]:
                 right = [kind for kind, known in homes.items() if key in known]
-                raise ValueError(
+                raise InputError(
                     f"{key}: belongs to the {self.NOUN} {' or '.join(map(repr, right))}, "
                     f"not to {self.name!r}"
                 )
         for item in fields(self.KINDS[self.name]):
             if item.default is MISSING and item.name not in self._given():
-                raise ValueError(f"{item.name}: missing; the {self.NOUN} {self.name!r} needs it")
+                raise InputError(f"{item.name}: missing; the {self.NOUN} {self.name!r} needs it")
         self.make()  # whose own checks apply
 
 

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from attnlab.files.code import code_digest
+from attnlab.files.errors import InputError
 from attnlab.sweep.executor import RETRIES, Outcome, Outcomes, Tell, attempt, become_worker
 from attnlab.sweep.group import CODE, Group
 
@@ -29,7 +30,7 @@ class Ray:
 
     def __post_init__(self) -> None:
         if not (0 <= self.cpus < inf and 0 <= self.gpus < inf and self.cpus + self.gpus):
-            raise ValueError("cpus_per_task, gpus_per_task: expected 0 or more, not both 0")
+            raise InputError("cpus_per_task, gpus_per_task: expected 0 or more, not both 0")
 
     def run(self, groups: Iterator[Group], tell: Tell) -> Outcomes:
         ray = _import_ray()
@@ -84,7 +85,7 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise ValueError(
+        raise InputError(
             "executor: ray is not installed; pip install 'attnlab[cluster]', or use local"
         ) from None
     return ray
@@ -101,7 +102,7 @@ def connect(ray: Any, address: str) -> None:
     try:
         ray.init(address=address, **given)
     except (ConnectionError, ValueError) as problem:
-        raise ValueError(f"address: no Ray cluster at {address!r} ({problem})") from None
+        raise InputError(f"address: no Ray cluster at {address!r} ({problem})") from None
     except Exception as problem:  # a start that takes too long has no type of its own
         reason = str(problem).partition("\n")[0]
         raise OSError(f"Ray did not start ({reason}); executor local needs none") from problem

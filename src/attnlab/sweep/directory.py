@@ -16,6 +16,7 @@ from typing import Any
 import xarray as xr
 
 from attnlab.files.atomic import atomic_path
+from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile
 from attnlab.files.provenance import provenance
 from attnlab.files.regular import NotAFile, open_regular
@@ -37,7 +38,7 @@ def run_in(
 ) -> Ran:
     """Run a plan in a directory, or what is missing of it there."""
     if directory.exists() and not directory.is_dir():
-        raise ValueError(f"out: {directory} is not a folder")
+        raise InputError(f"out: {directory} is not a folder")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         before = _planned_or_none(directory)
@@ -74,7 +75,7 @@ def open_sweep(directory: str | Path) -> xr.Dataset:
     there = _groups_there(directory)
     if not (finished and finished.describes(planned, there)):
         done = sum(key in there for key in planned.runs)
-        raise ValueError(
+        raise InputError(
             f"{directory}: {done} of {len(planned.runs)} groups are done; run the same "
             "`attnlab sweep` again to finish it"
         )
@@ -178,7 +179,7 @@ def _planned_or_none(directory: Path) -> _Planned | None:
     """What was planned there, if that can be read: else it is planned anew."""
     try:
         return _read_plan(directory)
-    except ValueError:
+    except InputError:
         return None
 
 
@@ -188,7 +189,7 @@ def _read_plan(directory: Path) -> _Planned:
         with _ours(path):
             return _Planned(**read_sealed(path, remedy=RESUME))
     except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{directory}: not the directory of a sweep (it has no {PLAN})") from None
+        raise InputError(f"{directory}: not the directory of a sweep (it has no {PLAN})") from None
 
 
 @dataclass(frozen=True)

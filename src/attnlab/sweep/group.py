@@ -15,6 +15,7 @@ import xarray as xr
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Diverged, Save, simulate
 from attnlab.files.code import code_digest, digest_of
+from attnlab.files.errors import InputError
 from attnlab.files.provenance import provenance
 from attnlab.sweep.recipe import SweepRecipe
 from attnlab.sweep.schema import OUTER, schema_of
@@ -83,7 +84,7 @@ class Group:
 def check_key(key: str) -> None:
     """Refuse what no group is named: it would be a path to anywhere."""
     if not re.fullmatch("[0-9a-f]{24}", key):
-        raise ValueError(f"{key!r} is not the key of a group")
+        raise InputError(f"{key!r} is not the key of a group")
 
 
 def run_group(group: Group, tell: Callable[[float], None] | None = None) -> xr.Dataset:

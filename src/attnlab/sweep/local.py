@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
+from attnlab.files.errors import InputError
 from attnlab.sweep.executor import RETRIES, Outcome, Outcomes, Tell, attempt, become_worker
 from attnlab.sweep.group import Group
 
@@ -31,7 +32,7 @@ class Local:
 
     def __post_init__(self) -> None:
         if self.workers < 0:
-            raise ValueError(f"workers: expected 0 (in process) or more, got {self.workers}")
+            raise InputError(f"workers: expected 0 (in process) or more, got {self.workers}")
 
     def run(self, groups: Iterator[Group], tell: Tell) -> Outcomes:
         if not self.workers:

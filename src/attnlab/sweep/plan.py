@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics.simulate import check_run
 from attnlab.files.code import digest_of
+from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 from attnlab.files.recipe import as_value
 from attnlab.sweep.cost import CALL_SECONDS, COMPILE_SECONDS, SETTING_SECONDS, Cost, cost_of
@@ -113,12 +114,12 @@ def make_plan(
 ) -> Plan:
     """Group the cells of a recipe; `classes`, where given, are used instead of those it names."""
     if not as_value("memory_budget", memory_budget, float) > 0:
-        raise ValueError(f"memory_budget: expected a positive number, got {memory_budget}")
+        raise InputError(f"memory_budget: expected a positive number, got {memory_budget}")
     settings = recipe.settings()
     if classes is not None and any(setting.classes != recipe.classes for setting in settings):
-        raise ValueError("grid: classes that were given as an object have no parameters to sweep")
+        raise InputError("grid: classes that were given as an object have no parameters to sweep")
     if len({setting.clock for setting in settings}) > 1:
-        raise ValueError("grid.engine.name: the flow has times, other engines steps; sweep apart")
+        raise InputError("grid.engine.name: the flow has times, other engines steps; sweep apart")
     named = {setting.classes for setting in settings} if classes is None else set()
     known = {name: classes_from(name) for name in named}
     made = [known[setting.classes] if classes is None else classes for setting in settings]
@@ -161,7 +162,7 @@ def _check_records(setting: SweepRecipe) -> None:
     count = setting.steps / every if every else geometric or 0
     if count > MOST_RECORDS:
         field = "every" if every else "geometric"
-        raise ValueError(
+        raise InputError(
             f"save.{field}: would record each run {count:.3g} times; record it at most "
             f"{MOST_RECORDS:,} times"
         )

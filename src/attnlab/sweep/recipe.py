@@ -15,6 +15,7 @@ from attnlab.data.presets import parameters_of
 from attnlab.defaults import ENGINE
 from attnlab.dynamics import Optimizer, Save
 from attnlab.files.documents import SUFFIXES, did_you_mean, shown, within
+from attnlab.files.errors import InputError
 from attnlab.files.recipe import Recipe, as_recipe, as_value
 from attnlab.sweep.choices import EngineRecipe, ModelRecipe
 
@@ -65,12 +66,12 @@ class SweepRecipe(Recipe):
         for name, values in self.grid.items():
             self._check_values(name, values)
         if len(set(self.dims())) < len(self.grid):
-            raise ValueError(f"grid: two of its names give the same dim: {list(self.dims())}")
+            raise InputError(f"grid: two of its names give the same dim: {list(self.dims())}")
         self._check_rates()
         if not as_value("steps", self.steps, float) > 0:
-            raise ValueError(f"steps: expected a positive number, got {self.steps!r}")
+            raise InputError(f"steps: expected a positive number, got {self.steps!r}")
         if not isinstance(self.init, str) or self.init not in get_args(Init):
-            raise ValueError(f"init: expected one of {get_args(Init)}, got {self.init!r}")
+            raise InputError(f"init: expected one of {get_args(Init)}, got {self.init!r}")
         self._check_seeds()
         self._check_size()
 
@@ -82,7 +83,7 @@ class SweepRecipe(Recipe):
             else:
                 as_value(f"grid.{name}[{i}]", value, kind)
         if not values or len(set(values)) < len(values):
-            raise ValueError(f"grid.{name}: expected a list of different values")
+            raise InputError(f"grid.{name}: expected a list of different values")
 
     def _kind(self, name: str) -> Any:
         """What the values are of something that is swept and no rate, if there is such a thing."""
@@ -99,7 +100,7 @@ class SweepRecipe(Recipe):
         words = did_you_mean(name, dict.fromkeys([*RATES, *own, *parameters, *inside]))
         if not parameters:
             words += f"; {shown(self.classes)} has no parameters of its own"
-        raise ValueError(f"{within('grid', name)}: unknown key; {words}")
+        raise InputError(f"{within('grid', name)}: unknown key; {words}")
 
     def _check_rates(self) -> None:
         given = {
@@ -108,14 +109,14 @@ class SweepRecipe(Recipe):
             if name in self.grid or getattr(self, name) is not None
         }
         if list(given) not in (["eta_y", "eta_z"], ["eta_z", "ratio"]):
-            raise ValueError(
+            raise InputError(
                 "grid: give eta_z, and either eta_y or ratio (eta_y = ratio * eta_z), here or "
                 "outside the grid"
             )
         for name in given:
             alone = getattr(self, name)
             if name in self.grid and alone is not None:
-                raise ValueError(f"{name}: is swept in the grid; leave it out here")
+                raise InputError(f"{name}: is swept in the grid; leave it out here")
             if name not in self.grid:
                 self._check_rate(name, alone)
         if "ratio" in given:
@@ -124,7 +125,7 @@ class SweepRecipe(Recipe):
 
     def _check_rate(self, where: str, value: Any) -> None:
         if not 0 <= as_value(where, value, float) <= float(np.finfo(self.dtype).max):
-            raise ValueError(
+            raise InputError(
                 f"{where}: expected a number of at least 0 that is finite in {self.dtype}, "
                 f"got {value}"
             )
@@ -132,13 +133,13 @@ class SweepRecipe(Recipe):
     def _check_seeds(self) -> None:
         if not isinstance(self.seeds, tuple):
             if not 1 <= as_value("seeds", self.seeds, int) <= SEEDS:
-                raise ValueError(f"seeds: expected at least 1, or a list of them, got {self.seeds}")
+                raise InputError(f"seeds: expected at least 1, or a list of them, got {self.seeds}")
             return
         for i, seed in enumerate(self.seeds):
             if not 0 <= as_value(f"seeds[{i}]", seed, int) < SEEDS:
-                raise ValueError(f"seeds[{i}]: expected a number from 0 to 2^32 - 1, got {seed}")
+                raise InputError(f"seeds[{i}]: expected a number from 0 to 2^32 - 1, got {seed}")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("seeds: expected at least 1, or a list of different ones")
+            raise InputError("seeds: expected at least 1, or a list of different ones")
 
     def _check_size(self) -> None:
         """Refuse what could not even be counted out."""
@@ -152,7 +153,7 @@ class SweepRecipe(Recipe):
             if (count := math.prod(factors.values())) > most:
                 longest = max(factors, key=factors.__getitem__)
                 words = " x ".join(f"{n:,}" for n in factors.values() if n > 1)
-                raise ValueError(
+                raise InputError(
                     f"{longest}: {words} = {count:,} {what}, and a sweep has at most {most:,}; "
                     f"give fewer values here, or make several sweeps of it"
                 )
@@ -185,9 +186,9 @@ class SweepRecipe(Recipe):
             chosen = dict(zip(rest, values, strict=True))
             try:
                 made.append(_with(plain, chosen))
-            except ValueError as error:
+            except InputError as error:
                 words = ", ".join(f"{name} = {value}" for name, value in chosen.items())
-                raise ValueError(f"grid: at {words}: {error}") from error
+                raise InputError(f"grid: at {words}: {error}") from error
         return made
 
     def rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -219,13 +220,13 @@ def _with(recipe: SweepRecipe, chosen: Mapping[str, Value]) -> SweepRecipe:
         part = getattr(recipe, home)
         try:
             made = as_recipe({**asdict(part), **given}, type(part))
-        except ValueError as error:
-            raise ValueError(f"{home}.{error}") from error
+        except InputError as error:
+            raise InputError(f"{home}.{error}") from error
         recipe = replace(recipe, **{home: made})
     if not parameters:
         return recipe
     if recipe.classes.lower().endswith(SUFFIXES):
-        raise ValueError(f"{parameters[0]}: classes from a file have no parameters")
+        raise InputError(f"{parameters[0]}: classes from a file have no parameters")
     joint = "," if ":" in recipe.classes else ":"
     return replace(recipe, classes=f"{recipe.classes}{joint}{','.join(parameters)}")
 

@@ -24,6 +24,7 @@ from attnlab.dynamics import (
 )
 from attnlab.dynamics.optimizers import as_optimizer
 from attnlab.files.documents import shown, within
+from attnlab.files.errors import InputError
 from attnlab.files.provenance import provenance
 from attnlab.sweep.choices import EngineRecipe, ModelRecipe
 from attnlab.sweep.directory import open_sweep, run_in
@@ -99,7 +100,7 @@ def sweep(
 def _plain(where: str, values: Any) -> tuple[Any, ...]:
     """Values as Python has them, also those of an array."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ValueError(f"{where}: expected a list, got {shown(values)}")
+        raise InputError(f"{where}: expected a list, got {shown(values)}")
     return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from attnlab.files.errors import InputError
 from attnlab.sweep.group import OF_CLASSES
 from attnlab.sweep.index import Index
 from attnlab.sweep.schema import OUTER, Schema
@@ -51,7 +52,7 @@ def _assemble(index: Index, read: Read, numbers: NDArray[np.int64]) -> xr.Datase
     used = {index.groups[i].schema for i in np.unique(owner[numbers.ravel()])}
     schemas = [index.schemas[i] for i in used if i is not None]
     if not schemas:
-        raise ValueError(f"every group of this sweep failed; the first: {index.groups[0].cause}")
+        raise InputError(f"every group of this sweep failed; the first: {index.groups[0].cause}")
     inner = dict.fromkeys(dim for schema in schemas for dim in schema.labels)
     labels = {dim: _union([schema.along(dim) for schema in schemas]) for dim in inner}
     variables: dict[str, Any] = {}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Limit, Sampled, Save, simulate
+from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.text import scores
@@ -62,7 +63,7 @@ def measure_agreement(
     """
     for name, value in (("steps", steps), ("seeds", seeds), ("top", top)):
         if value < 1:
-            raise ValueError(f"{name}: expected at least 1, got {value}")
+            raise InputError(f"{name}: expected at least 1, got {value}")
     rates = {"eta_y": eta_y, "eta_z": eta_z, "steps": steps}
     with reporting(progress, len(TRAININGS) + 2.0, f"{corpus.name}: agreement") as report:
         report(0.0, "looking for windows")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.errors import InputError
+
 DEFAULT_SIZE = 4096
 SMALLEST_SIZE = 256  # every byte is a token, so that no text is unknown
 
@@ -17,7 +19,7 @@ def learn_pairs(text: str, size: int | None = None) -> Any:
     tokenizers = _tokenizers()
     size = DEFAULT_SIZE if size is None else size
     if size < SMALLEST_SIZE:
-        raise ValueError(
+        raise InputError(
             f"vocab_size: byte-pair tokens need at least {SMALLEST_SIZE} (one for each byte), "
             f"got {size}"
         )
@@ -58,7 +60,7 @@ def _tokenizers() -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise ValueError(
+        raise InputError(
             "tokens: byte-pair tokens need the extra 'text': pip install 'attnlab[text]'"
         ) from None
     return tokenizers

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.atomic import atomic_path
+from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile
 from attnlab.files.regular import open_regular
 
@@ -69,7 +70,7 @@ def check_arrays(path: Path, arrays: Arrays, shapes: Mapping[str, tuple[int, ...
     for name, shape in shapes.items():
         if name not in arrays or arrays[name].shape != shape:
             found = f"of shape {arrays[name].shape}" if name in arrays else "missing"
-            raise ValueError(
+            raise InputError(
                 f"{path}: written by another version of attnlab ({name} is {found}, here {shape}); "
                 "train anew, in another folder"
             )

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.errors import InputError
 from attnlab.text import bpe
 from attnlab.text.cache import cache_folder, keep_arrays, read_arrays
 from attnlab.text.sources import Text, read_source
@@ -78,9 +79,9 @@ def open_corpus(
     cache: the folder of the token cache; by default $ATTNLAB_CACHE, or attnlab in the user's.
     """
     if tokens not in get_args(Tokens):
-        raise ValueError(f"tokens: expected one of {get_args(Tokens)}, got {tokens!r}")
+        raise InputError(f"tokens: expected one of {get_args(Tokens)}, got {tokens!r}")
     if vocab_size is not None and vocab_size < 2:
-        raise ValueError(f"vocab_size: expected at least 2, got {vocab_size}")
+        raise InputError(f"vocab_size: expected at least 2, got {vocab_size}")
     text = read_source(source, validation)
     key = _digest(
         f"{TOKEN_VERSION} {tokens} {vocab_size}".encode(),

@@ -15,6 +15,7 @@ from attnlab.data import SequenceClasses
 from attnlab.dynamics.gradient import Block, Parameters, Rows, loss, loss_and_gradient
 from attnlab.dynamics.layout import Layout, dense_layout
 from attnlab.dynamics.stopping import Pace, Stopping, answering
+from attnlab.files.errors import InputError
 from attnlab.text.windows import Windows
 
 
@@ -48,7 +49,7 @@ def fit_windows(
         )
     )  # fmt: skip
     if not np.all(np.isfinite(Z)):
-        raise ValueError(
+        raise InputError(
             f"eta_y, eta_z: at {eta_y:g} and {eta_z:g} training on the windows leaves the finite "
             "numbers; take smaller ones"
         )

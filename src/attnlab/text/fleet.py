@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 from attnlab.text import program
 from attnlab.text.checkpoint import Arrays, arrays_of, tree_of
@@ -142,7 +143,7 @@ def probe_sequences(plan: Training, corpus: Corpus) -> NDArray[np.int32]:
     """Sequences (probe, context) at even distances in the validation part."""
     context, held = plan.model.context, corpus.validation
     if len(held) < plan.probes * context:
-        raise ValueError(
+        raise InputError(
             f"probes: {plan.probes} x {context} tokens are more than the {len(held):,} of the "
             "validation part; ask for fewer"
         )

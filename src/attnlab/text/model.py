@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.dynamics.engines import require_whole
+from attnlab.files.errors import InputError
 
 Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "none", "learned", "alibi"]
@@ -54,15 +55,15 @@ class TransformerSpec:
             require_whole(name, getattr(self, name), least)
         for name, choices in (("norm", get_args(Norm)), ("positions", get_args(Positions))):
             if getattr(self, name) not in choices:
-                raise ValueError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")
+                raise InputError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")
         if self.dim % self.heads:
-            raise ValueError(
+            raise InputError(
                 f"heads: {self.heads} heads do not divide dim {self.dim}; choose a divisor of it"
             )
         if self.positions == "sinusoidal" and self.dim % 2:
-            raise ValueError(f"dim: sinusoidal positions need an even number, got {self.dim}")
+            raise InputError(f"dim: sinusoidal positions need an even number, got {self.dim}")
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: expected a number in [0, 1), got {self.dropout}")
+            raise InputError(f"dropout: expected a number in [0, 1), got {self.dropout}")
 
 
 def init(spec: TransformerSpec, vocab_size: int, key: jax.Array) -> Params:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnlab.files.errors import InputError
 from attnlab.files.memory import machine_memory
 from attnlab.files.regular import read_regular
 
@@ -43,7 +44,7 @@ def read_source(source: str | Path, validation: str | Path | None = None) -> Tex
     if source == "builtin":
         name, train, held = "builtin", builtin_text(), None
     elif source == "":
-        raise ValueError(f"corpus: no name; {_CHOICES}")
+        raise InputError(f"corpus: no name; {_CHOICES}")
     elif (path := Path(source)).is_dir():
         name, (train, held) = path.resolve().name, _read_folder(path)
     elif isinstance(source, str) and source in WIKITEXT:
@@ -69,19 +70,19 @@ def read_text(path: Path) -> str:
     # characters take up to four times the room of bytes, and lists of tokens more
     data = read_regular(path, most=machine_memory() // 16, advice="give a part of it")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data:
-        raise ValueError(
+        raise InputError(
             f"{path}: not UTF-8 text, but UTF-16 or no text at all; convert a text with "
             "iconv -f UTF-16 -t UTF-8"
         )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise InputError(
             f"{path}: not UTF-8 text at byte {error.start} (0x{data[error.start]:02x}); "
             "convert it, for example with iconv -f LATIN1 -t UTF-8"
         ) from None
     if not text.strip():
-        raise ValueError(f"{path}: empty; give a file with text in it")
+        raise InputError(f"{path}: empty; give a file with text in it")
     return text.removeprefix("\ufeff")  # some editors begin a file with a byte order mark
 
 
@@ -122,7 +123,7 @@ def _hold_out(text: str) -> tuple[str, str]:
     if cut < 0:
         cut = text.rfind(" ", 0, goal)
     if cut < 0:
-        raise ValueError("corpus: too short to hold a tenth out; give a validation file as well")
+        raise InputError("corpus: too short to hold a tenth out; give a validation file as well")
     return text[:cut], text[cut:]
 
 
@@ -132,13 +133,13 @@ def _read_folder(folder: Path) -> tuple[str, str | None]:
     if train is not None:
         return read_text(train), None if held is None else read_text(held)
     if held is not None:
-        raise ValueError(
+        raise InputError(
             f"{folder}: has {held.name} but no {' or '.join(_TRAIN)}; name the file to learn from "
             "and the one to judge by (validation)"
         )
     files = sorted(folder.glob("*.txt"))
     if not files:
-        raise ValueError(f"{folder}: no .txt file in it; give a folder of text files")
+        raise InputError(f"{folder}: no .txt file in it; give a folder of text files")
     return "\n".join(read_text(path) for path in files), None
 
 
@@ -154,7 +155,7 @@ def _download(name: str) -> tuple[str, str]:
     try:
         import datasets
     except ImportError:
-        raise ValueError(
+        raise InputError(
             f"{name}: needs the extra 'text' (pip install 'attnlab[text]') to download it; or "
             f"{remedy}"
         ) from None
@@ -164,7 +165,7 @@ def _download(name: str) -> tuple[str, str]:
             parts = datasets.load_dataset(WIKITEXT_AT_THE_HUB, WIKITEXT[name])
     except Exception as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"{name}: could not be downloaded ({reason[0]}); {remedy}") from error
+        raise InputError(f"{name}: could not be downloaded ({reason[0]}); {remedy}") from error
     return "".join(parts["train"]["text"]), "".join(parts["validation"]["text"])
 
 

@@ -8,6 +8,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.errors import InputError
+
 Part = Literal["training", "validation"]
 REMEDY: dict[Part, str] = {
     "training": "longer text, a smaller batch or a shorter context",
@@ -22,7 +24,7 @@ def cut_streams(ids: NDArray[np.int32], count: int, context: int, part: Part) ->
     """
     length = len(ids) // count
     if length < context + 1:
-        raise ValueError(
+        raise InputError(
             f"corpus: the {part} part has {len(ids):,} tokens, fewer than one batch of {count} "
             f"streams x {context + 1} tokens ({count * (context + 1):,}); give a "
             f"{REMEDY[part]}"

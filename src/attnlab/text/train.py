@@ -14,6 +14,7 @@ import xarray as xr
 
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.stopping import Pace, Stopping, answering
+from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile, load, save
 from attnlab.files.progress import Choice, Report, reporting
 from attnlab.files.provenance import provenance
@@ -226,9 +227,9 @@ def _run(
 def _kept(folder: Path, document: dict[str, Any], steps: int) -> Checkpoint | None:
     """The checkpoint to go on from, if there is one."""
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"out: {folder} is a file; give a folder")
+        raise InputError(f"out: {folder} is a file; give a folder")
     if not folder.parent.is_dir():
-        raise ValueError(f"out: the folder {folder.parent} does not exist; make it first")
+        raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
     path = folder / CHECKPOINT
     if not path.exists():
         return None
@@ -236,7 +237,7 @@ def _kept(folder: Path, document: dict[str, Any], steps: int) -> Checkpoint | No
     there, here = _settings(kept.spec), _settings(document)
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
-            raise ValueError(
+            raise InputError(
                 f"out: {folder} holds another training ({name}: {there.get(name)} there, "
                 f"{here.get(name)} here); give another folder, or the same settings to go on"
             )

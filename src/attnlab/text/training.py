@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnlab.dynamics.engines import MOST_STEPS, require_whole
 from attnlab.dynamics.grid import RUN_BYTES
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 from attnlab.text.corpus import Corpus
 from attnlab.text.model import TransformerSpec
@@ -54,24 +55,24 @@ class Training:
         for name in ("steps", "batch", "measure_every", "probes"):
             require_whole(name, getattr(self, name), 1)
         if self.steps > MOST_STEPS:
-            raise ValueError(f"steps: expected at most {MOST_STEPS:,}, got {self.steps}")
+            raise InputError(f"steps: expected at most {MOST_STEPS:,}, got {self.steps}")
         if self.validation_tokens is not None and self.validation_tokens < 1:
-            raise ValueError(
+            raise InputError(
                 f"validation_tokens: expected a positive number or None, got "
                 f"{self.validation_tokens}"
             )
         if not self.clip > 0:
-            raise ValueError(f"clip: expected a positive number, got {self.clip}")
+            raise InputError(f"clip: expected a positive number, got {self.clip}")
         if not self.rates or not all(np.isfinite(rate) and rate > 0 for rate in self.rates):
-            raise ValueError(f"rates: expected positive numbers, got {self.rates}")
+            raise InputError(f"rates: expected positive numbers, got {self.rates}")
         if not self.seeds or not all(0 <= seed < 2**31 for seed in self.seeds):
-            raise ValueError(f"seeds: expected whole numbers from 0 on, got {self.seeds}")
+            raise InputError(f"seeds: expected whole numbers from 0 on, got {self.seeds}")
         for name in ("rates", "seeds"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
-                raise ValueError(f"{name}: {getattr(self, name)} has one twice; name each once")
+                raise InputError(f"{name}: {getattr(self, name)} has one twice; name each once")
         require_memory("measure_every", self._record_bytes, "measure less often, or fewer runs")
         if self.precision not in get_args(Precision):
-            raise ValueError(
+            raise InputError(
                 f"precision: expected one of {get_args(Precision)}, got {self.precision!r}"
             )
 
@@ -109,7 +110,7 @@ class Training:
 def numbered(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Seeds by how many or by which."""
     if isinstance(seeds, int) and seeds < 1:
-        raise ValueError(f"seeds: expected at least 1, got {seeds}")
+        raise InputError(f"seeds: expected at least 1, got {seeds}")
     if isinstance(seeds, int):
         require_memory("seeds", RUN_BYTES * seeds)
     return tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.errors import InputError
 from attnlab.text.corpus import Corpus
 
 LEFT_OUT = -1  # in place of a contextual token that is too rare to count
@@ -64,7 +65,7 @@ def find_windows(
         ("min_count", min_count, 1),
     ):  # fmt: skip
         if value < least:
-            raise ValueError(f"{name}: expected at least {least}, got {value}")
+            raise InputError(f"{name}: expected at least {least}, got {value}")
     text = corpus.train.astype(np.int64)
     last = np.arange(context - 1, len(text) - 1)  # a whole window before it, and a token after
     bigrams = text[last] * corpus.vocab_size + text[last + 1]
@@ -87,7 +88,7 @@ def find_windows(
     usable = (tokens != LEFT_OUT).any(axis=1)
     left = np.bincount(sequence_class[usable], minlength=len(chosen))
     if not left.all():
-        raise ValueError(
+        raise InputError(
             f"min_count: no token before {corpus.decode(ends[:, np.argmin(left)])!r} is seen "
             f"{min_count} times; lower it, or raise context"
         )
@@ -124,7 +125,7 @@ def _choose(
             chosen += free[:following]
             taken |= {pair % V for pair in free[:following]}
     if len(chosen) < queries * following:
-        raise ValueError(
+        raise InputError(
             f"corpus: {corpus.name} has {len(chosen) // following} of the {queries} queries that "
             f"were asked for, with {following} next words each that are seen {min_count} times; "
             "ask for fewer, lower min_count, or take more text"

@@ -5,6 +5,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.files.errors import InputError
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -14,7 +16,7 @@ FORMS = ("corrected", "printed")
 def is_printed(form: str) -> bool:
     """Whether `form` asks for the paper as printed; anything but the two forms is an error."""
     if form not in FORMS:
-        raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}; got {form!r}")
+        raise InputError(f"form must be one of {', '.join(map(repr, FORMS))}; got {form!r}")
     return form == "printed"
 
 
@@ -23,7 +25,7 @@ def at_least(field: str, value: ArrayLike, low: float, *, strict: bool = False) 
     array = np.asarray(value, dtype=np.float64)
     good = array > low if strict else array >= low
     if not np.all(good):
-        raise ValueError(f"{field} must be {'>' if strict else '>='} {low:g}; got {value!r}")
+        raise InputError(f"{field} must be {'>' if strict else '>='} {low:g}; got {value!r}")
     return array
 
 
@@ -31,7 +33,7 @@ def between(field: str, value: ArrayLike, low: float, high: float) -> FloatArray
     """`value` as float64, refused when any entry is outside the open interval (low, high)."""
     array = np.asarray(value, dtype=np.float64)
     if not np.all((array > low) & (array < high)):
-        raise ValueError(f"{field} must lie in ({low:g}, {high:g}); got {value!r}")
+        raise InputError(f"{field} must lie in ({low:g}, {high:g}); got {value!r}")
     return array
 
 
@@ -44,9 +46,9 @@ def probabilities(P: ArrayLike) -> FloatArray:
     """P as a (K, L) matrix of non-negative weights in which no class is empty."""
     P = np.asarray(P, dtype=np.float64)
     if P.ndim != 2:
-        raise ValueError(f"P must have one row per class and one column per token; got {P.shape}")
+        raise InputError(f"P must have one row per class and one column per token; got {P.shape}")
     if not np.all(np.isfinite(P)) or np.any(P < 0) or np.any(P.sum(1) <= 0):
-        raise ValueError("P must be finite, >= 0, and positive somewhere in each row")
+        raise InputError("P must be finite, >= 0, and positive somewhere in each row")
     return P
 
 
@@ -56,5 +58,5 @@ def query_rows(psi: ArrayLike | None, K: int) -> IntArray:
         return np.zeros(K, dtype=np.int64)
     rows = np.asarray(psi)
     if rows.shape != (K,) or not np.issubdtype(rows.dtype, np.integer) or np.any(rows < 0):
-        raise ValueError(f"psi must give one query row (an integer >= 0) per class, {K} in all")
+        raise InputError(f"psi must give one query row (an integer >= 0) per class, {K} in all")
     return rows.astype(np.int64)

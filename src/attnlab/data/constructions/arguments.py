@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 
 # Of a non-zero of P: class, token and value, as they come, in order and as they are kept.
@@ -22,7 +23,7 @@ def number_of_queries(queries: int, classes: int) -> int:
     """`queries`, if there is a class for each."""
     queries = how_many("queries", queries, 1)
     if queries > classes:
-        raise ValueError(
+        raise InputError(
             f"queries: {queries} queries for {classes} classes; take at most {classes}"
         )
     return queries
@@ -31,7 +32,7 @@ def number_of_queries(queries: int, classes: int) -> int:
 def whole_number(name: str, value: int, at_least: int) -> int:
     """`value`, if it is a whole number of at least `at_least`; the error names the argument."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
-        raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {value!r}")
+        raise InputError(f"{name}: expected a whole number of at least {at_least}, got {value!r}")
     return int(value)
 
 
@@ -51,5 +52,5 @@ def number_between(name: str, value: float, low: float, high: float) -> float:
     """`value`, if it lies between `low` and `high`, which are not allowed themselves."""
     if not low < value < high:
         wanted = f"above {low}" if high == math.inf else f"between {low} and {high}"
-        raise ValueError(f"{name}: expected a finite number {wanted}, got {value}")
+        raise InputError(f"{name}: expected a finite number {wanted}, got {value}")
     return float(value)

@@ -14,6 +14,7 @@ from attnlab.data.constructions.arguments import (
     require_entries,
     whole_number,
 )
+from attnlab.files.errors import InputError
 
 # The paper's synthetic family: 10 common tokens, and 10 distinct tokens for each class.
 COMMON = 10
@@ -43,12 +44,12 @@ def syn_medium(num_last: int = 3, next_per_last: int = 2, local_common: int = 0)
     next_per_last = how_many("next_per_last", next_per_last, 1)
     local_common = how_many("local_common", local_common, 0)
     if num_last * next_per_last < 2:
-        raise ValueError(
+        raise InputError(
             "num_last, next_per_last: their product must be at least 2; "
             "with one class no token is common"
         )
     if local_common and next_per_last < 2:
-        raise ValueError(
+        raise InputError(
             f"local_common: {local_common} local common tokens need next_per_last to be at least "
             "2; with one class per query they would be distinct"
         )
@@ -82,9 +83,9 @@ def family(
     distinct = how_many("distinct", distinct, 1)
     common_mass, lowest = float(common_mass), float(lowest)
     if not 0 <= common_mass < 1:
-        raise ValueError(f"common_mass: expected a number from 0 to below 1, got {common_mass}")
+        raise InputError(f"common_mass: expected a number from 0 to below 1, got {common_mass}")
     if not 0 < lowest <= 1:
-        raise ValueError(f"lowest: expected a number above 0 and up to 1, got {lowest}")
+        raise InputError(f"lowest: expected a number above 0 and up to 1, got {lowest}")
     return _blocks(
         query_of=np.arange(classes) * queries // classes,
         common=_share(common_mass, np.ones(common)),

@@ -17,6 +17,7 @@ from attnlab.data.constructions.arguments import (
     require_entries,
     whole_number,
 )
+from attnlab.files.errors import InputError
 
 
 def zipf(
@@ -63,7 +64,7 @@ def zipf(
         weights = _banded(weights, common, classes, bands)
     sums = np.array([weights[: common + size].sum() for size in sizes])
     if weights[-1] / sums[0] == 0:
-        raise ValueError(
+        raise InputError(
             f"exponent: {exponent} leaves the rarest tokens with probability 0 in float64; "
             "take a smaller one"
         )
@@ -113,7 +114,7 @@ def random(
     concentration = number_between("concentration", concentration, 0, math.inf)
     overlap = float(overlap)
     if not 0 <= overlap <= 1:
-        raise ValueError(f"overlap: expected a number from 0 to 1, got {overlap}")
+        raise InputError(f"overlap: expected a number from 0 to 1, got {overlap}")
     seed = whole_number("seed", seed, 0)
     vocab = how_many("vocab", vocab, 2 * classes + queries)
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
+from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, IntArray, at_least, probabilities, query_rows, unwrap
 from attnlab.theory.scan_and_snap.coefficients import beta
 from attnlab.theory.scan_and_snap.correlations import gram
@@ -36,7 +37,7 @@ def class_weights(weight: ArrayLike | None, K: int) -> FloatArray:
     """The class weight in Eq. 10, one per class: 1/K by default (see `attention_velocity`)."""
     weight = at_least("weight", 1.0 / K if weight is None else weight, 0.0)
     if weight.shape not in ((), (K,)):
-        raise ValueError(f"weight must be one number or one per class ({K}); got {weight.shape}")
+        raise InputError(f"weight must be one number or one per class ({K}); got {weight.shape}")
     return np.broadcast_to(weight, (K,))
 
 
@@ -106,7 +107,7 @@ def attention_path(
     seen = by_query((P > 0).astype(np.float64), rows, Q) > 0
     tau = at_least("tau", tau, 0.0)
     if not np.all(np.isfinite(tau)):
-        raise ValueError("tau must be finite: attention keeps moving for ever, ever more slowly")
+        raise InputError("tau must be finite: attention keeps moving for ever, ever more slowly")
 
     def velocity(_: float, state: FloatArray) -> FloatArray:
         z = start.copy()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, at_least, between, is_printed, unwrap
 from attnlab.theory.scan_and_snap.growth import scaled_growth
 from attnlab.theory.scan_and_snap.speed import omega_1
@@ -84,7 +85,7 @@ def visit_deviations(visits: ArrayLike, *, M: float, eta_y: float) -> Deviations
     visits = at_least("visits", visits, 0.0)
     mean = visits.mean()
     if mean == 0.0:
-        raise ValueError("visits must not all be 0: theta is relative to their mean")
+        raise InputError("visits must not all be 0: theta is relative to their mean")
     x = scaled_growth(visits, M=M, eta_y=eta_y)
     x_mean = scaled_growth(mean, M=M, eta_y=eta_y)
     excess = (np.exp(x_mean) - np.exp(x)) / (M - 1.0 + np.exp(x))

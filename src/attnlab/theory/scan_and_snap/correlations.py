@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, at_least, is_printed
 from attnlab.theory.scan_and_snap.tokens import unit_attention
 
@@ -85,7 +86,7 @@ def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
     try:
         return np.asarray(sign * np.linalg.solve(np.eye(E.shape[-1]) + E, E))
     except np.linalg.LinAlgError:
-        raise ValueError("E must leave I + E invertible: the f_n are linearly dependent") from None
+        raise InputError("E must leave I + E invertible: the f_n are linearly dependent") from None
 
 
 def spectrum_bounds(E: ArrayLike) -> SpectrumBounds:

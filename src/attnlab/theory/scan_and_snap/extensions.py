@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.files.errors import InputError
 from attnlab.theory._check import (
     FloatArray,
     IntArray,
@@ -106,7 +107,7 @@ def centred_attention(
     c = attention_weights(P, z, psi=psi)
     spare = M - c.shape[-1]
     if spare < 0:
-        raise ValueError(f"M must be at least the number of tokens in P, {c.shape[-1]}; got {M}")
+        raise InputError(f"M must be at least the number of tokens in P, {c.shape[-1]}; got {M}")
     padded = np.concatenate([c, np.zeros((*c.shape[:-1], spare))], axis=-1) - 1.0 / M
     return np.asarray(padded / np.linalg.norm(padded, axis=-1, keepdims=True))
 
@@ -159,7 +160,7 @@ def position_prior(P: ArrayLike, bias: ArrayLike) -> FloatArray:
     P = np.asarray(P, dtype=np.float64)
     bias = np.asarray(bias, dtype=np.float64)
     if P.ndim != 3 or bias.shape != P.shape[:1]:
-        raise ValueError(
+        raise InputError(
             f"P must be (positions, K, L), bias (positions,); got {P.shape}, {bias.shape}"
         )
     mixed = np.tensordot(np.exp(bias - bias.max()), P, axes=1)
@@ -196,7 +197,7 @@ def head_flows(
     """
     starts = np.asarray(z0, dtype=np.float64)
     if starts.ndim != 3:
-        raise ValueError(f"z0 must be (heads, queries, tokens); got {starts.shape}")
+        raise InputError(f"z0 must be (heads, queries, tokens); got {starts.shape}")
     return tuple(
         attention_flow(P, t, psi=psi, M=M, eta_y=eta_y, eta_z=eta_z, z0=start, weight=weight)
         for start in starts

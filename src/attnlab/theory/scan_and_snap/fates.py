@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, IntArray, probabilities, query_rows
 from attnlab.theory.scan_and_snap.attention import by_query
 from attnlab.theory.scan_and_snap.tokens import token_roles, unit_attention
@@ -86,7 +87,7 @@ def common_token_margin(P: ArrayLike, z: ArrayLike | None = None) -> FloatArray:
     """
     P = probabilities(P)
     if len(P) != 2:
-        raise ValueError(f"P must have exactly 2 classes for this criterion; got {len(P)}")
+        raise InputError(f"P must have exactly 2 classes for this criterion; got {len(P)}")
     f1, f2 = np.moveaxis(unit_attention(P, z), -2, 0)
     rho = (f1 * f2).sum(-1, keepdims=True)
     with np.errstate(invalid="ignore"):

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
+from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, at_least, is_printed, unwrap
 
 
@@ -57,7 +58,7 @@ def h_star(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     """
     at = np.asarray(steps)
     if not np.issubdtype(at.dtype, np.integer) or np.any(at < 0):
-        raise ValueError(f"steps must be integers >= 0; got {steps!r}")
+        raise InputError(f"steps must be integers >= 0; got {steps!r}")
     at_least("M", M, 2.0)
     at_least("eta_y", eta_y, 0.0, strict=True)
     wanted, where = np.unique(at, return_inverse=True)

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
+from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, at_least, is_printed, unwrap
 from attnlab.theory.scan_and_snap.growth import h_inverse, scaled_growth
 
@@ -155,5 +156,5 @@ def momentum_steps(t: ArrayLike, *, momentum: float) -> FloatArray:
 
 def _momentum(momentum: float) -> float:
     if not 0.0 <= momentum < 1.0:
-        raise ValueError(f"momentum must lie in [0, 1); got {momentum!r}")
+        raise InputError(f"momentum must lie in [0, 1); got {momentum!r}")
     return float(momentum)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, probabilities, query_rows
 
 
@@ -32,7 +33,7 @@ def log_scores(
         return log_p
     z = np.atleast_2d(np.asarray(z, dtype=np.float64))
     if z.shape[-1] != P.shape[1] or z.shape[-2] <= rows.max():
-        raise ValueError(
+        raise InputError(
             f"z must have a row for each query in psi and {P.shape[1]} columns; got {z.shape}"
         )
     return np.asarray(log_p + z[..., rows, :])

@@ -16,6 +16,7 @@ from attnlab.audit.readings import gain_error, logits, reduced, run_at, slopes, 
 from attnlab.audit.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 from attnlab.audit.settings import LADDER, SYMMETRIC, UNEVEN, WEAK, Setting, climbed, holds_from
 from attnlab.audit.verdict import Verdict
+from attnlab.files.errors import InputError
 
 TIMES = np.geomspace(1.0, 1e7, 60)
 # How near Eq. 10 must be to training to count as a description of it.
@@ -29,7 +30,7 @@ def eq_10_in_training(setting: Setting) -> tuple[Check, float]:
     times, path = run_at(s)
     late = times >= s.t0
     if not late.any():
-        raise ValueError(f"steps: train beyond t_0 = {s.t0:.4g} to compare the two from there on")
+        raise InputError(f"steps: train beyond t_0 = {s.t0:.4g} to compare the two from there on")
     eq_10, in_training = (
         np.linalg.norm(z, axis=(1, 2)) for z in (reduced(s, times[late]).logits, path[late])
     )
@@ -98,7 +99,7 @@ def _theorem_2(setting: Setting) -> Outcome:
     fates = theory.token_fates(s.P, psi=s.psi)
     claimed = fates != 0
     if not claimed.any():
-        raise ValueError("classes: Theorem 2 says nothing of these; give classes that overlap")
+        raise InputError("classes: Theorem 2 says nothing of these; give classes that overlap")
     path = reduced(s, TIMES).logits
     velocity = theory.attention_velocity(s.P, path, psi=s.psi, M=s.M, weight=s.classes.prior)
     along = (velocity * fates)[:, claimed]
