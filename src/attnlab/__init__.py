@@ -30,6 +30,7 @@ _HOMES = {
     "Pairwise": "dynamics",
     "Sampled": "dynamics",
     "Save": "dynamics",
+    "Simulation": "dynamics",
     "simulate": "dynamics",
     "play": "playground",
     "load": "files.netcdf",
@@ -56,6 +57,7 @@ __all__ = [
     "Sampled",
     "Save",
     "SequenceClasses",
+    "Simulation",
     "__version__",
     "audit",
     "classes_from",
@@ -85,7 +87,6 @@ if TYPE_CHECKING:
         measures,
         plots,
         report,
-        studies,
         text,
         theory,
     )
@@ -104,11 +105,13 @@ if TYPE_CHECKING:
         Pairwise,
         Sampled,
         Save,
+        Simulation,
         simulate,
     )
     from attnlab.files.netcdf import load, save
     from attnlab.playground import play
-    from attnlab.sweep import open_sweep, sweep
+    from attnlab.sweep import open_sweep
+    from attnlab.sweep.sweep import sweep
 
 
 def __getattr__(name: str) -> Any:

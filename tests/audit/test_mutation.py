@@ -12,9 +12,9 @@ import pytest
 
 from attnlab import theory
 from attnlab.audit import Check, Outcome, Verdict, labelled, select
+from attnlab.audit.cases import FIG3, WEAK
 from attnlab.audit.claims.scan_and_snap import attention as attention_claims
 from attnlab.audit.readings import run_at
-from attnlab.audit.settings import FIG3, WEAK
 
 
 def scaled(name, factor):
@@ -94,7 +94,7 @@ def test_a_wrong_theory_changes_the_verdict(monkeypatch, claim, name, wrong, ver
 
 
 def test_other_classes_can_bring_a_claim_within_its_assumptions():
-    """Assumption 2 is outside in Fig. 3's setting because of that setting, not by decree."""
+    """Assumption 2 is outside in Fig. 3's case because of that case, not by decree."""
     (claim,) = select(["assumption-2"])
     assert claim.examine().verdict is Verdict.OUTSIDE
     within = claim.examine(WEAK)
@@ -119,8 +119,8 @@ def test_a_premise_that_held_would_change_the_verdict_in_training(monkeypatch):
     (claim,) = select(["theorem-2"])
     assert claim.examine().training is Verdict.PREMISE
 
-    def as_trained(setting, times, z0=None):
-        recorded, path = run_at(setting)
+    def as_trained(case, times, z0=None):
+        recorded, path = run_at(case)
         rows = np.abs(recorded[:, None] - times).argmin(axis=0)
         return SimpleNamespace(logits=path[rows])
 

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from attnlab.audit import audit_classes, own_setting
+from attnlab.audit import audit_classes, case_of
 from attnlab.data import SequenceClasses, single_common, syn_small
 
 
 @pytest.fixture(scope="module")
 def small():
-    return audit_classes(own_setting(syn_small(), eta_y=10.0, eta_z=1.0))
+    return audit_classes(case_of(syn_small(), eta_y=10.0, eta_z=1.0))
 
 
 def test_syn_small(small):
@@ -27,7 +27,7 @@ def test_syn_small(small):
     assert np.all(fates["claimed"].values[common] == 0)
     assert np.all(fates["predicted"].values[common] < 0)
     assert np.all(fates["simulated"].values[common] < 0)
-    assert small.t0_prime < small.t0 < small.setting.steps
+    assert small.t0_prime < small.t0 < small.case.steps
     assert np.all(small.snap["simulated"] > small.t0)
 
 
@@ -41,11 +41,11 @@ def test_rows_name_tokens_and_lead_with_the_largest(small):
 
 
 def test_corollary_2_speaks_where_theorem_2_is_silent():
-    from attnlab.audit.settings import LOPSIDED, SYMMETRIC
+    from attnlab.audit.cases import LOPSIDED, SYMMETRIC
     from attnlab.audit.user import claimed_fates, seen_roles
 
-    for setting, fate in ((SYMMETRIC, -1), (LOPSIDED, 0)):
-        assert np.all(claimed_fates(setting)[seen_roles(setting) == 2] == fate)
+    for case, fate in ((SYMMETRIC, -1), (LOPSIDED, 0)):
+        assert np.all(claimed_fates(case)[seen_roles(case) == 2] == fate)
 
 
 def test_training_is_shown_even_where_eq_10_cannot_be_solved(monkeypatch):
@@ -53,7 +53,7 @@ def test_training_is_shown_even_where_eq_10_cannot_be_solved(monkeypatch):
         raise ValueError("E must leave I + E invertible")
 
     monkeypatch.setattr("attnlab.audit.user.reduced", refuse)
-    own = audit_classes(own_setting(syn_small(), eta_y=10.0, eta_z=1.0))
+    own = audit_classes(case_of(syn_small(), eta_y=10.0, eta_z=1.0))
     assert own.note == "Eq. 10 has no solution here: E must leave I + E invertible"
     assert np.isnan(own.fates["predicted"]).all()
     assert np.isfinite(own.fates["simulated"]).all()
@@ -70,12 +70,12 @@ def test_training_is_shown_even_where_eq_10_cannot_be_solved(monkeypatch):
 )
 def test_bad_rates_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
-        own_setting(syn_small(), **{"eta_y": 1.0, "eta_z": 1.0, **changes})
+        case_of(syn_small(), **{"eta_y": 1.0, "eta_z": 1.0, **changes})
 
 
 def test_what_is_too_large_or_too_small_is_refused():
     with pytest.raises(ValueError, match="use attnlab simulate"):
-        own_setting(single_common(num_classes=2, vocab_size=10**6), eta_y=1.0, eta_z=1.0)
+        case_of(single_common(num_classes=2, vocab_size=10**6), eta_y=1.0, eta_z=1.0)
     alone = SequenceClasses([{0: 1.0}], [1], [2], vocab_size=9)
     with pytest.raises(ValueError, match="at least 2"):
-        own_setting(alone, eta_y=1.0, eta_z=1.0)
+        case_of(alone, eta_y=1.0, eta_z=1.0)

@@ -30,9 +30,9 @@ from attnlab import (
 )
 from attnlab.data import syn_small
 from attnlab.dynamics import program
-from attnlab.dynamics.extended import Given, Logits
 from attnlab.dynamics.gradient import Parameters, Rows, class_rows
 from attnlab.dynamics.layout import dense_layout
+from attnlab.dynamics.models.extended import Given, Logits
 from attnlab.dynamics.positions import log_position_mass, position_from
 from attnlab.dynamics.rows import row_source
 from attnlab.dynamics.start import Start

@@ -8,18 +8,19 @@ finding.verdict, finding.number
 
 from attnlab.audit.catalogue import CLAIMS, NUMBERED, SECTIONS, select
 from attnlab.audit.claim import Claim, Finding, Outcome, Recorded
-from attnlab.audit.comparison import Check, labelled, shortfall
-from attnlab.audit.hypothesis import Hypothesis
-from attnlab.audit.relation import Reading, Relation
 from attnlab.audit.run import changed, examine_all, whole_audit
-from attnlab.audit.settings import Setting
-from attnlab.audit.user import OwnAudit, audit_classes, own_setting
+from attnlab.audit.user import OwnAudit, audit_classes, case_of
 from attnlab.audit.verdict import Verdict, judge
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled, shortfall
+from attnlab.prediction.hypothesis import Hypothesis
+from attnlab.prediction.relation import Reading, Relation
 
 __all__ = [
     "CLAIMS",
     "NUMBERED",
     "SECTIONS",
+    "Case",
     "Check",
     "Claim",
     "Finding",
@@ -29,14 +30,13 @@ __all__ = [
     "Reading",
     "Recorded",
     "Relation",
-    "Setting",
     "Verdict",
     "audit_classes",
+    "case_of",
     "changed",
     "examine_all",
     "judge",
     "labelled",
-    "own_setting",
     "select",
     "shortfall",
     "whole_audit",

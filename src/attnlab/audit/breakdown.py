@@ -9,7 +9,7 @@ Each map compares Eq. 10 (with the corrected coefficients) with training, in thr
 
 The classes have one common token and three distinct tokens each; its probability falls from
 `common_prob` in class 0 to half of that in the last, because unequal classes are where fates go
-wrong. Everything is measured at 10 t_0. Steps and flow time: see `attnlab.audit.settings`.
+wrong. Everything is measured at 10 t_0. Steps and flow time: see `attnlab.audit.cases`.
 
 A fourth map says where the order of Section 6 (c) turns: `turn`, the ratio eta_Y/eta_Z from which
 on a larger eta_Y makes attention denser, over the time.
@@ -24,11 +24,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.cases import ratios, trained
 from attnlab.audit.density import TURNS, densities, turning_ratio
 from attnlab.audit.readings import gain_error, logits, reduced, spotlight
-from attnlab.audit.settings import FAST, Setting, ratios, trained
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Limit, Sampled, Save, simulate
+from attnlab.prediction.case import Case
+from attnlab.prediction.hypotheses import FAST
 
 M = 1000
 RATIOS = (0.25, 1.0, 4.0, FAST, 150.0, 1000.0)
@@ -55,14 +57,14 @@ def graded(K: int, common_prob: float) -> SequenceClasses:
     )  # fmt: skip
 
 
-def errors(setting: Setting, time: float, z: NDArray[np.float64]) -> dict[str, float]:
+def errors(case: Case, time: float, z: NDArray[np.float64]) -> dict[str, float]:
     """The three errors of Eq. 10 at `time`, given the logits (Q, L) of training."""
-    n, high, _ = spotlight(setting)
-    predicted = reduced(setting, np.array([time])).logits[0]
-    fates = theory.token_fates(setting.P, psi=setting.psi)
+    n, high, _ = spotlight(case)
+    predicted = reduced(case, np.array([time])).logits[0]
+    fates = theory.token_fates(case.P, psi=case.psi)
     return {
-        "speed": float(predicted[setting.psi[n], high] / z[setting.psi[n], high]),
-        "gain": float(gain_error(setting, z)),
+        "speed": float(predicted[case.psi[n], high] / z[case.psi[n], high]),
+        "gain": float(gain_error(case, z)),
         "fate": float((z * fates < 0)[fates != 0].mean()),
     }
 
@@ -83,23 +85,21 @@ def ratio_map() -> xr.Dataset:
     """Errors over eta_Y/eta_Z and overlap: two classes, the joint flow."""
     cells: dict[tuple[float, float], dict[str, float]] = {}
     for prob in COMMON:
-        setting = Setting(graded(2, prob), ETA_Y, ETA_Z, 1e6)
-        time = 10 * setting.t0
-        at = trained(setting.classes, ratios(*RATIOS, eta_y=ETA_Y), setting.steps).interp(time=time)
+        case = Case(graded(2, prob), ETA_Y, ETA_Z, 1e6)
+        time = 10 * case.t0
+        at = trained(case.classes, ratios(*RATIOS, eta_y=ETA_Y), case.steps).interp(time=time)
         for i, ratio in enumerate(RATIOS):
-            z = logits(setting, at.isel(run=i))
-            cells[ratio, prob] = errors(setting.at(eta_z=ETA_Y / ratio), time, z)
+            z = logits(case, at.isel(run=i))
+            cells[ratio, prob] = errors(case.at(eta_z=ETA_Y / ratio), time, z)
     return _table(cells, "ratio")
 
 
-def _stepped(
-    setting: Setting, engine: Limit | Sampled, steps: int, seeds: int
-) -> NDArray[np.float64]:
+def _stepped(case: Case, engine: Limit | Sampled, steps: int, seeds: int) -> NDArray[np.float64]:
     result = simulate(
-        setting.classes, engine, eta_y=setting.eta_y, eta_z=setting.eta_z, steps=steps, seeds=seeds,
+        case.classes, engine, eta_y=case.eta_y, eta_z=case.eta_z, steps=steps, seeds=seeds,
         momentum=0.0, save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
     )  # fmt: skip
-    return logits(setting, result.isel(step=-1).mean("seed"))
+    return logits(case, result.isel(step=-1).mean("seed"))
 
 
 def class_map() -> xr.Dataset:
@@ -107,10 +107,10 @@ def class_map() -> xr.Dataset:
     cells: dict[tuple[float, float], dict[str, float]] = {}
     for K in CLASSES:
         for prob in COMMON:
-            setting = Setting(graded(K, prob), ETA_Y, ETA_Z, 1e6)
-            steps = round(10 * setting.t0)
-            z = _stepped(setting, Limit(), steps, seeds=1)
-            cells[K, prob] = errors(setting, steps, z)
+            case = Case(graded(K, prob), ETA_Y, ETA_Z, 1e6)
+            steps = round(10 * case.t0)
+            z = _stepped(case, Limit(), steps, seeds=1)
+            cells[K, prob] = errors(case, steps, z)
     return _table(cells, "classes")
 
 
@@ -120,10 +120,10 @@ def length_map() -> xr.Dataset:
     for length in LENGTHS:
         # A rarer token needs a sampler of another shape, and that another compilation.
         for prob in COMMON[-3:]:
-            setting = Setting(graded(2, prob), ETA_Y, ETA_Z, 1e6)
-            steps = round(10 * setting.t0)
-            z = _stepped(setting, Sampled(length, 64), steps, seeds=16)
-            cells[length, prob] = errors(setting, steps, z)
+            case = Case(graded(2, prob), ETA_Y, ETA_Z, 1e6)
+            steps = round(10 * case.t0)
+            z = _stepped(case, Sampled(length, 64), steps, seeds=16)
+            cells[length, prob] = errors(case, steps, z)
     return _table(cells, "length")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from attnlab.audit.comparison import Check
-from attnlab.audit.hypothesis import Hypothesis
-from attnlab.audit.relation import Relation
-from attnlab.audit.settings import Setting
 from attnlab.audit.verdict import Verdict, judge
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check
+from attnlab.prediction.hypothesis import Hypothesis
+from attnlab.prediction.relation import Relation
 
-Assumption = Callable[[Setting], tuple[Hypothesis, ...]]
+Assumption = Callable[[Case], tuple[Hypothesis, ...]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Recorded:
 class Claim:
     """One statement and how it is put to the test.
 
-    id, statement, source: what is said and where. relation: how its sign is read. setting: the
+    id, statement, source: what is said and where. relation: how its sign is read. case: the
     classes and rates of the built-in test, on which `hypotheses` are checked. predicts, measures:
     what is compared with what. tolerance, because: how close they must be, and why. code: names in
     attnlab.theory. test: the test that covers that code. figure: the figure it serves. number,
@@ -59,7 +59,7 @@ class Claim:
     statement: str
     source: str
     relation: Relation
-    setting: Setting
+    case: Case
     predicts: str
     measures: str
     tolerance: float
@@ -67,7 +67,7 @@ class Claim:
     code: tuple[str, ...]
     test: str
     recorded: Recorded
-    measure: Callable[[Setting], Outcome] = field(repr=False)
+    measure: Callable[[Case], Outcome] = field(repr=False)
     hypotheses: tuple[Assumption, ...] = ()
     figure: str | None = None
     number: str = ""
@@ -75,15 +75,15 @@ class Claim:
     general: bool = False
     ours: bool = False
 
-    def assume(self, setting: Setting) -> tuple[Hypothesis, ...]:
-        """The hypotheses on this setting, each with its value."""
-        return tuple(part for assumption in self.hypotheses for part in assumption(setting))
+    def assume(self, case: Case) -> tuple[Hypothesis, ...]:
+        """The hypotheses on this case, each with its value."""
+        return tuple(part for assumption in self.hypotheses for part in assumption(case))
 
-    def examine(self, setting: Setting | None = None) -> Finding:
-        """Predict, measure and judge, on the built-in setting or on another."""
-        setting = self.setting if setting is None else setting
-        hypotheses = self.assume(setting)
-        outcome = self.measure(setting)
+    def examine(self, case: Case | None = None) -> Finding:
+        """Predict, measure and judge, on the built-in case or on another."""
+        case = self.case if case is None else case
+        hypotheses = self.assume(case)
+        outcome = self.measure(case)
         checks = tuple(
             replace(
                 check,
@@ -96,7 +96,7 @@ class Claim:
         in_training = [check for check in checks if check.training]
         return Finding(
             claim=self,
-            setting=setting,
+            case=case,
             verdict=judge(on_paper, hypotheses) if on_paper or not in_training else None,
             training=judge(in_training, hypotheses) if in_training else None,
             hypotheses=hypotheses,
@@ -120,7 +120,7 @@ class Finding:
     """What the audit found about a claim; a verdict is None where there was nothing of its kind."""
 
     claim: Claim
-    setting: Setting
+    case: Case
     verdict: Verdict | None
     training: Verdict | None
     hypotheses: tuple[Hypothesis, ...]

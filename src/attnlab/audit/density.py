@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from attnlab.audit.cases import RUNS, trained
 from attnlab.audit.readings import mean_entropy
-from attnlab.audit.settings import RUNS, trained
 from attnlab.data import SequenceClasses
 
 RATIOS = np.geomspace(1.0, 990.0, 2 * RUNS)

@@ -9,10 +9,10 @@ from typing import Any
 import xarray as xr
 
 from attnlab import __version__
+from attnlab.audit.cases import LADDER
 from attnlab.audit.claim import Finding
-from attnlab.audit.hypothesis import Hypothesis
-from attnlab.audit.settings import LADDER
 from attnlab.files.provenance import versions
+from attnlab.prediction.hypothesis import Hypothesis
 
 
 def audit_document(
@@ -40,11 +40,11 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "source": claim.source,
         "ours": claim.ours,
         "relation": str(claim.relation),
-        "setting": {
-            "classes": finding.setting.classes.origin,
-            "eta_y": finding.setting.eta_y,
-            "eta_z": finding.setting.eta_z,
-            "time": finding.setting.steps,
+        "case": {
+            "classes": finding.case.classes.origin,
+            "eta_y": finding.case.eta_y,
+            "eta_z": finding.case.eta_z,
+            "time": finding.case.steps,
         },
         "predicts": claim.predicts,
         "measures": claim.measures,

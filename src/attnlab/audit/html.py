@@ -71,7 +71,7 @@ expectation.</p>
 <td>{{ c.statement }}
 <details><summary><small>how it was tested</small></summary>
 <p>Read as: {{ c.relation }}.<br>Predicted: {{ c.predicts }}.<br>Measured: {{ c.measures }}.<br>Tolerance {{ c.tolerance | short }}: {{ c.because }}.<br>
-Classes: {{ c.setting.classes }}; eta_Y = {{ c.setting.eta_y | short }}, eta_Z = {{ c.setting.eta_z | short }}.</p>
+Classes: {{ c.case.classes }}; eta_Y = {{ c.case.eta_y | short }}, eta_Z = {{ c.case.eta_z | short }}.</p>
 {% if c.holds_from %}<p>In training it holds {{ c.holds_from }}.</p>{% endif %}
 {% if c.counterexample %}<p>{{ c.counterexample }}</p>{% endif %}
 {% if c.hypotheses %}{{ parts(c.hypotheses) }}{% endif %}

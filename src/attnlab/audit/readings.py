@@ -7,86 +7,87 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import measures, theory
-from attnlab.audit.settings import LADDER, Setting, climbed, trained
+from attnlab.audit.cases import LADDER, climbed, trained
 from attnlab.files.errors import InputError
+from attnlab.prediction.case import Case
 
 
-def logits(setting: Setting, result: xr.Dataset) -> NDArray[np.float64]:
+def logits(case: Case, result: xr.Dataset) -> NDArray[np.float64]:
     """Recorded z as the theory has it: (..., query, contextual token)."""
-    values = result["attention_logits"].isel(token=setting.classes.in_play).values
+    values = result["attention_logits"].isel(token=case.classes.in_play).values
     return np.asarray(values, dtype=np.float64)
 
 
-def run_at(setting: Setting) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Times and logits (time, Q, L) of the joint flow at the setting's own rates."""
-    ratio = setting.eta_y / setting.eta_z
+def run_at(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times and logits (time, Q, L) of the joint flow at the case's own rates."""
+    ratio = case.eta_y / case.eta_z
     rung = min(LADDER, key=lambda value: abs(value / ratio - 1.0))
     if np.isclose(rung, ratio):
-        result = climbed(setting).sel(ratio=rung)
+        result = climbed(case).sel(ratio=rung)
     else:
-        rates = ((setting.eta_y, setting.eta_z),)
-        result = trained(setting.classes, rates, setting.steps).isel(run=0)
-    return result["time"].values, logits(setting, result)
+        rates = ((case.eta_y, case.eta_z),)
+        result = trained(case.classes, rates, case.steps).isel(run=0)
+    return result["time"].values, logits(case, result)
 
 
 def reduced(
-    setting: Setting, times: NDArray[np.float64], z0: NDArray[np.float64] | None = None
+    case: Case, times: NDArray[np.float64], z0: NDArray[np.float64] | None = None
 ) -> theory.AttentionFlow:
-    """Eq. 10 solved on a setting at given steps, with the class weight P(n)."""
+    """Eq. 10 solved on a case at given steps, with the class weight P(n)."""
     return theory.attention_flow(
-        setting.P, times, psi=setting.psi, M=setting.M, eta_y=setting.eta_y, eta_z=setting.eta_z,
-        z0=z0, weight=setting.classes.prior,
+        case.P, times, psi=case.psi, M=case.M, eta_y=case.eta_y, eta_z=case.eta_z,
+        z0=z0, weight=case.classes.prior,
     )  # fmt: skip
 
 
-def as_dataset(setting: Setting, times: NDArray[np.float64], z: NDArray[np.float64]) -> xr.Dataset:
+def as_dataset(case: Case, times: NDArray[np.float64], z: NDArray[np.float64]) -> xr.Dataset:
     """A predicted path of logits in the schema of a simulation, so that measures read it too."""
-    tokens = setting.classes.in_play
+    tokens = case.classes.in_play
     return xr.Dataset(
         {
             "attention": (
                 ("time", "sequence_class", "token"),
-                theory.attention_weights(setting.P, z, psi=setting.psi),
+                theory.attention_weights(case.P, z, psi=case.psi),
             ),
             "attention_logits": (("time", "query", "token"), z),
-            "probability": (("sequence_class", "token"), setting.P),
+            "probability": (("sequence_class", "token"), case.P),
         },
         {
             "time": times,
             "token": tokens,
-            "sequence_class": np.arange(setting.K),
-            "query": setting.classes.queries,
-            "query_token": ("sequence_class", setting.classes.query),
+            "sequence_class": np.arange(case.K),
+            "query": case.classes.queries,
+            "query_token": ("sequence_class", case.classes.query),
         },
     )
 
 
-def spotlight(setting: Setting) -> tuple[int, int, int]:
+def spotlight(case: Case) -> tuple[int, int, int]:
     """A class, and the most and least frequent of its distinct tokens (as columns of P).
 
     The first class with the most distinct tokens; two of them must differ in probability.
     """
-    distinct = theory.token_roles(setting.P).distinct
+    distinct = theory.token_roles(case.P).distinct
     n = int(distinct.sum(axis=1).argmax())
     own = np.flatnonzero(distinct[n])
-    if own.size < 2 or np.ptp(setting.P[n, own]) == 0.0:
+    if own.size < 2 or np.ptp(case.P[n, own]) == 0.0:
         raise InputError(
             "classes: this claim compares distinct tokens of one class; give a class with two of "
             "unequal probability"
         )
-    of_class = setting.P[n, own]
+    of_class = case.P[n, own]
     return n, int(own[of_class.argmax()]), int(own[of_class.argmin()])
 
 
-def gain_error(setting: Setting, z: NDArray[np.float64]) -> NDArray[np.float64]:
+def gain_error(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """The relative error of r/r_0 - 1 by Eq. 11 for tokens in the spotlight; z is (..., Q, L).
 
     Of r itself, of which that is a small part at first, the error is much smaller.
     """
-    n, high, low = spotlight(setting)
-    gain = theory.relative_gain(setting.P, z, reference=low, psi=setting.psi)[..., n, high]
-    start = theory.relative_gain(setting.P, reference=low, psi=setting.psi)[n, high]
-    grown = theory.growth_factor(z[..., setting.psi[n], high]) - 1.0
+    n, high, low = spotlight(case)
+    gain = theory.relative_gain(case.P, z, reference=low, psi=case.psi)[..., n, high]
+    start = theory.relative_gain(case.P, reference=low, psi=case.psi)[n, high]
+    grown = theory.growth_factor(z[..., case.psi[n], high]) - 1.0
     return np.asarray(np.abs((gain / start - 1.0) / grown - 1.0))
 
 

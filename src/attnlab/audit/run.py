@@ -9,9 +9,9 @@ import xarray as xr
 from attnlab.audit.breakdown import MAKERS, maps
 from attnlab.audit.catalogue import CLAIMS
 from attnlab.audit.claim import Claim, Finding
-from attnlab.audit.settings import Setting
 from attnlab.files.errors import InputError
 from attnlab.files.side_by_side import side_by_side
+from attnlab.prediction.case import Case
 
 WHOLE = len(CLAIMS) + len(MAKERS)  # what the whole audit tells of
 
@@ -32,14 +32,14 @@ def whole_audit(
 def examine_all(
     claims: Sequence[Claim],
     *,
-    setting: Setting | None = None,
+    case: Case | None = None,
     tell: Callable[[str], None] = lambda name: None,
 ) -> list[Finding]:
     """Examine claims one after another; `tell` is called with each id before its turn.
 
-    On the built-in settings, or all on the one given; then every claim must be a general one.
+    On the built-in cases, or all on the one given; then every claim must be a general one.
     """
-    if setting is not None:
+    if case is not None:
         for claim in claims:
             if not claim.general:
                 raise InputError(
@@ -48,7 +48,7 @@ def examine_all(
     findings = []
     for claim in claims:
         tell(claim.id)
-        findings.append(claim.examine(setting))
+        findings.append(claim.examine(case))
     return findings
 
 

@@ -1,7 +1,7 @@
 """The audit of your own classes and rates: assumptions, fates and snap, predicted and simulated.
 
 Time: prediction counts batch-1 steps, the joint flow expected-gradient steps; they agree in
-expectation (see `attnlab.audit.settings`).
+expectation (see `attnlab.audit.cases`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import measures, theory
+from attnlab.audit.cases import joint_flow
 from attnlab.audit.document import hypothesis_document, number
-from attnlab.audit.hypotheses import ASKED, COROLLARY_2
-from attnlab.audit.hypothesis import Hypothesis
 from attnlab.audit.readings import as_dataset, logits, reduced
-from attnlab.audit.settings import Setting, joint_flow
 from attnlab.data import SequenceClasses
 from attnlab.defaults import ETA_Y, ETA_Z
 from attnlab.files.errors import InputError
+from attnlab.prediction.case import Case
+from attnlab.prediction.hypotheses import ASKED, COROLLARY_2
+from attnlab.prediction.hypothesis import Hypothesis
 
 # Attention of every class at every record, in float64: about 100 MB.
 LARGEST = 10**5
@@ -39,7 +40,7 @@ class OwnAudit:
     is not quiet by the end. t0_prime, t0: Theorem 4's times.
     """
 
-    setting: Setting
+    case: Case
     assumptions: tuple[Hypothesis, ...]
     fates: xr.Dataset
     snap: xr.Dataset
@@ -49,12 +50,12 @@ class OwnAudit:
 
     def document(self) -> dict[str, Any]:
         """All of it as plain data."""
-        classes = self.setting.classes
+        classes = self.case.classes
         return {
             "classes": classes.origin,
-            "eta_y": self.setting.eta_y,
-            "eta_z": self.setting.eta_z,
-            "time": self.setting.steps,
+            "eta_y": self.case.eta_y,
+            "eta_z": self.case.eta_z,
+            "time": self.case.steps,
             "assumptions": [hypothesis_document(assumption) for assumption in self.assumptions],
             "fates": [{**row, "predicted": number(row["predicted"])} for row in self.rows()],
             "t0_prime": number(self.t0_prime),
@@ -73,7 +74,7 @@ class OwnAudit:
 
     def rows(self) -> list[dict[str, Any]]:
         """One entry per query and token that the query can see, largest movement first."""
-        classes = self.setting.classes
+        classes = self.case.classes
         rows = []
         for q, query in enumerate(self.fates["query"].values):
             for j, token in enumerate(self.fates["token"].values):
@@ -95,14 +96,14 @@ class OwnAudit:
         return sorted(rows, key=lambda row: -abs(row["simulated"]))
 
 
-def own_setting(
+def case_of(
     classes: SequenceClasses,
     *,
     eta_y: float = ETA_Y,
     eta_z: float = ETA_Z,
     steps: float | None = None,
-) -> Setting:
-    """Classes and rates as a setting; trained for 100 t_0 unless `steps` (flow time) is given."""
+) -> Case:
+    """Classes and rates as a case; trained for 100 t_0 unless `steps` (flow time) is given."""
     for name, rate in (("eta-y", eta_y), ("eta-z", eta_z)):
         if not (np.isfinite(rate) and rate > 0):
             raise InputError(f"{name}: expected a finite number above 0, got {rate}")
@@ -119,12 +120,12 @@ def own_setting(
         if steps is None:
             raise InputError(f"eta-y: 100 t_0 is {horizon:g} at {eta_y:g}; give a time with steps")
         raise InputError(f"steps: expected a finite time above 0.01, got {steps}")
-    return Setting(classes, float(eta_y), float(eta_z), horizon)
+    return Case(classes, float(eta_y), float(eta_z), horizon)
 
 
-def audit_classes(setting: Setting) -> OwnAudit:
+def audit_classes(case: Case) -> OwnAudit:
     """Check the assumptions, predict with Eq. 10, train, and put the two side by side."""
-    s = setting
+    s = case
     run = joint_flow(s.classes, [(s.eta_y, s.eta_z)], s.steps).isel(run=0)
     times, simulated = run["time"].values, logits(s, run)
     note = ""
@@ -155,19 +156,19 @@ def audit_classes(setting: Setting) -> OwnAudit:
     return OwnAudit(s, assumptions, fates, snap, float(t0_prime), float(t0), note)
 
 
-def seen_roles(setting: Setting) -> NDArray[np.int64]:
+def seen_roles(case: Case) -> NDArray[np.int64]:
     """1 where a distinct token is seen by the query, 2 for a common one, 0 where it is not seen."""
-    common = theory.token_roles(setting.P).common
-    roles = np.zeros((setting.classes.queries.size, setting.P.shape[1]), dtype=np.int64)
-    for n, row in enumerate(setting.psi):
-        seen = setting.P[n] > 0
+    common = theory.token_roles(case.P).common
+    roles = np.zeros((case.classes.queries.size, case.P.shape[1]), dtype=np.int64)
+    for n, row in enumerate(case.psi):
+        seen = case.P[n] > 0
         roles[row, seen] = np.where(common[seen], 2, 1)
     return roles
 
 
-def claimed_fates(setting: Setting) -> NDArray[np.int64]:
+def claimed_fates(case: Case) -> NDArray[np.int64]:
     """Theorem 2's fates, and Corollary 2's for several common tokens where it applies."""
-    fates = theory.token_fates(setting.P, psi=setting.psi)
-    if all(part.holds for hypothesis in COROLLARY_2 for part in hypothesis(setting)):
-        fates[seen_roles(setting) == 2] = -1
+    fates = theory.token_fates(case.P, psi=case.psi)
+    if all(part.holds for hypothesis in COROLLARY_2 for part in hypothesis(case)):
+        fates[seen_roles(case) == 2] = -1
     return fates

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from attnlab.audit.comparison import Check
-from attnlab.audit.hypothesis import Hypothesis
-from attnlab.audit.relation import Reading
 from attnlab.files.errors import InputError
+from attnlab.prediction.comparison import Check
+from attnlab.prediction.hypothesis import Hypothesis
+from attnlab.prediction.relation import Reading
 
 # An equality that holds to this relative error holds to rounding or to the tolerance of an ODE
 # solver: nothing else is left in it.

@@ -110,16 +110,16 @@ def _all(ids: list[str], quiet: bool) -> dict[str, Any]:
 
 def _own(text: str, given: dict[str, float], ids: list[str], quiet: bool) -> dict[str, Any]:
     with waiting(LOADING, quiet=quiet):
-        from attnlab.audit import audit_classes, examine_all, own_setting, select
+        from attnlab.audit import audit_classes, case_of, examine_all, select
         from attnlab.audit.document import audit_document
         from attnlab.data import classes_from
 
-    setting = own_setting(classes_from(text), **given)
+    case = case_of(classes_from(text), **given)
     claims = select(ids) if ids else ()
     with _progress(len(claims) + 1, quiet) as tell:
-        findings = examine_all(claims, setting=setting, tell=tell)
+        findings = examine_all(claims, case=case, tell=tell)
         tell("training")
-        own = audit_classes(setting)
+        own = audit_classes(case)
     return audit_document(findings, own=own.document())
 
 

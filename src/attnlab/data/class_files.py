@@ -62,9 +62,14 @@ def parse_classes(text: str, *, suffix: str = ".json", origin: str = "text") -> 
     return _build(parse_document(text, suffix=suffix, advice=ADVICE), origin=origin)
 
 
+def classes_from_document(document: Any, *, origin: str = "document") -> SequenceClasses:
+    """Sequence classes from the content of such a file."""
+    return _build(document, origin=origin)
+
+
 def format_classes(classes: SequenceClasses, *, suffix: str = ".json") -> str:
     """Sequence classes as the text of a file, so that parsing gives equal ones."""
-    document = _document(classes)
+    document = classes_document(classes)
     return dump_json(document) if suffix == ".json" else dump_yaml(document)
 
 
@@ -266,7 +271,8 @@ def _quoted(value: Any) -> str:
 # -- from classes to a document -----------------------------------------------------------------
 
 
-def _document(classes: SequenceClasses) -> dict[str, Any]:
+def classes_document(classes: SequenceClasses) -> dict[str, Any]:
+    """The content of a file of classes."""
     names = classes.names
     label: Any = range(classes.vocab_size) if names is None else names
     uniform = np.all(classes.prior == 1.0 / classes.num_classes)

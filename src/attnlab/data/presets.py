@@ -52,6 +52,11 @@ def from_preset(text: str) -> SequenceClasses:
         raise InputError(f"{name}: {error}") from error
 
 
+def is_preset(text: str) -> bool:
+    """Whether a text names a preset, perhaps with parameters."""
+    return text.partition(":")[0].strip() in PRESETS
+
+
 def parameters_of(text: str) -> list[str]:
     """The parameters of the preset that a text names; none where it names another thing."""
     construction = PRESETS.get(text.partition(":")[0].strip())

@@ -2,8 +2,8 @@
 
 from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.engines import Engine, Flow, Limit, Sampled
-from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.models import Embedded, Model, Pairwise
+from attnlab.dynamics.models.extended import Extended
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.positions import (
     AlibiPosition,
@@ -14,6 +14,7 @@ from attnlab.dynamics.positions import (
 )
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.simulate import simulate
+from attnlab.dynamics.simulation import Simulation, as_simulation
 from attnlab.dynamics.stopping import Interrupted
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "Position",
     "Sampled",
     "Save",
+    "Simulation",
+    "as_simulation",
     "position_from",
     "simulate",
 ]

@@ -9,13 +9,18 @@ import numpy as np
 
 from attnlab.defaults import BATCH_SIZE, LENGTH
 from attnlab.files.errors import InputError
+from attnlab.files.recipe import Named
 
 LONGEST = 2**31 - 1  # tokens are counted in 32 bits
 MOST_STEPS = 2**31 - 1  # and steps too
 
 
+class Engine(Named):
+    """Where the gradient comes from."""
+
+
 @dataclass(frozen=True)
-class Sampled:
+class Sampled(Engine):
     """Finite sequences: at each step, `batch_size` sequences of `length` tokens (T, query
     included) are drawn, their T - 1 contextual tokens i.i.d. from P(l|m,n).
 
@@ -48,7 +53,7 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Limit:
+class Limit(Engine):
     """T to infinity (Lemma 2): a sequence is its class. Each step averages over `batch_size`
     classes drawn by their prior, or takes the expected gradient (None)."""
 
@@ -60,7 +65,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Flow:
+class Flow(Engine):
     """Continuous time: the gradient flow of the expected loss for T to infinity.
 
     Time is measured in expected-gradient steps: dY/dt = -eta_y dL/dY, dZ/dt = -eta_z dL/dZ, so
@@ -92,9 +97,6 @@ class Flow:
                 raise InputError(
                     f"{name}: expected a number of at least {smallest:.1e} in {dtype}, got {value}"
                 )
-
-
-Engine = Sampled | Limit | Flow
 
 
 def require_whole(field_name: str, value: Any, least: int) -> None:

@@ -63,7 +63,7 @@ def make_grid(eta_y: Any, eta_z: Any, seeds: int | Sequence[int], dtype: str = "
     A rate is a number, a sequence (which becomes a dim of its own name) or a DataArray, whose
     dims are kept: ``eta_y=ratio * eta_z`` with two DataArrays sweeps their product.
     """
-    y, z = _rate("eta_y", eta_y, dtype), _rate("eta_z", eta_z, dtype)
+    y, z = (_labelled(name, rate, dtype) for name, rate in (("eta_y", eta_y), ("eta_z", eta_z)))
     points = math.prod({**y.sizes, **z.sizes}.values())
     require_memory("eta_y, eta_z", RUN_BYTES * points)
     if isinstance(seeds, (int, np.integer)):
@@ -80,7 +80,16 @@ def make_grid(eta_y: Any, eta_z: Any, seeds: int | Sequence[int], dtype: str = "
     return Grid(chosen.astype(np.int64), *xr.broadcast(y, z))
 
 
-def _rate(name: str, value: Any, dtype: str) -> xr.DataArray:
+def as_rate(name: str, value: Any, dtype: str) -> float | xr.DataArray:
+    """A rate as it is kept: a number, or a DataArray that cannot be written to."""
+    labelled = _labelled(name, value, dtype).copy()
+    if not labelled.dims:
+        return float(labelled)
+    labelled.values.setflags(write=False)
+    return labelled
+
+
+def _labelled(name: str, value: Any, dtype: str) -> xr.DataArray:
     if not isinstance(value, xr.DataArray):
         values = np.asarray(value, dtype=np.float64)
         if values.ndim > 1:

@@ -7,7 +7,7 @@ token, where it is attended to, has distance 0 and no bias; a softmax leaves one
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.files.recipe import Named
+
+
+class Position(Named):
+    """How the distance to the query counts."""
+
+    def biases(self, distances: int) -> NDArray[np.float64]:
+        """p at distances 1, 2, ..., at the start."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class LearnedPosition:
+class LearnedPosition(Position):
     """One bias for each distance and head (T5), zero at the start, trained at rate eta_z."""
-
-    name: str = field(default="learned", init=False)
 
     def biases(self, distances: int) -> NDArray[np.float64]:
         """p at distances 1, 2, ..., at the start."""
@@ -29,11 +36,10 @@ class LearnedPosition:
 
 
 @dataclass(frozen=True)
-class AlibiPosition:
+class AlibiPosition(Position):
     """A fixed bias -`slope` * distance (ALiBi); a negative slope favours what is far away."""
 
     slope: float
-    name: str = field(default="alibi", init=False)
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.slope):
@@ -45,11 +51,10 @@ class AlibiPosition:
 
 
 @dataclass(frozen=True)
-class FixedPosition:
+class FixedPosition(Position):
     """A fixed prior of any shape: `bias` at distances 1, 2, ..., one number for each."""
 
     bias: tuple[float, ...]
-    name: str = field(default="fixed", init=False)
 
     def __post_init__(self) -> None:
         bias = tuple(float(p) for p in self.bias)
@@ -65,9 +70,6 @@ class FixedPosition:
                 "contextual tokens; give length - 1 biases, from distance 1 on"
             )
         return np.array(self.bias)
-
-
-Position = LearnedPosition | AlibiPosition | FixedPosition
 
 
 def position_from(text: str) -> Position:

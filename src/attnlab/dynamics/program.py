@@ -17,10 +17,10 @@ import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
 from attnlab.dynamics.compiling import compiled
-from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.gradient import Block, Parameters, row_sum
 from attnlab.dynamics.layout import Layout
 from attnlab.dynamics.models import Model
+from attnlab.dynamics.models.extended import Extended
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.rows import RowSource
 from attnlab.dynamics.start import Start

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from attnlab.data.classes import SequenceClasses
 from attnlab.dynamics.engines import Limit, Sampled
-from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.models import Embedded
+from attnlab.dynamics.models.extended import Extended
 from attnlab.dynamics.positions import LearnedPosition
 from attnlab.dynamics.run import Run
 from attnlab.files.memory import require_memory

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from attnlab.data.classes import SequenceClasses
 from attnlab.dynamics.engines import Engine, Flow, Sampled
-from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.gradient import Block
 from attnlab.dynamics.grid import Grid
 from attnlab.dynamics.layout import Layout, TokenMap
 from attnlab.dynamics.models import Model
+from attnlab.dynamics.models.extended import Extended
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.positions import Position
 from attnlab.dynamics.start import Init, Start

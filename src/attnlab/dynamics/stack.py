@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from attnlab.dynamics import program
 from attnlab.dynamics.engines import Flow, Limit, Sampled
-from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.layout import Layout
+from attnlab.dynamics.models.extended import Extended
 from attnlab.dynamics.positions import LearnedPosition
 from attnlab.dynamics.rows import RowSource, row_source
 from attnlab.dynamics.run import Indices, Run, Setting
@@ -92,7 +92,7 @@ def stacks(run: Run) -> Iterator[list[Stack]]:
 
 def _source(run: Run, setting: Setting) -> RowSource:
     # the flow draws nothing: its rows are the classes, as those of the expected gradient are
-    engine = Limit() if isinstance(run.engine, Flow) else run.engine
+    engine: Any = Limit() if isinstance(run.engine, Flow) else run.engine
     return row_source(engine, setting.classes, setting.where, run.position)
 
 

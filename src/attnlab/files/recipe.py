@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from attnlab.files.documents import (
     SUFFIXES,
@@ -63,6 +63,58 @@ class Recipe:
             if low > high:
                 where = within("regression_bounds", name)
                 raise InputError(f"{where}: expected [lowest, highest], got [{low}, {high}]")
+
+
+class Numbers:
+    """The kind of an array: lists of numbers, nested as its dims are."""
+
+
+class Named:
+    """A base whose subclasses, dataclasses all, stand in documents by their names.
+
+    `Sampled(length=64)`, an `Engine`, is written ``{name: sampled, length: 64}``. A subclass needs
+    no registration: to be defined is enough, and it is known by its class's name without the
+    base's (an `AlibiPosition` is the `Position` called alibi).
+    """
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Self]]:
+        """What can stand in for this base, by name."""
+        found: dict[str, type[Self]] = {}
+        for kind in cls.__subclasses__():
+            found.update(kind.kinds())
+        if is_dataclass(cls):
+            found[cls.called()] = cls
+        return found
+
+    @classmethod
+    def called(cls) -> str:
+        """The name in documents."""
+        base = next(kind for kind in reversed(cls.__mro__) if Named in kind.__bases__)
+        return cls.__name__.removesuffix(base.__name__).lower()
+
+    def to_document(self) -> dict[str, Any]:
+        """The name, and what is not as it is by default."""
+        return {"name": self.called(), **changed_fields(self)}
+
+
+def changed_fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not as they are by default, as they stand in a file."""
+    given = {
+        field.name: getattr(value, field.name)
+        for field in fields(value)
+        if field.init and getattr(value, field.name) != field.default
+    }
+    return {name: plain(item) for name, item in given.items()}
+
+
+def plain(value: Any) -> Any:
+    """A value as it stands in a file."""
+    if isinstance(value, Named):
+        return value.to_document()
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return changed_fields(value) if is_dataclass(value) else value
 
 
 def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
@@ -119,8 +171,26 @@ class _Reader:
         }
         try:
             return kind(**given)
-        except InputError as error:  # what the dataclass itself checks, by the name of its field
+        except ValueError as error:  # what the dataclass itself checks, by the name of its field
             raise InputError(f"{where}.{error}" if where else str(error)) from error
+
+    def named(self, where: str, value: Any, base: type[Named]) -> Any:
+        """One of the base's kinds: `{name: ..., its fields}`, or the name alone."""
+        kinds = base.kinds()
+        item = {"name": value} if isinstance(value, str) else value
+        if not isinstance(item, dict) or "name" not in item:
+            raise InputError(f"{where}: expected a mapping with name, got {shown(value)}")
+        name = self.value(within(where, "name"), item["name"], Literal[*kinds])
+        given = {key: of for key, of in item.items() if key != "name"}
+        homes = {kind: [field.name for field in fields(kinds[kind])] for kind in kinds}  # type: ignore[arg-type]
+        for key in given:
+            right = [repr(kind) for kind, known in homes.items() if key in known]
+            if right and key not in homes[name]:
+                raise InputError(
+                    f"{within(where, key)}: belongs to the {base.__name__.lower()} "
+                    f"{' or '.join(right)}, not to {name!r}"
+                )
+        return self.dataclass(where, given, kinds[name])
 
     def value(self, where: str, value: Any, kind: Any) -> Any:
         origin, arguments = get_origin(kind), get_args(kind)
@@ -143,6 +213,10 @@ class _Reader:
                 for key, item in value.items()
                 for place in [within(where, key)]
             }
+        if kind is Numbers:
+            return self.numbers(where, value)
+        if isinstance(kind, type) and issubclass(kind, Named):
+            return self.named(where, value, kind)
         if is_dataclass(kind):
             return self.dataclass(where, value, kind)
         return _scalar(where, value, kind)
@@ -158,6 +232,18 @@ class _Reader:
         return tuple(
             self.value(f"{where}[{i}]", item, kind) for i, (item, kind) in enumerate(pairs)
         )
+
+    def numbers(self, where: str, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise InputError(f"{where}: expected lists of numbers, got {shown(value)}")
+        read = [
+            self.numbers(f"{where}[{i}]", item) if isinstance(item, list)
+            else _scalar(f"{where}[{i}]", item, float)
+            for i, item in enumerate(value)
+        ]  # fmt: skip
+        if len({len(item) if isinstance(item, tuple) else -1 for item in read}) > 1:
+            raise InputError(f"{where}: expected lists of one length")
+        return tuple(read)
 
     def one_of(self, where: str, value: Any, kinds: tuple[Any, ...]) -> Any:
         if value is None and types.NoneType in kinds:
@@ -189,7 +275,7 @@ def _origin(kind: Any) -> Any:
 
 
 def _scalar(where: str, value: Any, kind: Any) -> Any:
-    wrong = ValueError(f"{where}: expected {SCALARS[kind]}, got {shown(value)}")
+    wrong = InputError(f"{where}: expected {SCALARS[kind]}, got {shown(value)}")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         try:
             value = float(value)

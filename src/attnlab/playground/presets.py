@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
-from attnlab.audit import settings
+from attnlab.audit import cases
 from attnlab.data import SequenceClasses
 from attnlab.data.class_files import format_classes
 from attnlab.playground.own_data import written
 from attnlab.playground.setting import Setting
 from attnlab.playground.state import State, View
+from attnlab.prediction.case import Case
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ SYN_MEDIUM: dict[str, Any] = {"classes": 6, "queries": 3, "init": "uniform"}
 TEXT = json.dumps(json.loads(resources.files(__package__).joinpath("text.json").read_bytes()))
 
 
-def _by_hand(setting: settings.Setting) -> str:
-    return format_classes(setting.classes)
+def _by_hand(case: Case) -> str:
+    return format_classes(case.classes)
 
 
 _ALL = (
@@ -138,7 +139,7 @@ _ALL = (
         "Two unequal classes with one distinct token each. Under Eq. 10 both distinct logits rise; "
         "in training one falls below 0, while attention to it rises: the common logit falls "
         "faster. A smaller eta_Z puts it off. Hover to see claim and outcome.",
-        written=_by_hand(settings.UNEVEN), **FLOW, eta_y=1.0, eta_z=0.1, steps=1e7,
+        written=_by_hand(cases.UNEVEN), **FLOW, eta_y=1.0, eta_z=0.1, steps=1e7,
     ),
     _preset(
         "corollary2", "Corollary 2: all common tokens lose",
@@ -150,7 +151,7 @@ _ALL = (
         "corollary2-not", "A common token that gains",
         "Two common tokens, one of unequal probability. The theorem is about one common token and "
         "the corollary about symmetric classes; this one gains.",
-        written=_by_hand(settings.LOPSIDED), **FLOW, eta_y=1.0, eta_z=0.1, steps=1e7,
+        written=_by_hand(cases.LOPSIDED), **FLOW, eta_y=1.0, eta_z=0.1, steps=1e7,
     ),
     _preset(
         "theorem3", "Theorem 3: the frequent get ahead",

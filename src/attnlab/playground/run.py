@@ -11,11 +11,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.audit import settings
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import simulate
 from attnlab.measures import roles
 from attnlab.playground.setting import Setting
+from attnlab.prediction.case import Case
 
 KEPT = 24  # runs; a run is a few megabytes at most
 
@@ -53,11 +53,9 @@ class Run:
             return self.result
         return self.result.isel(head=min(head, self.result.sizes["head"] - 1))
 
-    def in_theory(self) -> settings.Setting:
+    def in_theory(self) -> Case:
         """The setting as the theory speaks of it: classes, rates and time."""
-        return settings.Setting(
-            self.classes, self.setting.eta_y, self.setting.eta_z, float(self.setting.steps)
-        )
+        return Case(self.classes, self.setting.eta_y, self.setting.eta_z, float(self.setting.steps))
 
 
 class Cancelled(Exception):

@@ -25,7 +25,7 @@ from attnlab.sweep.summary import summary
 CODE = ("data", "files", "measures", "dynamics")
 FORMAT = 2
 # Coords that belong to the classes, of which a group may have several.
-OF_CLASSES = ("query_token", "next_token", "token_name")
+OF_CLASSES = ("query_token", "next_token", "prior", "token_name")
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,12 @@ def run_group(group: Group, tell: Callable[[float], None] | None = None) -> xr.D
 def _call(group: Group, tell: Callable[[float], None]) -> tuple[xr.Dataset, str]:
     setting, cause = group.setting, ""
     try:
-        result = simulate(
-            group.classes, setting.engine.engine(),
-            eta_y=xr.DataArray(list(group.eta_y), dims="cell"),
-            eta_z=xr.DataArray(list(group.eta_z), dims="cell"), steps=setting.steps,
-            optimizer=setting.optimizer, model=setting.model.model(), init=setting.init,
-            seeds=group.seeds, own_data=setting.own_data,
-            save=Save(setting.save.what, at=group.at), dtype=setting.dtype, progress=tell,
+        simulation = setting.simulation(
+            group.classes, eta_y=xr.DataArray(list(group.eta_y), dims="cell"),
+            eta_z=xr.DataArray(list(group.eta_z), dims="cell"), seeds=group.seeds,
+            save=Save(setting.save.what, at=group.at),
         )  # fmt: skip
+        result = simulate(simulation, progress=tell)
     except Diverged as problem:
         # where every run has diverged, what comes after the last of them is not even recorded
         cause, result = str(problem), problem.dataset.reindex({setting.clock: list(group.at)})

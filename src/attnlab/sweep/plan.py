@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses, classes_from
-from attnlab.dynamics.simulate import check_run
 from attnlab.files.code import digest_of
 from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
@@ -128,7 +127,7 @@ def make_plan(
     by_shape: dict[tuple[Any, ...], list[int]] = {}
     for number, (setting, of) in enumerate(zip(settings, made, strict=True)):
         if (way := _way(setting)) not in moments:
-            moments[way] = _moments(setting)
+            moments[way] = _moments(setting, of)
         by_shape.setdefault((way, _sizes(of)), []).append(number)
     shapes = []
     for (way, _), numbers in by_shape.items():
@@ -144,14 +143,11 @@ def make_plan(
     return Plan(recipe, memory_budget, tuple(shapes))
 
 
-def _moments(setting: SweepRecipe) -> tuple[float, ...]:
+def _moments(setting: SweepRecipe, classes: SequenceClasses) -> tuple[float, ...]:
     """The steps or times to record at: the same however runs are grouped."""
-    steps, save, engine = setting.steps, setting.save, setting.engine.engine()
-    check_run(
-        engine, steps, setting.dtype, setting.optimizer.within(engine), setting.model.model(),
-        setting.init,
-    )  # fmt: skip
     _check_records(setting)
+    simulation = setting.simulation(classes)
+    steps, save = simulation.steps, simulation.save
     times = save.times(float(steps), 0) if setting.clock == "time" else save.steps(int(steps), 0)
     return tuple(map(float, times))
 

@@ -11,9 +11,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.data import SequenceClasses
 from attnlab.data.presets import parameters_of
 from attnlab.defaults import ENGINE
-from attnlab.dynamics import Optimizer, Save
+from attnlab.dynamics import Optimizer, Save, Simulation
 from attnlab.files.documents import SUFFIXES, did_you_mean, shown, within
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import Recipe, as_recipe, as_value
@@ -157,6 +158,16 @@ class SweepRecipe(Recipe):
                     f"{longest}: {words} = {count:,} {what}, and a sweep has at most {most:,}; "
                     f"give fewer values here, or make several sweeps of it"
                 )
+
+    def simulation(
+        self, classes: SequenceClasses | tuple[SequenceClasses, ...], **fields: Any
+    ) -> Simulation:
+        """What a setting, which is a recipe without a grid, asks for; rates are given beside."""
+        return Simulation(
+            classes, self.engine.engine(), model=self.model.model(), optimizer=self.optimizer,
+            init=self.init, steps=self.steps, own_data=self.own_data, dtype=self.dtype,
+            **{"save": self.save, **fields},
+        )  # fmt: skip
 
     def seed_list(self) -> tuple[int, ...]:
         """The seeds, one by one."""

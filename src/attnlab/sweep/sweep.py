@@ -105,14 +105,14 @@ def _plain(where: str, values: Any) -> tuple[Any, ...]:
 
 
 def _engine_recipe(engine: Engine) -> EngineRecipe:
-    given = asdict(engine)
+    given: dict[str, Any] = asdict(engine)  # type: ignore[call-overload]
     if isinstance(engine, Sampled) and engine.batch_size is None:
         given["batch_size"] = engine.sequences  # the same: the whole training set
     return EngineRecipe(type(engine).__name__.lower(), **given)  # type: ignore[arg-type]
 
 
 def _model_recipe(model: Model) -> ModelRecipe:
-    given = {item.name: getattr(model, item.name) for item in fields(model)}
+    given = {item.name: getattr(model, item.name) for item in fields(model)}  # type: ignore[arg-type]
     position = given.get("position")
     if isinstance(position, LearnedPosition):
         given["position"] = "learned"

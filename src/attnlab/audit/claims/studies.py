@@ -10,28 +10,29 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.cases import SYN_SMALL
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, labelled
-from attnlab.audit.relation import ABOVE, BELOW
-from attnlab.audit.settings import SYN_SMALL, Setting
 from attnlab.audit.verdict import Verdict
 from attnlab.data import symmetric
 from attnlab.dynamics import Sampled, Save, simulate
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.relation import ABOVE, BELOW
 
 ADAM_RATES = (0.1, 0.5, 1.0)
 ADAM_STEPS = 100
 FAVOURITES = 4
 # Many common tokens, of which a few short sequences show only some.
 LENGTH, SEEDS = 8, 8
-MANY_COMMON = Setting(
+MANY_COMMON = Case(
     symmetric(num_classes=2, common=40, distinct=5, common_mass=0.5), 1.0, 5.0, 200.0, LENGTH
 )
 FEW, MANY = 8, 128
 PRIOR = 1.0
 
 
-def _adam(setting: Setting) -> Outcome:
-    s = setting
+def _adam(case: Case) -> Outcome:
+    s = case
     own = theory.token_roles(s.P).distinct
     losing = theory.sign_fates(s.P)[own] < 0
     eta = xr.DataArray(list(ADAM_RATES), dims="rate")
@@ -59,7 +60,7 @@ adam_subsets = Claim(
     statement="With Adam, different learning rates focus on different subsets of distinct tokens",
     source="Section 8, Fig. 5 (the paper leaves Adam for future work)",
     relation=ABOVE,
-    setting=SYN_SMALL,
+    case=SYN_SMALL,
     predicts="sign descent: a token gains first if P(l|n) < |p|^2, so that the frequent ones lose",
     measures="the four most attended distinct tokens of a class, T = 128, three rates as in Fig. 5",
     tolerance=0.0,
@@ -74,8 +75,8 @@ adam_subsets = Claim(
 )
 
 
-def _spurious(setting: Setting) -> Outcome:
-    s = setting
+def _spurious(case: Case) -> Outcome:
+    s = case
     common = theory.token_roles(s.P).common
     rng = np.random.default_rng(0)
 
@@ -140,7 +141,7 @@ spurious_tokens = Claim(
     statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
     source="Section 9",
     relation=BELOW,
-    setting=MANY_COMMON,
+    case=MANY_COMMON,
     predicts="fewer common tokens gain, under Eq. 10 on the token frequencies of a larger set",
     measures="attention to common tokens that training showed, beyond that of ever new data: 8, "
     "128 sequences, a prior",

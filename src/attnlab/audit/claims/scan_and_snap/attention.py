@@ -8,25 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.cases import LADDER, SYMMETRIC, UNEVEN, WEAK, climbed, holds_from
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.fit import slope
-from attnlab.audit.hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
 from attnlab.audit.readings import gain_error, logits, reduced, run_at, slopes, spotlight
-from attnlab.audit.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
-from attnlab.audit.settings import LADDER, SYMMETRIC, UNEVEN, WEAK, Setting, climbed, holds_from
 from attnlab.audit.verdict import Verdict
 from attnlab.files.errors import InputError
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
+from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
 TIMES = np.geomspace(1.0, 1e7, 60)
 # How near Eq. 10 must be to training to count as a description of it.
 DESCRIBES = 0.25
 
 
-def eq_10_in_training(setting: Setting) -> tuple[Check, float]:
+def eq_10_in_training(case: Case) -> tuple[Check, float]:
     """The premise that attention moves by Eq. 10, held against the joint flow: the size of z from
     t_0 on, and how many times too large Eq. 10 makes it by t_0."""
-    s = setting
+    s = case
     times, path = run_at(s)
     late = times >= s.t0
     if not late.any():
@@ -42,8 +43,8 @@ def eq_10_in_training(setting: Setting) -> tuple[Check, float]:
     return check, float((eq_10 / in_training)[0])
 
 
-def _lemma_4(setting: Setting) -> Outcome:
-    s, t = setting, setting.t0
+def _lemma_4(case: Case) -> Outcome:
+    s, t = case, case.t0
     rng = np.random.default_rng(9)
     z = rng.normal(scale=0.3, size=(s.classes.queries.size, s.P.shape[1]))
     f = theory.unit_attention(s.P, z, psi=s.psi)
@@ -78,7 +79,7 @@ lemma_4 = Claim(
     statement="The dynamics of the attention logits (Eq. 10), given Theorem 1's gradient",
     source="Lemma 4, Eqs. 10, 94-96",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     predicts="dz/dt per step; corrected: with the share P(n) = 1/K of the steps that class n gets",
     measures="Lemma 1 averaged over classes at Theorem 5's Y; the joint flow at eta_Y/eta_Z = 30",
@@ -94,8 +95,8 @@ lemma_4 = Claim(
 )
 
 
-def _theorem_2(setting: Setting) -> Outcome:
-    s = setting
+def _theorem_2(case: Case) -> Outcome:
+    s = case
     fates = theory.token_fates(s.P, psi=s.psi)
     claimed = fates != 0
     if not claimed.any():
@@ -143,7 +144,7 @@ theorem_2 = Claim(
     statement="Under Eq. 10 dz/dt > 0 for distinct tokens, dz/dt < 0 for a single common token",
     source="Theorem 2, Eqs. 97-100",
     relation=ABOVE,
-    setting=UNEVEN,
+    case=UNEVEN,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     predicts="the sign of dz/dt of each token at every time",
     measures="the velocity along Eq. 10, and the slope of z in the joint flow at eta_Y/eta_Z = 30",
@@ -160,8 +161,8 @@ theorem_2 = Claim(
 )
 
 
-def _corollary_2(setting: Setting) -> Outcome:
-    s = setting
+def _corollary_2(case: Case) -> Outcome:
+    s = case
     common = np.flatnonzero(theory.token_roles(s.P).common)
     velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
     falling = velocity[:, 0, common]
@@ -186,7 +187,7 @@ corollary_2 = Claim(
     statement="In the symmetric case every common token loses attention",
     source="Corollary 2",
     relation=BELOW,
-    setting=SYMMETRIC,
+    case=SYMMETRIC,
     hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
     predicts="a negative dz/dt of each common token at every time",
     measures="the velocity along Eq. 10, and the slope of z in the joint flow at eta_Y/eta_Z = 30",
@@ -202,8 +203,8 @@ corollary_2 = Claim(
 )
 
 
-def _theorem_3(setting: Setting) -> Outcome:
-    s = setting
+def _theorem_3(case: Case) -> Outcome:
+    s = case
     n, _, low = spotlight(s)
     own = np.flatnonzero(theory.token_roles(s.P).distinct[n])
     z = reduced(s, TIMES).logits
@@ -238,7 +239,7 @@ theorem_3 = Claim(
     statement="r_{l/l'|n}(t) = r_{l/l'|n}(0) exp(2 (z_l(t) - z_l(0))) for distinct tokens",
     source="Theorem 3, Eqs. 11, 108-111",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     predicts="the relative gain of each distinct token from its own logit",
     measures="Eq. 10 solved numerically; the joint flow at eta_Y/eta_Z from 1 to 1000",
@@ -254,8 +255,8 @@ theorem_3 = Claim(
 )
 
 
-def _eq_12(setting: Setting) -> Outcome:
-    s = setting
+def _eq_12(case: Case) -> Outcome:
+    s = case
     n, high, _ = spotlight(s)
     flow = reduced(s, TIMES)
     B = flow.growth_bound[:, n]
@@ -280,7 +281,7 @@ eq_12 = Claim(
     statement="exp(2 f_l0(0)^2 B_n) <= chi_l0 <= exp(2 B_n), and f_l0 increases",
     source="Theorem 3, Eq. 12",
     relation=AT_MOST,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=EQ_10,
     predicts="the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed)",
     measures="Eq. 10 solved numerically",

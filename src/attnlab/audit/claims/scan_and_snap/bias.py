@@ -6,35 +6,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.cases import LADDER, LATE, LOPSIDED, SYN_SMALL, UNEVEN, WEAK, climbed, holds_from
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.claims.scan_and_snap.attention import TIMES
-from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.fit import slope
-from attnlab.audit.hypotheses import (
+from attnlab.audit.readings import as_dataset, logits, mean_entropy, reduced, run_at, spotlight
+from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import (
     ASSUMPTION_1,
     EQ_10,
+    FAST,
     single_common_token,
     single_query,
 )
-from attnlab.audit.readings import as_dataset, logits, mean_entropy, reduced, run_at, spotlight
-from attnlab.audit.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
-from attnlab.audit.settings import (
-    FAST,
-    LADDER,
-    LATE,
-    LOPSIDED,
-    SYN_SMALL,
-    UNEVEN,
-    WEAK,
-    Setting,
-    climbed,
-    holds_from,
-)
-from attnlab.audit.verdict import Verdict
+from attnlab.prediction.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
 
 
-def _frequency_bias(setting: Setting) -> Outcome:
-    s = setting
+def _frequency_bias(case: Case) -> Outcome:
+    s = case
     n, _, _ = spotlight(s)
     own = np.flatnonzero(theory.token_roles(s.P).distinct[n])
     own = own[np.argsort(s.P[n, own])]
@@ -58,7 +49,7 @@ frequency_bias = Claim(
     statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
     source="Sections 1, 5 (frequency bias, token scanning)",
     relation=ABOVE,
-    setting=SYN_SMALL,
+    case=SYN_SMALL,
     hypotheses=ASSUMPTION_1,
     predicts="logits of distinct tokens in the order of P(l|n)",
     measures="Eq. 10 and the joint flow on Syn-Small, eta_Y/eta_Z = 30",
@@ -75,16 +66,16 @@ frequency_bias = Claim(
 )
 
 
-def _dominant_attention(setting: Setting, z: NDArray[np.float64]) -> NDArray[np.float64]:
+def _dominant_attention(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Attention to each class's most frequent distinct token, (..., K); z is (..., Q, L)."""
-    own = theory.token_roles(setting.P).distinct
-    top = np.where(own, setting.P, 0.0).argmax(axis=1)
-    c = theory.attention_weights(setting.P, z, psi=setting.psi)
-    return np.asarray(c[..., np.arange(setting.K), top])
+    own = theory.token_roles(case.P).distinct
+    top = np.where(own, case.P, 0.0).argmax(axis=1)
+    c = theory.attention_weights(case.P, z, psi=case.psi)
+    return np.asarray(c[..., np.arange(case.K), top])
 
 
-def _distinct_attention(setting: Setting) -> Outcome:
-    s = setting
+def _distinct_attention(case: Case) -> Outcome:
+    s = case
     times, z = run_at(s)
     classes = dict(sequence_class=np.arange(s.K))
     checks = []
@@ -123,7 +114,7 @@ distinct_attention = Claim(
     statement="Over training distinct tokens gain attention (of each class the dominant one)",
     source="Abstract, Section 5",
     relation=ABOVE,
-    setting=UNEVEN,
+    case=UNEVEN,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
     predicts="rising attention to the most frequent distinct token of each class",
     measures="attention along Eq. 10 to t = 10^7, and in the joint flow to t = 10^10",
@@ -139,8 +130,8 @@ distinct_attention = Claim(
 )
 
 
-def _discriminative_bias(setting: Setting) -> Outcome:
-    s = setting
+def _discriminative_bias(case: Case) -> Outcome:
+    s = case
     common = int(np.flatnonzero(theory.token_roles(s.P).common)[0])
     times, z = run_at(s)
     kept, checks = {}, []
@@ -159,7 +150,7 @@ discriminative_bias = Claim(
     statement='A common token loses attention (for several it "can be a bit involved")',
     source="Abstract, Section 1; Section 5 after Theorem 2",
     relation=BELOW,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
     predicts="falling attention to the common token",
     measures="attention along Eq. 10 to t = 10^7, and in the joint flow to t = 10^10",
@@ -175,8 +166,8 @@ discriminative_bias = Claim(
 )
 
 
-def _several_common(setting: Setting) -> Outcome:
-    s = setting
+def _several_common(case: Case) -> Outcome:
+    s = case
     rng = np.random.default_rng(15)
     predicted, measured = [], []
     for _ in range(100):
@@ -211,7 +202,7 @@ several_common = Claim(
     source='Section 5, "the condition can be a bit involved"',
     relation=EQUAL,
     ours=True,
-    setting=LOPSIDED,
+    case=LOPSIDED,
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
     predicts="the sign of dz/dt at the start by the criterion",
     measures="the velocity under Eq. 10, and z in the joint flow at t = 10^7 (two common tokens)",
@@ -227,8 +218,8 @@ several_common = Claim(
 )
 
 
-def _no_winner(setting: Setting) -> Outcome:
-    s = setting
+def _no_winner(case: Case) -> Outcome:
+    s = case
     times = np.geomspace(1.0, 1e12, 40)
     path = as_dataset(s, times, reduced(s, times).logits)
     run = climbed(s).sel(ratio=FAST)
@@ -263,7 +254,7 @@ no_winner = Claim(
     statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
     source="Abstract, Sections 1, 6",
     relation=ABOVE,
-    setting=SYN_SMALL,
+    case=SYN_SMALL,
     hypotheses=ASSUMPTION_1,
     predicts="several distinct tokens still attended to, and change about logarithmic in time",
     measures="the effective number of distinct tokens: Eq. 10 to 10^12, training to 10^6",
@@ -279,8 +270,8 @@ no_winner = Claim(
 )
 
 
-def _growth_slows(setting: Setting) -> Outcome:
-    s = setting
+def _growth_slows(case: Case) -> Outcome:
+    s = case
     t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
     times, path = run_at(s)
     _, high, _ = spotlight(s)
@@ -317,7 +308,7 @@ growth_slows = Claim(
     statement="chi of the dominant token grows (sub-)linearly up to t_0', as O(ln t) from t_0 on",
     source="Theorem 4 (scanning, snapping)",
     relation=SETTLES,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
     predicts="chi at most linear in t up to t_0'; then an e-fold of t adds a bounded amount",
     measures="chi under Eq. 10 and in the joint flow to t = 10^10",

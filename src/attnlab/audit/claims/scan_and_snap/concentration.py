@@ -9,14 +9,15 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.cases import WEAK
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS
-from attnlab.audit.comparison import Check, labelled
-from attnlab.audit.hypotheses import MUCH, many_steps, uniform_classes
-from attnlab.audit.hypothesis import Hypothesis
-from attnlab.audit.relation import AT_LEAST, AT_MOST, BELOW, much_smaller, up_to
-from attnlab.audit.settings import WEAK, Setting
 from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import MUCH, many_steps, uniform_classes
+from attnlab.prediction.hypothesis import Hypothesis
+from attnlab.prediction.relation import AT_LEAST, AT_MOST, BELOW, much_smaller, up_to
 
 STEPS = np.array([1e3, 1e4, 1e5])
 CLASSES = np.array([2.0, 5.0, 10.0])
@@ -36,7 +37,7 @@ def coverage(
     )
 
 
-def _lemma_10(setting: Setting) -> Outcome:
+def _lemma_10(case: Case) -> Outcome:
     N, K, delta = np.meshgrid(*GRID.values(), indexing="ij")
     inside = coverage(N, K, theory.visits_radius(N, delta=delta))
     return Outcome(
@@ -50,7 +51,7 @@ lemma_10 = Claim(
     statement="|N_n - ceil(N P(n))| <= sqrt((N/2) ln(2/delta)) + 1 with probability 1 - delta",
     source="Lemma 10, Eqs. 58, 59",
     relation=AT_MOST,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(uniform_classes,),
     predicts="a radius that holds with probability at least 1 - delta",
     measures="its exact coverage, from the binomial distribution",
@@ -64,8 +65,8 @@ lemma_10 = Claim(
 )
 
 
-def _eq_58(setting: Setting) -> Outcome:
-    N, delta = MUCH * setting.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
+def _eq_58(case: Case) -> Outcome:
+    N, delta = MUCH * case.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
     n, d = np.meshgrid(N, delta, indexing="ij")
     middle, right = (
         theory.visits_radius(n, delta=d, form=form) for form in ("corrected", "printed")
@@ -85,7 +86,7 @@ eq_58 = Claim(
     statement="sqrt((N/2) ln(2/delta)) + 1 < sqrt(N ln(2/delta))",
     source="Eq. 58, last inequality",
     relation=BELOW,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(many_steps,),
     predicts="the inequality, for N >> K^2 as in Appendix D.1",
     measures="both sides, N from 10 K^2 = 40 on",
@@ -99,7 +100,7 @@ eq_58 = Claim(
 )
 
 
-def _remark_4(setting: Setting) -> Outcome:
+def _remark_4(case: Case) -> Outcome:
     N, K, delta = np.meshgrid(*GRID.values(), indexing="ij")
     radius = np.ceil(np.sqrt(N * np.log(1.0 / delta)))
     inside = coverage(N, K, radius)
@@ -127,7 +128,7 @@ remark_4 = Claim(
     statement="|N_n - N/K| <~ Delta = ceil(sqrt(N ln(1/delta))) << N/K with probability 1 - delta",
     source="Remark 4, Eq. 60",
     relation=up_to(1.0),
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(uniform_classes, many_steps),
     predicts="Delta as a radius (with ln(1/delta), where Lemma 10 has ln(2/delta))",
     measures="its exact coverage, from the binomial distribution",
@@ -145,7 +146,7 @@ remark_4 = Claim(
 STRAY = 1.0 / MUCH
 
 
-def concentrated_visits(setting: Setting) -> tuple[Hypothesis, ...]:
+def concentrated_visits(case: Case) -> tuple[Hypothesis, ...]:
     """Delta << N/K, in the grid on which Lemma 11 is tested."""
     says = "Delta << N/K: the largest Delta/(N/K)"
     return (Hypothesis("Remark 4, Eq. 60", says, STRAY, much_smaller(MUCH), 1),)
@@ -181,7 +182,7 @@ def strayed(stray: float) -> Strayed:
     )
 
 
-def _lemma_11(setting: Setting) -> Outcome:
+def _lemma_11(case: Case) -> Outcome:
     found, far = strayed(STRAY), strayed(3 * STRAY)
     early, late = (dict(case=np.arange(part.sum())) for part in (~found.late, found.late))
     third = ETA_Y * far.radius / 3.0
@@ -206,7 +207,7 @@ lemma_11 = Claim(
     statement="|h(N_n) - h(N/K)| <~ h Delta/(N/K), and Eq. 62 with sigma' <= eta_Y Delta/3",
     source="Lemma 11, Eqs. 61-65",
     relation=up_to(3.0),
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(uniform_classes, concentrated_visits),
     predicts="bounds on theta and sigma' for every N_n within Delta of the mean",
     measures="both at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500",
@@ -220,7 +221,7 @@ lemma_11 = Claim(
 )
 
 
-def _eq_62(setting: Setting) -> Outcome:
+def _eq_62(case: Case) -> Outcome:
     sigma = strayed(STRAY).sigma
     log = np.log(VOCABULARIES)[:, None] + 0 * sigma
     return Outcome(
@@ -234,7 +235,7 @@ eq_62 = Claim(
     statement="sigma' << ln M",
     source="Lemma 11 (after Eq. 62), Theorem 1's sigma",
     relation=much_smaller(MUCH),
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(uniform_classes, concentrated_visits),
     predicts="sigma' far below ln M",
     measures="sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500",
@@ -248,7 +249,7 @@ eq_62 = Claim(
 )
 
 
-def _lemma_12(setting: Setting) -> Outcome:
+def _lemma_12(case: Case) -> Outcome:
     rng = np.random.default_rng(10)
     K, M, eta_y, delta = 5, 1000.0, 0.5, 0.05
     steps = np.array([100, 1000, 10000]) * K**2
@@ -271,7 +272,7 @@ lemma_12 = Claim(
     statement="w_n = (1 + theta_n) w-bar_n with |theta_n| <~ (K/sqrt N) sqrt(ln(K/delta))",
     source="Lemma 12, Eqs. 66-69",
     relation=up_to(1.0),
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(uniform_classes, many_steps),
     predicts="all K deviations within the bound, constant 1, with probability 1 - delta",
     measures="4,000 draws of the visits at each N, K = 5, delta = 0.05",

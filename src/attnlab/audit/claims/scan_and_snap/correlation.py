@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.cases import FAINT, FIG3, SYN_SMALL, WEAK, climbed
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, Form, labelled
-from attnlab.audit.hypotheses import fast_decoder, weak_correlations
 from attnlab.audit.readings import logits, reduced
-from attnlab.audit.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, Relation
-from attnlab.audit.settings import FAINT, FIG3, SYN_SMALL, WEAK, Setting, climbed
 from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, Form, labelled
+from attnlab.prediction.hypotheses import fast_decoder, weak_correlations
+from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, Relation
 
 SAMPLES = 200
 FORMS: tuple[Form, Form] = ("printed", "corrected")
@@ -45,8 +46,8 @@ def _tightest(predicted: list[float], measured: list[float]) -> float:
     return float(max(pairs))
 
 
-def _assumption_2(setting: Setting) -> Outcome:
-    parts = theory.assumption_2(setting.E, M=setting.M)
+def _assumption_2(case: Case) -> Outcome:
+    parts = theory.assumption_2(case.E, M=case.M)
     small = theory.assumption_2(SYN_SMALL.E, M=SYN_SMALL.M)
     where = dict(part=[part.name for part in parts])
     return Outcome(
@@ -56,10 +57,10 @@ def _assumption_2(setting: Setting) -> Outcome:
             Check("margins in Syn-Small", labelled(np.zeros(4), **where),
                   labelled([part.margin for part in small], **where), ABOVE),
         ),
-        number=setting.M / (36.0 * setting.K**2),
-        note=f"K = {setting.K}, M = {setting.M}: the eigenvalue bounds 6/sqrt(M) = "
-        f"{6 / np.sqrt(setting.M):.3f} and 1/K = {1 / setting.K:.3f} exclude each other for any E "
-        f"(they need M > 36 K^2 = {36 * setting.K**2}); Syn-Small needs {36 * SYN_SMALL.K**2}, "
+        number=case.M / (36.0 * case.K**2),
+        note=f"K = {case.K}, M = {case.M}: the eigenvalue bounds 6/sqrt(M) = "
+        f"{6 / np.sqrt(case.M):.3f} and 1/K = {1 / case.K:.3f} exclude each other for any E "
+        f"(they need M > 36 K^2 = {36 * case.K**2}); Syn-Small needs {36 * SYN_SMALL.K**2}, "
         f"has {SYN_SMALL.M}",
     )  # fmt: skip
 
@@ -70,7 +71,7 @@ assumption_2 = Claim(
     source="Assumption 2",
     relation=ABOVE,
     ours=True,
-    setting=FIG3,
+    case=FIG3,
     hypotheses=(weak_correlations,),
     predicts="that the paper's own settings (Fig. 3: K = 10, M = 1000; Syn-Small) meet it",
     measures="each part with its margin",
@@ -85,14 +86,14 @@ assumption_2 = Claim(
 )
 
 
-def _lemma_13(setting: Setting) -> Outcome:
+def _lemma_13(case: Case) -> Outcome:
     Es = [theory.gram(f) for f in random_attention()]
     bound = [float(theory.spectrum_bounds(E).entry) for E in Es]
     entry = [float(np.abs(E).max()) for E in Es]
     return Outcome((_bound("max |E_ij|", bound, entry, AT_MOST),), number=_tightest(bound, entry))
 
 
-def _lemma_14(setting: Setting) -> Outcome:
+def _lemma_14(case: Case) -> Outcome:
     gap, roots = [], []
     for f in random_attention():
         E = theory.gram(f)
@@ -107,7 +108,7 @@ def _lemma_14(setting: Setting) -> Outcome:
     )
 
 
-def _lemma_15(setting: Setting) -> Outcome:
+def _lemma_15(case: Case) -> Outcome:
     Es = [theory.gram(f) for f in random_attention()]
     bound = [float(theory.spectrum_bounds(E).e_prime_radius) for E in Es]
     radius = [float(np.abs(np.linalg.eigvalsh(theory.e_prime(E))).max()) for E in Es]
@@ -116,7 +117,7 @@ def _lemma_15(setting: Setting) -> Outcome:
     )
 
 
-def _lemma_16(setting: Setting) -> Outcome:
+def _lemma_16(case: Case) -> Outcome:
     largest, overlapping = [], []
     for f in random_attention():
         E = theory.gram(f)
@@ -134,7 +135,7 @@ def _lemma_16(setting: Setting) -> Outcome:
     )  # fmt: skip
 
 
-def _lemma_17(setting: Setting) -> Outcome:
+def _lemma_17(case: Case) -> Outcome:
     Es = [theory.gram(f) for f in random_attention()]
     bound = [float(theory.spectrum_bounds(E).e_prime_gap) for E in Es]
     gap = [float(np.abs(theory.e_prime(E) - E).max()) for E in Es]
@@ -146,7 +147,7 @@ def _algebra(
     statement: str,
     source: str,
     recorded: Recorded,
-    measure: Callable[[Setting], Outcome],
+    measure: Callable[[Case], Outcome],
     sentence: str,
     relation: Relation = AT_MOST,
 ) -> Claim:
@@ -156,7 +157,7 @@ def _algebra(
         statement=statement,
         source=source,
         relation=relation,
-        setting=WEAK,
+        case=WEAK,
         predicts="the relation, for any E with |lambda_1| < 1/K",
         measures="both sides for 200 random sets of 2 to 6 classes",
         tolerance=1e-13,
@@ -193,20 +194,20 @@ lemma_17 = _algebra(
 )  # fmt: skip
 
 
-def _e_prime(setting: Setting) -> Outcome:
-    f = theory.unit_attention(setting.P)
-    classes = np.arange(setting.K)
+def _e_prime(case: Case) -> Outcome:
+    f = theory.unit_attention(case.P)
+    classes = np.arange(case.K)
     where = dict(row=classes, sequence_class=classes)
     checks, missed = [], 0.0
     for form in FORMS:
-        Ep = theory.e_prime(setting.E, form=form)
+        Ep = theory.e_prime(case.E, form=form)
         moved = f @ (f.T - f.T @ Ep)
-        missed = missed or float(np.abs(moved - np.eye(setting.K)).max())
+        missed = missed or float(np.abs(moved - np.eye(case.K)).max())
         checks.append(
-            Check("F^T (F - F E') = I", labelled(np.eye(setting.K), **where),
+            Check("F^T (F - F E') = I", labelled(np.eye(case.K), **where),
                   labelled(moved, **where), relative=False, form=form)
         )  # fmt: skip
-    rho = float(setting.E.max())
+    rho = float(case.E.max())
     return Outcome(
         tuple(checks),
         number=missed,
@@ -220,7 +221,7 @@ e_prime = Claim(
     statement="E' := (I + E)^-1 - I makes Eq. 26 move only row n of W (Eqs. 27-30)",
     source="Appendix D.1 against Lemma 14",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(weak_correlations,),
     predicts="F^T (F - F E') = I; corrected: with E' = I - (I + E)^-1",
     measures="the product, for two classes",
@@ -245,7 +246,7 @@ def brute_gradient(
     return np.asarray(error @ Y.T)
 
 
-def _eq_88(setting: Setting) -> Outcome:
+def _eq_88(case: Case) -> Outcome:
     rng = np.random.default_rng(6)
     M, eta_y = 60, 0.5
     f = theory.unit_attention(rng.dirichlet(np.ones(9), size=3))
@@ -278,7 +279,7 @@ eq_88 = Claim(
     statement="beta_nn' = (1+sigma)[q1 (1+theta_n) E'_nn' + q0((1+theta_n') + sum ..)]",
     source="Eq. 88",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     predicts="the coefficients of g_n; corrected: - q0[.. - sum ..] for + q0[.. + sum ..]",
     measures="Y (e_n - alpha_n) by brute force, three random classes visited 30, 45 and 25 times",
     tolerance=1e-12,
@@ -291,8 +292,8 @@ eq_88 = Claim(
 )
 
 
-def _floor(setting: Setting) -> Outcome:
-    s, t = setting, np.geomspace(1.0, 1e6, 61)
+def _floor(case: Case) -> Outcome:
+    s, t = case, np.geomspace(1.0, 1e6, 61)
     result = climbed(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
     paths = {"Eq. 10": reduced(s, t).logits, "training": logits(s, result)}
     least = {
@@ -322,7 +323,7 @@ floor_at_all_times = Claim(
     source="Assumption 2, Theorem 1(a)",
     relation=AT_LEAST,
     ours=True,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(weak_correlations, fast_decoder),
     predicts="eigenvalues of E above the floor at every t, though common tokens lose attention",
     measures="the smallest |eigenvalue| along Eq. 10 to t = 10^6, and in the joint flow to 10^10",

@@ -8,19 +8,21 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 from attnlab import theory
+from attnlab.audit.cases import WEAK, climbed, trained
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS, random_attention
-from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.fit import slope
-from attnlab.audit.hypotheses import (
+from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import (
+    FAST,
     large_vocabulary,
     rate_window,
     uniform_classes,
     weak_correlations,
 )
-from attnlab.audit.relation import ABOVE, BELOW, EQUAL, LEADING, up_to
-from attnlab.audit.settings import FAST, WEAK, Setting, climbed, trained
-from attnlab.audit.verdict import Verdict
+from attnlab.prediction.relation import ABOVE, BELOW, EQUAL, LEADING, up_to
 
 
 def modified_update(
@@ -35,11 +37,11 @@ def modified_update(
     return Y
 
 
-def _lemma_3(setting: Setting) -> Outcome:
-    f, K, M = theory.unit_attention(setting.P), setting.K, 50
+def _lemma_3(case: Case) -> Outcome:
+    f, K, M = theory.unit_attention(case.P), case.K, 50
     Y = np.random.default_rng(7).normal(size=(f.shape[1], M))
     error = np.eye(K, M)[0] - scipy.special.softmax(f[0] @ Y)
-    direction = (f.T - f.T @ theory.e_prime(setting.E))[:, 0]
+    direction = (f.T - f.T @ theory.e_prime(case.E))[:, 0]
     moved = f @ np.outer(direction, error)
     expected = np.zeros((K, M))
     expected[0] = error
@@ -57,7 +59,7 @@ lemma_3 = Claim(
     statement="Under the modified update (Eq. 26) a visit of class n moves only row n of W = F^T Y",
     source="Lemma 3, Eqs. 8, 26-30",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(weak_correlations,),
     predicts="dW/dt, zero outside row n",
     measures="F^T of one update of Eq. 26 at a random Y, with Lemma 14's E'",
@@ -71,7 +73,7 @@ lemma_3 = Claim(
 )
 
 
-def _theorem_5(setting: Setting) -> Outcome:
+def _theorem_5(case: Case) -> Outcome:
     rng, M, eta_y = np.random.default_rng(8), 30, 0.6
     f = random_attention()[0]
     visits = rng.integers(0, len(f), 300)
@@ -89,7 +91,7 @@ theorem_5 = Claim(
     statement="Y = F (I - E') (I + Theta) W-bar solves the modified update",
     source="Theorem 5, Eq. 70",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(weak_correlations, uniform_classes),
     predicts="Y after any sequence of visits, with 1 + theta_n = h*(N_n)/h(N/K)",
     measures="Eq. 26 iterated on all of Y",
@@ -102,8 +104,8 @@ theorem_5 = Claim(
 )
 
 
-def _corollary_1(setting: Setting) -> Outcome:
-    K, M, y = setting.K, setting.M, setting.eta_y
+def _corollary_1(case: Case) -> Outcome:
+    K, M, y = case.K, case.M, case.eta_y
     t = np.geomspace(1, 1e6, 20)
     W = np.array([theory.class_logits(theory.h(step / K, M=M, eta_y=y), M=M)[0] for step in t])
     miss = np.eye(1, M) - scipy.special.softmax(W, axis=-1)
@@ -112,7 +114,7 @@ def _corollary_1(setting: Setting) -> Outcome:
         theory.steps_to_error(epsilon, K=K, M=M, eta_y=y, form=form)
         for form in ("corrected", "printed")
     )
-    late = climbed(setting).sel(ratio=100.0, time=slice(1e3 * setting.t0, None))
+    late = climbed(case).sel(ratio=100.0, time=slice(1e3 * case.t0, None))
     rate = slope(late["time"], late["loss"])
     return Outcome(
         (
@@ -133,7 +135,7 @@ corollary_1 = Claim(
     statement="e_n - alpha_n follows Eq. 71; O((K/(eps eta_Y)) ln(M/eps)) steps make it eps",
     source="Corollary 1, Eqs. 71-73",
     relation=up_to(1.0),
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(weak_correlations, uniform_classes, large_vocabulary, rate_window),
     predicts="Eq. 71 exactly; no more steps than printed, with constant 1",
     measures="softmax of Lemma 5's logits; the exact inverse; the loss of the joint flow",
@@ -164,7 +166,7 @@ def plain_flow(
     return np.asarray(solution.y.T.reshape(-1, K, M))
 
 
-def _remark_1(setting: Setting) -> Outcome:
+def _remark_1(case: Case) -> Outcome:
     rho, eta_y, t = 0.1, 0.5, np.geomspace(1, 1e4, 12)
     cases = {"K = 4 < M = 20": (4, 20), "K = M = 20": (20, 20)}
     checks, own = [], {}
@@ -178,7 +180,7 @@ def _remark_1(setting: Setting) -> Outcome:
                       measured, relative=False, form=form)
             )  # fmt: skip
             own[form, name] = float(w.own[-1])
-    s = setting
+    s = case
     result = trained(s.classes, ((s.eta_y, 0.0),), s.steps).isel(run=0, time=slice(1, None))
     times = result["time"].values
     for form in FORMS:
@@ -207,7 +209,7 @@ remark_1 = Claim(
     statement="Under SGD (Eq. 7) with equal overlaps w_n = (1-rho)(M-1) h*(N/K) zeta_n",
     source="Remark 1, Eqs. 40-43",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(weak_correlations, uniform_classes),
     predicts="the logits; corrected: two coupled equations (sum zeta_n = 0 for K = M only)",
     measures="Eq. 7 integrated on all K M logits; the loss of the simulator with eta_Z = 0",
@@ -222,7 +224,7 @@ remark_1 = Claim(
 )
 
 
-def _after_eq_30(setting: Setting) -> Outcome:
+def _after_eq_30(case: Case) -> Outcome:
     # Equal overlaps and K = M, where Remark 1's argument is right: w_n = (M-1) h(t/K; rate) zeta_n.
     K, rho, eta_y, t = 20, 0.1, 0.5, np.geomspace(1.0, 1e4, 12)
 
@@ -252,7 +254,7 @@ after_eq_30 = Claim(
     statement="The additional term -F E' e_n effectively reduces the learning rate",
     source="after Eq. 30 (proof of Lemma 3)",
     relation=BELOW,
-    setting=WEAK,
+    case=WEAK,
     predicts="a smaller rate with the term than without; corrected: 1/(1 - rho) times larger",
     measures="the rate that explains the own logit under Eqs. 26 and 7, K = M = 20, rho = 0.1",
     tolerance=0.0,
@@ -265,14 +267,14 @@ after_eq_30 = Claim(
 )
 
 
-def _small_modification(setting: Setting) -> Outcome:
+def _small_modification(case: Case) -> Outcome:
     size, radius = [], []
     for f in random_attention():
         E = theory.gram(f)
         size.append(float(np.linalg.norm(f.T @ theory.e_prime(E), axis=0).max()))
         radius.append(float(np.abs(np.linalg.eigvalsh(E)).max()))
     sample = dict(sample=np.arange(len(size)))
-    s = setting
+    s = case
     rho = float(s.E[0, 1])
     effect = (
         theory.beta(s.E, M=s.M)[0, 1]
@@ -295,7 +297,7 @@ small_modification = Claim(
     statement="If lambda_1 is small, the modification -F E' e_n of the update is small as well",
     source="Lemma 3, after Eq. 8",
     relation=up_to(2.0),
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(weak_correlations,),
     predicts="|F E' e_n| of the order of |lambda_1| (|f_n| is 1)",
     measures="both for 200 random sets of 2 to 6 classes",
@@ -309,8 +311,8 @@ small_modification = Claim(
 )
 
 
-def _y_star(setting: Setting) -> Outcome:
-    s, t = setting, np.geomspace(1e3, 1e12, 10)
+def _y_star(case: Case) -> Outcome:
+    s, t = case, np.geomspace(1e3, 1e12, 10)
     own = np.array([s.M * theory.h(at / s.K, M=s.M, eta_y=s.eta_y) for at in t])
     per_fold = np.diff(own) / np.diff(np.log(t))
     result = climbed(s).sel(ratio=FAST)
@@ -332,7 +334,7 @@ y_star = Claim(
     statement="The critical point Y* has infinite entries and is not reached in finite steps",
     source="Section 4, before Lemma 3",
     relation=ABOVE,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(uniform_classes,),
     predicts="logits that grow like ln t for ever, and a loss above 0",
     measures="M h(t/K) to t = 10^12 (Lemma 6); the loss of the joint flow to t = 10^10",

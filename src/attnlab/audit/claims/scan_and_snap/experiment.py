@@ -9,20 +9,21 @@ import scipy.stats
 import xarray as xr
 
 from attnlab import measures
+from attnlab.audit.cases import WEAK
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.readings import as_dataset, mean_entropy, reduced
-from attnlab.audit.relation import ABOVE, AT_LEAST, BELOW
-from attnlab.audit.settings import WEAK, Setting
 from attnlab.audit.verdict import Verdict
 from attnlab.data import syn_medium, syn_small
 from attnlab.dynamics import Sampled, Save, simulate
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.relation import ABOVE, AT_LEAST, BELOW
 
 # Fig. 6's protocol: SGD with momentum 0.9, which multiplies the rates by 1/(1 - 0.9) in the long
 # run, 100 steps, T = 128, batches of 128, a random start.
-SYN_MEDIUM = Setting(syn_medium(num_last=5), 2.0, 1.0, 100.0, 128.0)
+SYN_MEDIUM = Case(syn_medium(num_last=5), 2.0, 1.0, 100.0, 128.0)
 # Fig. 4's, on Syn-Small, from the zero start.
-SYN_SMALL_AS_PRINTED = Setting(syn_small(), 10.0, 1.0, 100.0, 128.0)
+SYN_SMALL_AS_PRINTED = Case(syn_small(), 10.0, 1.0, 100.0, 128.0)
 ETA_Y = (1.0, 10.0)
 MOMENTUM = 0.9
 SEEDS = 4
@@ -54,8 +55,8 @@ def recall_falls() -> xr.DataArray:
     return measures.recall_fall(recall, upper=UPPER, lower=LOWER).transpose("ratio", "eta_z")
 
 
-def _threshold(setting: Setting) -> Outcome:
-    s = setting
+def _threshold(case: Case) -> Outcome:
+    s = case
     entropy = mean_entropy(syn_medium_runs().sel(eta_z=s.eta_z)).mean("seed").values
     boost = 1.0 / (1.0 - MOMENTUM)
     eq_10 = []
@@ -88,7 +89,7 @@ threshold = Claim(
     statement="Attention gets denser as eta_Y grows past the threshold eta_Y/eta_Z = 2",
     source="Section 8, Fig. 6",
     relation=ABOVE,
-    setting=SYN_MEDIUM,
+    case=SYN_MEDIUM,
     predicts="entropy over distinct tokens rising from ratio 2 to 10",
     measures="Fig. 6's own runs (5 queries, eta_Z = 1), 4 seeds; Eq. 10 at the same rates",
     tolerance=0.0,
@@ -103,7 +104,7 @@ threshold = Claim(
 )
 
 
-def _eta_z(setting: Setting) -> Outcome:
+def _eta_z(case: Case) -> Outcome:
     entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     where = dict(ratio=RATIOS, eta_z=ETA_Z[1:])
     return Outcome(
@@ -118,7 +119,7 @@ eta_z_sparser = Claim(
     statement="Attention over distinct tokens gets sparser with a larger eta_Z",
     source="Section 8, Fig. 6",
     relation=BELOW,
-    setting=SYN_MEDIUM,
+    case=SYN_MEDIUM,
     predicts="entropy over distinct tokens falling with eta_Z at a fixed ratio",
     measures="Fig. 6's own runs (5 queries, four ratios), eta_Z from 0.5 to 2, 4 seeds",
     tolerance=0.0,
@@ -143,7 +144,7 @@ def syn_small_runs() -> xr.Dataset:
     )  # fmt: skip
 
 
-def _faster_and_denser(setting: Setting) -> Outcome:
+def _faster_and_denser(case: Case) -> Outcome:
     run = syn_small_runs()
     entropy = mean_entropy(run).mean("seed").transpose("eta_y", "step").values
     loss = run["loss"].mean("seed").transpose("eta_y", "step").values
@@ -170,7 +171,7 @@ faster_and_denser = Claim(
     statement="On Syn-Small attention becomes sparse; a larger eta_Y is faster and less sparse",
     source="Section 8, Fig. 4",
     relation=BELOW,
-    setting=SYN_SMALL_AS_PRINTED,
+    case=SYN_SMALL_AS_PRINTED,
     predicts="falling entropy, and at eta_Y = 10 a faster loss and a higher entropy than at 1",
     measures="Fig. 4's own runs (T = 128, momentum 0.9, eta_Z = 1), 4 seeds, 100 steps",
     tolerance=0.0,
@@ -184,8 +185,8 @@ faster_and_denser = Claim(
 )
 
 
-def _recall_ratio(setting: Setting) -> Outcome:
-    fall = recall_falls().sel(eta_z=setting.eta_z).values[1:]
+def _recall_ratio(case: Case) -> Outcome:
+    fall = recall_falls().sel(eta_z=case.eta_z).values[1:]
     larger = dict(ratio=RATIOS[2:])
     return Outcome(
         (Check("fall of recall at a larger ratio, from 2 on", labelled(fall[:-1], **larger),
@@ -199,7 +200,7 @@ recall_ratio = Claim(
     statement="A smaller eta_Y/eta_Z gives a slower descent of recall with the threshold",
     source="Appendix G, Fig. 11",
     relation=BELOW,
-    setting=SYN_MEDIUM,
+    case=SYN_MEDIUM,
     predicts="a larger factor in threshold while recall falls from 0.75 to 0.25",
     measures="the factor in Fig. 6's runs (5 queries, eta_Z = 1), ratios 2 to 10 (Section 8)",
     tolerance=0.0,
@@ -213,7 +214,7 @@ recall_ratio = Claim(
 )
 
 
-def _recall_eta_z(setting: Setting) -> Outcome:
+def _recall_eta_z(case: Case) -> Outcome:
     fall = recall_falls().sel(ratio=5.0).values
     larger = dict(eta_z=ETA_Z[1:])
     return Outcome(
@@ -228,7 +229,7 @@ recall_eta_z = Claim(
     statement="A larger eta_Z gives a slower descent of recall with the threshold",
     source="Appendix G, Fig. 12",
     relation=ABOVE,
-    setting=SYN_MEDIUM,
+    case=SYN_MEDIUM,
     predicts="a larger factor in threshold while recall falls from 0.75 to 0.25",
     measures="the factor in Fig. 6's runs (5 queries, ratio 5), eta_Z from 0.5 to 2",
     tolerance=0.0,
@@ -242,7 +243,7 @@ recall_eta_z = Claim(
 )
 
 
-def _recall_sparsity(setting: Setting) -> Outcome:
+def _recall_sparsity(case: Case) -> Outcome:
     entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     fall = recall_falls().values
     sparser = fall.ravel()[np.argsort(entropy, axis=None)]
@@ -261,7 +262,7 @@ recall_sparsity = Claim(
     statement="A sparser attention map gives a slower descent of the recall-threshold line",
     source="Appendix G",
     relation=AT_LEAST,
-    setting=SYN_MEDIUM,
+    case=SYN_MEDIUM,
     predicts="a lower entropy goes with a slower descent",
     measures="the rank correlation of both over twelve runs (four ratios, three eta_Z)",
     tolerance=0.0,
@@ -275,7 +276,7 @@ recall_sparsity = Claim(
 )
 
 
-def _elsewhere(setting: Setting) -> Outcome:
+def _elsewhere(case: Case) -> Outcome:
     return Outcome(())
 
 
@@ -284,7 +285,7 @@ fig7_freezes = Claim(
     statement="On WikiText the first layer's attention becomes sparse and freezes at some point",
     source="Section 8, Fig. 7; abstract",
     relation=BELOW,
-    setting=WEAK,
+    case=WEAK,
     predicts="entropy falling, and maps that stop changing, at a constant learning rate",
     measures="nothing here: Fig. 7 measures it (./lab reproduce fig7, docs/gallery.md)",
     tolerance=0.0,
@@ -303,7 +304,7 @@ fig10_rate = Claim(
     statement="On WikiText a larger learning rate gives lower entropy of attention after training",
     source="Appendix G, Fig. 10",
     relation=BELOW,
-    setting=WEAK,
+    case=WEAK,
     predicts="entropy on the validation text falling with the rate, 1 layer, 5 seeds",
     measures="nothing here: Fig. 10 measures it (./lab reproduce fig10, docs/gallery.md)",
     tolerance=0.0,

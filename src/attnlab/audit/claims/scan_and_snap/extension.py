@@ -8,25 +8,17 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 from attnlab import theory
+from attnlab.audit.cases import RATES, SYN_SMALL, WEAK, climbed, ratios, trained
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.claims.scan_and_snap.model import complex_slope
-from attnlab.audit.comparison import Check, Form, labelled
-from attnlab.audit.hypotheses import ASSUMPTION_1, EQ_10
 from attnlab.audit.readings import logits, mean_entropy, reduced
-from attnlab.audit.relation import ABOVE, BELOW, EQUAL, LEADING, within
-from attnlab.audit.settings import (
-    FAST,
-    RATES,
-    SYN_SMALL,
-    WEAK,
-    Setting,
-    climbed,
-    ratios,
-    trained,
-)
 from attnlab.audit.verdict import Verdict
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Extended
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, Form, labelled
+from attnlab.prediction.hypotheses import ASSUMPTION_1, EQ_10, FAST
+from attnlab.prediction.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
 # Two queries with two classes each, within Assumption 2; tokens 2 and 3 are distinct within a
 # query and common across.
@@ -39,7 +31,7 @@ ACROSS = np.array(
         [0.0, 0.15, 0.0, 0.28, 0.0, 0.0, 0.0, 0.57],
     ]
 )
-TWO_QUERIES = Setting(
+TWO_QUERIES = Case(
     SequenceClasses(
         [{token: p for token, p in enumerate(row) if p > 0} for row in ACROSS.tolist()],
         query=PSI + 8,
@@ -54,15 +46,15 @@ TWO_QUERIES = Setting(
 RESIDUAL_RATES = ratios(1.0, FAST, 300.0, eta_y=RATES[0])
 
 
-def _with_residual(setting: Setting) -> xr.Dataset:
+def _with_residual(case: Case) -> xr.Dataset:
     """Training with a residual connection; dims run, time, ..."""
-    return trained(setting.classes, RESIDUAL_RATES, setting.steps, model=Extended(residual=True))
+    return trained(case.classes, RESIDUAL_RATES, case.steps, model=Extended(residual=True))
 
 
-def _angles(setting: Setting, form: Form) -> NDArray[np.float64]:
+def _angles(case: Case, form: Form) -> NDArray[np.float64]:
     """1 - cosine between the path of z in training and the first velocity, at each record past
     the transition t_0, all runs."""
-    s = setting
+    s = case
     velocity = theory.residual_velocity(s.P, np.zeros((2, s.P.shape[1])), psi=s.psi, M=s.M,
                                         form=form)  # fmt: skip
     angles = []
@@ -74,8 +66,8 @@ def _angles(setting: Setting, form: Form) -> NDArray[np.float64]:
     return np.concatenate(angles)
 
 
-def _residual_exact(setting: Setting) -> Outcome:
-    s, M = setting, 40
+def _residual_exact(case: Case) -> Outcome:
+    s, M = case, 40
     growth = theory.h(20.0, M=M, eta_y=1.0)
     speed = (M - 1.0) ** 2 * growth / (M - 1.0 + np.exp(M * growth))  # gamma at 20 visits
     L, Q = s.P.shape[1], 2
@@ -109,7 +101,7 @@ residual_exact = Claim(
     source="Section 7, residue connection",
     relation=EQUAL,
     ours=True,
-    setting=TWO_QUERIES,
+    case=TWO_QUERIES,
     predicts="the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T)",
     measures="complex-step derivatives through both normalisations",
     tolerance=1e-12,
@@ -121,8 +113,8 @@ residual_exact = Claim(
 )
 
 
-def _residual_beta(setting: Setting) -> Outcome:
-    s = setting
+def _residual_beta(case: Case) -> Outcome:
+    s = case
     right, printed = (theory.residual_beta(s.E, psi=s.psi, M=s.M, form=form)
                       for form in ("corrected", "printed"))  # fmt: skip
     same = (s.psi[:, None] == s.psi) & ~np.eye(s.K, dtype=bool)
@@ -150,7 +142,7 @@ residual_beta = Claim(
     statement="With a residual connection beta_nn' ~ f_n.f_n' + 1[same query]",
     source="Section 7, residue connection",
     relation=within(4.0),
-    setting=TWO_QUERIES,
+    case=TWO_QUERIES,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     predicts="the size of beta within a query, and the direction in which z moves",
     measures="the exact beta (residual-exact); the joint flow past t_0",
@@ -165,9 +157,9 @@ residual_beta = Claim(
 )
 
 
-def _residual_weight(setting: Setting, token: int, tau: float) -> tuple[float, float]:
+def _residual_weight(case: Case, token: int, tau: float) -> tuple[float, float]:
     """Attention of class 0 to a token at the start and at `tau`, under the exact dynamics."""
-    s = setting
+    s = case
     shape = (2, s.P.shape[1])
     path = solve_ivp(
         lambda _, z: theory.residual_velocity(s.P, z.reshape(shape), psi=s.psi, M=s.M).ravel(),
@@ -177,8 +169,8 @@ def _residual_weight(setting: Setting, token: int, tau: float) -> tuple[float, f
     return float(s.P[0, token]), float(c[0, token])
 
 
-def _local_roles(setting: Setting) -> Outcome:
-    s = setting
+def _local_roles(case: Case) -> Outcome:
+    s = case
     _, distinct = theory.local_roles(s.P, psi=s.psi)
     velocity = theory.residual_velocity(s.P, np.zeros((2, s.P.shape[1])), psi=s.psi, M=s.M)
     rows, columns = np.nonzero(distinct)
@@ -211,7 +203,7 @@ local_roles = Claim(
     statement='With a residual connection Theorem 2 "now applies within each subset" of a query',
     source="Section 7, residue connection",
     relation=ABOVE,
-    setting=TWO_QUERIES,
+    case=TWO_QUERIES,
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     predicts="rising logits of the tokens that are distinct within a query",
     measures="their velocity with the exact beta of a residual connection; z after training",
@@ -226,8 +218,8 @@ local_roles = Claim(
 )
 
 
-def _position_bias(setting: Setting) -> Outcome:
-    s, t = setting, np.geomspace(1.0, 1e6, 20)
+def _position_bias(case: Case) -> Outcome:
+    s, t = case, np.geomspace(1.0, 1e6, 20)
     bias = np.asarray(np.random.default_rng(12).normal(scale=0.5, size=s.P.shape[1]))
     prior = theory.logit_prior(s.P, bias[None])
     start = reduced(s, t, z0=bias[None]).logits
@@ -274,7 +266,7 @@ position_bias = Claim(
     statement="A bias z_0 on the logits (T5, ALiBi) is a prior on the contextual tokens",
     source="Section 7, positional encoding; Section 5, initial value as prior",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     predicts="the path from z(0) = bias: that of P(l|n) e^bias from 0, plus bias",
     measures="Eq. 10 and the joint flow from both starts; sampled sequences with a position bias",
     tolerance=3e-3,
@@ -287,8 +279,8 @@ position_bias = Claim(
 )
 
 
-def _heads(setting: Setting) -> Outcome:
-    s, t = setting, np.array([1e6])
+def _heads(case: Case) -> Outcome:
+    s, t = case, np.array([1e6])
     # Starts that lift a different distinct token of each class 20 % above the others, one per head.
     distinct = [np.flatnonzero(row) for row in theory.token_roles(s.P).distinct]
     starts = np.zeros((3, 1, s.P.shape[1]))
@@ -339,7 +331,7 @@ heads = Claim(
     statement="Heads are different z(0), which decide which token wins",
     source="Section 5, initial value as prior; Section 3",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     predicts="the winner in each class: the distinct token with the largest P(l|n) e^{z_l(0)}",
     measures="the most attended distinct token at t = 10^6, Eq. 10 and joint flow, three starts; "
     "then the three as heads of one model",
@@ -354,8 +346,8 @@ heads = Claim(
 )
 
 
-def _multilayer(setting: Setting) -> Outcome:
-    run = climbed(setting).sel(ratio=FAST)
+def _multilayer(case: Case) -> Outcome:
+    run = climbed(case).sel(ratio=FAST)
     return Outcome((), number=float(np.exp(mean_entropy(run)[-1])))
 
 
@@ -364,7 +356,7 @@ multilayer = Claim(
     statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
     source="Section 7, possible future extension to multi-layer cases",
     relation=BELOW,
-    setting=SYN_SMALL,
+    case=SYN_SMALL,
     hypotheses=ASSUMPTION_1,
     predicts="what may happen, with no rate, time or data named",
     measures="the effective number of distinct tokens on Syn-Small, which has 10 to a class",

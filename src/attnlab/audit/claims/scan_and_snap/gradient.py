@@ -7,21 +7,22 @@ from numpy.typing import NDArray
 from scipy.integrate import cumulative_simpson
 
 from attnlab import theory
+from attnlab.audit.cases import FIG3, LADDER, WEAK, climbed
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS, brute_gradient, random_attention
-from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.fit import slope
-from attnlab.audit.hypotheses import THEOREM_1
 from attnlab.audit.readings import logits, reduced, spotlight
-from attnlab.audit.relation import ABOVE, AT_LEAST, EQUAL, LEADING, SETTLES, within
-from attnlab.audit.settings import FIG3, LADDER, WEAK, Setting, climbed
 from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import THEOREM_1
+from attnlab.prediction.relation import ABOVE, AT_LEAST, EQUAL, LEADING, SETTLES, within
 
 SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the decoder learns
 
 
-def _theorem_1(setting: Setting) -> Outcome:
-    s = setting
+def _theorem_1(case: Case) -> Outcome:
+    s = case
     f, t = theory.unit_attention(s.P), s.t0
     growth = np.full(s.K, theory.h(t / s.K, M=s.M, eta_y=s.eta_y))
     g = brute_gradient(f, growth, s.M) / theory.gamma(t, K=s.K, M=s.M, eta_y=s.eta_y)
@@ -61,18 +62,18 @@ def _theorem_1(setting: Setting) -> Outcome:
     )
 
 
-def trained_growth(setting: Setting) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def trained_growth(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Times from t_0/10 to 100 t_0, and z of class 0's dominant token, at ratio 1000."""
-    result = climbed(setting).sel(ratio=SLOWEST, time=slice(setting.t0 / 10, 1e2 * setting.t0))
-    return result["time"].values, logits(setting, result)[:, 0, spotlight(setting)[1]]
+    result = climbed(case).sel(ratio=SLOWEST, time=slice(case.t0 / 10, 1e2 * case.t0))
+    return result["time"].values, logits(case, result)[:, 0, spotlight(case)[1]]
 
 
-def plain_growth(setting: Setting, times: NDArray[np.float64], token: int) -> NDArray[np.float64]:
+def plain_growth(case: Case, times: NDArray[np.float64], token: int) -> NDArray[np.float64]:
     """z of a distinct token of class 0 by Eq. 98 with SGD's own beta, attention held at its start.
 
     Two classes: dz/dt = (eta_Z/K) f_l^2 gamma beta f_1.f_2.
     """
-    s = setting
+    s = case
     rho, share = float(s.E[0, 1]), float(theory.unit_attention(s.P)[0, token] ** 2)
     grid = np.concatenate([np.geomspace(times[0] * 1e-4, times[0], 400)[:-1], times])
     fine = np.unique(np.concatenate([grid, np.geomspace(times[0], times[-1], 4000)]))
@@ -86,7 +87,7 @@ theorem_1 = Claim(
     statement="g_n = gamma (iota_n f_n - sum beta_nn' f_n'), and this is what training sends back",
     source="Theorem 1, Eq. 9",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=THEOREM_1,
     predicts="g_n; corrected: Eq. 88's beta. In training, z: corrected: SGD's own beta",
     measures="Y (e_n - alpha_n) by brute force; the joint flow at eta_Y / eta_Z = 1000",
@@ -101,7 +102,7 @@ theorem_1 = Claim(
 )
 
 
-def _theorem_1a(setting: Setting) -> Outcome:
+def _theorem_1a(case: Case) -> Outcome:
     least = {}
     for form in FORMS:
         values = []
@@ -113,11 +114,11 @@ def _theorem_1a(setting: Setting) -> Outcome:
                 M = 36.0 * 1.01 / size.min() ** 2
                 values.append(float((theory.xi(E, M=M, form=form) / size.min() ** 2).min()))
         least[form] = np.array(values)
-    path = reduced(setting, np.geomspace(1, 1e6, 20)).logits
-    E = theory.correlation(setting.P, path, psi=setting.psi)
-    along = theory.xi(E, M=setting.M, form="printed")
+    path = reduced(case, np.geomspace(1, 1e6, 20)).logits
+    E = theory.correlation(case.P, path, psi=case.psi)
+    along = theory.xi(E, M=case.M, form="printed")
     sample = dict(sample=np.arange(len(least["printed"])))
-    time = dict(time=np.arange(20), sequence_class=np.arange(setting.K))
+    time = dict(time=np.arange(20), sequence_class=np.arange(case.K))
     return Outcome(
         (
             Check("xi_n / gamma > 0 along Eq. 10", labelled(0 * along, **time),
@@ -137,7 +138,7 @@ theorem_1a = Claim(
     statement="xi_n > 0 for every class and all t",
     source="Theorem 1(a), Eqs. 91-93",
     relation=ABOVE,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=THEOREM_1,
     predicts="a positive xi_n under Assumption 2 (the corrected beta needs no lower bound)",
     measures="xi_n along Eq. 10, and for random classes with M just large enough",
@@ -151,7 +152,7 @@ theorem_1a = Claim(
 )
 
 
-def _eq_93(setting: Setting) -> Outcome:
+def _eq_93(case: Case) -> Outcome:
     pairs = []
     for f in random_attention():
         E = theory.gram(f)
@@ -161,7 +162,7 @@ def _eq_93(setting: Setting) -> Outcome:
             pairs.append((least, size.min() ** 2, size.max()))
     left, floor, radius = np.array(pairs).T
     sample = dict(sample=np.arange(len(pairs)))
-    rho = float(setting.E[0, 1])
+    rho = float(case.E[0, 1])
     return Outcome(
         (
             Check("above min lambda^2/(1 - |lambda_1|)", labelled(floor / (1 - radius), **sample),
@@ -180,7 +181,7 @@ eq_93 = Claim(
     statement="sum_k lambda_k^2 u_nk^2/(1 + lambda_k) >= min lambda^2/(1 - |lambda_1|)",
     source="Eq. 93, first inequality (proof of Theorem 1a)",
     relation=AT_LEAST,
-    setting=WEAK,
+    case=WEAK,
     predicts="a lower bound on -E'_nn; corrected: with 1 + |lambda_1| in the denominator",
     measures="-E'_nn for 200 random sets of 2 to 6 classes",
     tolerance=1e-12,
@@ -193,8 +194,8 @@ eq_93 = Claim(
 )
 
 
-def _theorem_1b(setting: Setting) -> Outcome:
-    K, y, M = setting.K, setting.eta_y, np.array([1e3, 1e6, 1e9])
+def _theorem_1b(case: Case) -> Outcome:
+    K, y, M = case.K, case.eta_y, np.array([1e3, 1e6, 1e9])
     t0 = theory.transition_times(K=K, M=M, eta_y=y).t0
 
     def constant(t: NDArray[np.float64], form: str) -> NDArray[np.float64]:
@@ -221,7 +222,7 @@ theorem_1b = Claim(
     statement="gamma = O(K ln(eta_Y t/K)/(eta_Y t)) for t >= t_0",
     source="Theorem 1(b), Theorem 4",
     relation=SETTLES,
-    setting=FIG3,
+    case=FIG3,
     predicts="a constant that does not grow with t",
     measures="gamma over the rate between 10^5 and 10^6 t_0, for M from 10^3 to 10^9",
     tolerance=0.0,
@@ -234,8 +235,8 @@ theorem_1b = Claim(
 )
 
 
-def _plain_theorem_1(setting: Setting) -> Outcome:
-    s, rho = setting, float(setting.E[0, 1])
+def _plain_theorem_1(case: Case) -> Outcome:
+    s, rho = case, float(case.E[0, 1])
     t = np.geomspace(s.t0 / 10, 100 * s.t0, 13)
     plain = theory.plain_coefficients(t, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y)
     w = theory.plain_decoder(t, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y)
@@ -271,7 +272,7 @@ plain_theorem_1 = Claim(
     statement="Under Eq. 7 with equal overlaps Theorem 1 still holds, with a smaller learning rate",
     source="after Theorem 1 (Section 4), Remark 1",
     relation=LEADING,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=THEOREM_1,
     predicts="the form of g_n, (a), (b), and the appendix's beta; corrected: with SGD's own beta",
     measures="g_n of Eq. 7's decoder, from t_0/10 to 100 t_0",

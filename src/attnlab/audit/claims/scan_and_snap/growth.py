@@ -8,17 +8,18 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 from attnlab import theory
+from attnlab.audit.cases import FIG3
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.fit import slope
-from attnlab.audit.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
-from attnlab.audit.settings import FIG3, Setting
 from attnlab.audit.verdict import Verdict
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Limit, Save, simulate
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
 
 
-def _lemma_5(setting: Setting) -> Outcome:
+def _lemma_5(case: Case) -> Outcome:
     M, eta_y, steps = 50, 0.7, np.array([1, 10, 100, 1000])
     w, seen = np.zeros(M), {}
     for s in range(1, steps[-1] + 1):
@@ -57,7 +58,7 @@ lemma_5 = Claim(
     statement="w_n(s) = (M-1) h*(s) zeta_n, with the recursion of Eq. 33 for h*",
     source="Lemma 5, Eqs. 31-33",
     relation=EQUAL,
-    setting=FIG3,
+    case=FIG3,
     predicts="all M logits of one class, and the loss of two classes without overlap",
     measures="the update iterated on all logits; the simulator's steps",
     tolerance=1e-11,
@@ -79,7 +80,7 @@ def integrate_h(t: NDArray[np.float64], *, M: float, eta_y: float) -> NDArray[np
     return np.asarray(solution.y[0] / M)
 
 
-def _lemma_6(setting: Setting) -> Outcome:
+def _lemma_6(case: Case) -> Outcome:
     t, sizes = np.geomspace(1e-2, 1e7, 40), np.array([3.0, 30.0, 1e3, 1e6])
     where = dict(M=sizes, t=t)
     return Outcome(
@@ -98,7 +99,7 @@ lemma_6 = Claim(
     statement="h solves exp(M h) + (M-1) M h = M eta_Y t + 1",
     source="Lemma 6, Eqs. 44, 45",
     relation=EQUAL,
-    setting=FIG3,
+    case=FIG3,
     predicts="h(t) in closed form, with the Wright omega function",
     measures="a stiff solver of Eq. 44 at relative tolerance 1e-12",
     tolerance=1e-9,
@@ -111,7 +112,7 @@ lemma_6 = Claim(
 )
 
 
-def _lemma_7(setting: Setting) -> Outcome:
+def _lemma_7(case: Case) -> Outcome:
     sizes, rates = np.array([4.0, 100.0, 1000.0]), np.array([0.1, 0.99])
     steps = np.unique(np.geomspace(1, 1e5, 200).astype(int))
     where = dict(M=sizes, eta_y=rates, step=steps)
@@ -150,7 +151,7 @@ lemma_7 = Claim(
     statement="0 <= h* - h <= 2 eta_Y/M, h leads by O(1) visits up to ln M/eta_Y, h* - h -> 0",
     source="Lemma 7",
     relation=AT_MOST,
-    setting=FIG3,
+    case=FIG3,
     predicts="the bounds, and a gap below 1 % of its peak by s = 10^5",
     measures="the recursion of Eq. 33 against the closed form of h",
     tolerance=1e-15,
@@ -164,7 +165,7 @@ lemma_7 = Claim(
 )
 
 
-def _remark_2(setting: Setting) -> Outcome:
+def _remark_2(case: Case) -> Outcome:
     M, eta_y, steps = 1000.0, 0.99, np.array([10**4, 10**5, 10**6])
     lead = theory.h_lead(steps, M=M, eta_y=eta_y)
     return Outcome(
@@ -183,7 +184,7 @@ remark_2 = Claim(
     statement="A constant c = O(ln M) gives h(s) <= h*(s) <= h(s + c) for all s > s_1",
     source="Remark 2",
     relation=SETTLES,
-    setting=FIG3,
+    case=FIG3,
     predicts="a lead c(s) of h* over h that does not grow with s",
     measures="the lead itself, by inverting h",
     tolerance=0.01,
@@ -197,7 +198,7 @@ remark_2 = Claim(
 )
 
 
-def _lemma_7_proof(setting: Setting) -> Outcome:
+def _lemma_7_proof(case: Case) -> Outcome:
     M, eta_y = 1000.0, 0.9
     steps = np.unique(np.geomspace(1, 1e5, 60).astype(int))
     gap = theory.h_star(steps, M=M, eta_y=eta_y) - theory.h(steps, M=M, eta_y=eta_y)
@@ -223,7 +224,7 @@ lemma_7_proof = Claim(
     statement="From some s on h(s+1) - h(s) <= epsilon + ln(1/2)/M (so that h* - h -> 0)",
     source="Lemma 7(b), proof",
     relation=AT_MOST,
-    setting=FIG3,
+    case=FIG3,
     predicts="a small step of h below epsilon - ln 2/M; corrected: the result, h* - h -> 0",
     measures="both sides, with the largest epsilon that the gap allows",
     tolerance=0.0,

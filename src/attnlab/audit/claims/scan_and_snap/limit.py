@@ -7,19 +7,20 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 from attnlab import theory
+from attnlab.audit.cases import FIG3, WEAK, trained
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS
 from attnlab.audit.claims.scan_and_snap.snapping import constant
-from attnlab.audit.comparison import Check, labelled
-from attnlab.audit.hypotheses import MUCH, SECTION_6, rate_window, single_query
 from attnlab.audit.readings import logits, spotlight
-from attnlab.audit.relation import ABOVE, BELOW, EQUAL, LEADING, within
-from attnlab.audit.settings import FIG3, WEAK, Setting, trained
 from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import MUCH, SECTION_6, rate_window, single_query
+from attnlab.prediction.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
 
-def _eq_132(setting: Setting) -> Outcome:
-    s, C0 = setting, constant(setting)
+def _eq_132(case: Case) -> Outcome:
+    s, C0 = case, constant(case)
     t = 10.0 ** np.array([12, 24, 48, 96])
     p = theory.snapping(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=C0)
     off = np.abs(p.exact / p.asymptotic - 1.0)
@@ -39,7 +40,7 @@ eq_132 = Claim(
     statement="B_n(t) = (1+o(1)) [(1/2) ln ln(M eta_Y t/K) + const] as t grows",
     source="Eq. 132",
     relation=LEADING,
-    setting=FIG3,
+    case=FIG3,
     hypotheses=SECTION_6,
     predicts="the limit, with the constant of the corrected B_n",
     measures="B_n (Eq. 129, corrected) at t from 10^12 to 10^96",
@@ -53,8 +54,8 @@ eq_132 = Claim(
 )
 
 
-def _condition(setting: Setting) -> Outcome:
-    s, C0 = setting, constant(setting)
+def _condition(case: Case) -> Outcome:
+    s, C0 = case, constant(case)
     nu = s.eta_y / s.eta_z
     unit = s.K / (s.M * s.eta_y)
     # ">>" for a time, and for a logarithm where the corrected condition has one.
@@ -84,7 +85,7 @@ condition = Claim(
     statement="Eq. 132 holds for t >> (M eta_Y)^-1 exp(1/sqrt(2 nu))",
     source="Appendix F (3), before Eq. 132",
     relation=ABOVE,
-    setting=FIG3,
+    case=FIG3,
     hypotheses=SECTION_6,
     predicts="C_0 small against 4 Gamma; corrected: ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K))",
     measures="4 Gamma over C_0 where the condition is met 10 times over",
@@ -98,8 +99,8 @@ condition = Claim(
 )
 
 
-def _eq_133(setting: Setting) -> Outcome:
-    s = setting
+def _eq_133(case: Case) -> Outcome:
+    s = case
     nu, t = s.eta_y / s.eta_z, 10.0 ** np.array([12, 24, 48, 96, 192])
     B = theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
     printed = np.log(np.log(s.M * s.eta_z * nu * t / s.K)) - np.log(nu / s.K)
@@ -120,7 +121,7 @@ eq_133 = Claim(
     statement="B_n(t) = Theta(ln ln(M eta_Z nu t/K) - ln(nu/K)), nu fixed",
     source="Eq. 133",
     relation=within(2.0),
-    setting=FIG3,
+    case=FIG3,
     hypotheses=SECTION_6,
     predicts="a ratio that tends to a constant: 1/2, by Eq. 132",
     measures="B_n (Eq. 129, corrected) over Eq. 133, t from 10^12 to 10^192",
@@ -134,8 +135,8 @@ eq_133 = Claim(
 )
 
 
-def _at_t0(setting: Setting) -> Outcome:
-    s, factors = setting, np.array([1.0, 2.0, 4.0, 8.0])
+def _at_t0(case: Case) -> Outcome:
+    s, factors = case, np.array([1.0, 2.0, 4.0, 8.0])
     rates = tuple((float(k * s.eta_y), float(k * s.eta_z)) for k in factors)
     B = [
         float(
@@ -169,7 +170,7 @@ at_t0 = Claim(
     statement="B_n(t_0) depends on K, M and nu only: at fixed nu it is the same for every eta_Z",
     source="Appendix F (2), Fig. 9",
     relation=EQUAL,
-    setting=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
+    case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
     hypotheses=(single_query, rate_window),
     predicts="one value for both rates times 1, 2, 4 and 8",
     measures="Theorem 4's B_n at t_0; z of the dominant token at t_0 in the joint flow",
@@ -203,8 +204,8 @@ def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.f
     return np.array([share(z) for z in path.y.T])
 
 
-def _two_fates(setting: Setting) -> Outcome:
-    s = setting
+def _two_fates(case: Case) -> Outcome:
+    s = case
     P = s.P[0, s.P[0] > 0]
     B = np.array([1.0, 20.0])  # xi_n = 1/t^2 from t = 1 on adds up to 1, 1/t to 20 by t = e^20
     few, many = along_growth(P, B)
@@ -229,7 +230,7 @@ two_fates = Claim(
     statement="If B_n -> infinity all but the dominant token drop; if it stays bounded they snap",
     source="Section 6, first paragraph",
     relation=ABOVE,
-    setting=WEAK,
+    case=WEAK,
     predicts="f^2 of the dominant token near 1 for xi_n = 1/t, and below for xi_n = 1/t^2",
     measures="Eqs. 98 and 100 for one class, as B_n grows",
     tolerance=0.0,

@@ -11,20 +11,21 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.cases import LADDER, SYN_SMALL, WEAK, climbed
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.fit import slope
-from attnlab.audit.hypotheses import (
+from attnlab.audit.readings import gain_error, logits
+from attnlab.audit.verdict import Verdict
+from attnlab.dynamics import Limit, Sampled, Save, simulate
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import (
     fast_decoder,
     long_sequences,
     query_from_next,
     weak_correlations,
 )
-from attnlab.audit.readings import gain_error, logits
-from attnlab.audit.relation import ABOVE, AT_LEAST, AT_MOST, EQUAL, LEADING
-from attnlab.audit.settings import LADDER, SYN_SMALL, WEAK, Setting, climbed
-from attnlab.audit.verdict import Verdict
-from attnlab.dynamics import Limit, Sampled, Save, simulate
+from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, EQUAL, LEADING
 
 
 def log_likelihood(q: NDArray[Any], z: NDArray[Any], Y: NDArray[Any], target: int) -> complex:
@@ -47,7 +48,7 @@ def complex_slope(
     return gradient
 
 
-def _lemma_1(setting: Setting) -> Outcome:
+def _lemma_1(case: Case) -> Outcome:
     rng = np.random.default_rng(1)
     q = np.array([3, 2, 0, 5, 1]) / 11.0  # a sequence of 11 contextual tokens
     z, Y = rng.normal(size=5), rng.normal(size=(5, 6))
@@ -57,7 +58,7 @@ def _lemma_1(setting: Setting) -> Outcome:
     by_y = complex_slope(lambda v: log_likelihood(q, z, v, 4), Y)
 
     # Training: the simulator's expected-gradient steps against Lemma 1 applied class by class.
-    s, steps = setting, 40
+    s, steps = case, 40
     result = simulate(
         s.classes, Limit(), eta_y=s.eta_y, eta_z=s.eta_z, steps=steps,
         momentum=0.0, save=Save("logits", at=[0, steps]), dtype="float64", progress=False,
@@ -103,7 +104,7 @@ lemma_1 = Claim(
     statement="The gradients of the 1-layer transformer in Y and Z",
     source="Lemma 1, Eqs. 3, 4",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(query_from_next,),
     predicts="the gradient of one sequence in Y and in z_m, and 40 steps made of it",
     measures="complex-step derivatives of Eq. 15 at T = 12; the simulator's own 40 steps",
@@ -116,7 +117,7 @@ lemma_1 = Claim(
 )
 
 
-def _assumption_1(setting: Setting) -> Outcome:
+def _assumption_1(case: Case) -> Outcome:
     rng = np.random.default_rng(2)
     p = np.full(100, 0.01)
     lengths = np.array([33, 129, 513, 2049])
@@ -125,8 +126,8 @@ def _assumption_1(setting: Setting) -> Outcome:
         for T in lengths
     ]
     expected = [theory.expected_squared_norm(p, length=T) / (p @ p) - 1.0 for T in lengths]
-    late = climbed(setting).sel(time=10 * setting.t0, method="nearest")
-    in_ratio = slope(LADDER[2:], gain_error(setting, logits(setting, late))[2:])
+    late = climbed(case).sel(time=10 * case.t0, method="nearest")
+    in_ratio = slope(LADDER[2:], gain_error(case, logits(case, late))[2:])
     return Outcome(
         (
             Check(
@@ -153,7 +154,7 @@ assumption_1 = Claim(
     source="Assumption 1",
     relation=LEADING,
     ours=True,
-    setting=SYN_SMALL,
+    case=SYN_SMALL,
     predicts="(b) the bias of |q|^2 at length T; (c) Eq. 11, with an error like eta_Z / eta_Y",
     measures="(b) 20,000 sampled sequences at each T; (c) the joint flow at ratios 10 to 1000",
     tolerance=0.05,
@@ -167,8 +168,8 @@ assumption_1 = Claim(
 )
 
 
-def _finite_length(setting: Setting) -> Outcome:
-    s, length = setting, int(setting.length)
+def _finite_length(case: Case) -> Outcome:
+    s, length = case, int(case.length)
     squared = (s.P**2).sum(-1)
     bias = theory.expected_squared_norm(s.P, length=length) / squared - 1.0
     steps = round(10 * s.t0)
@@ -204,7 +205,7 @@ finite_length = Claim(
     source="Assumption 1(b), Section 8",
     relation=AT_MOST,
     ours=True,
-    setting=replace(WEAK, length=128.0),
+    case=replace(WEAK, length=128.0),
     hypotheses=(query_from_next, long_sequences, fast_decoder, weak_correlations),
     predicts="token frequencies near P, and the fates of Theorem 2",
     measures="the bias of |q|^2; the mean logits of 16 seeds of sampled training at T = 128",
@@ -220,7 +221,7 @@ finite_length = Claim(
 )
 
 
-def _lemma_2(setting: Setting) -> Outcome:
+def _lemma_2(case: Case) -> Outcome:
     rng = np.random.default_rng(3)
     p, z = rng.dirichlet(np.ones(12)), rng.normal(size=12)
     c = theory.attention_weights(p[None], z)[0]
@@ -251,7 +252,7 @@ lemma_2 = Claim(
     statement="X^T b tends to c_n and X^T diag(b) X to diag(c_n) as T grows",
     source="Lemma 2, Eq. 6",
     relation=LEADING,
-    setting=WEAK,
+    case=WEAK,
     predicts="an error that vanishes, as T^-1/2 for independent tokens (Lemma 18)",
     measures="1,000 sampled sequences at each T from 10^2 to 10^6; diag is exact at any T",
     tolerance=0.03,
@@ -264,7 +265,7 @@ lemma_2 = Claim(
 )
 
 
-def _lemma_18(setting: Setting) -> Outcome:
+def _lemma_18(case: Case) -> Outcome:
     probability = np.array([0.001, 0.01, 0.1, 0.5])
     tokens = np.array([10, 100, 1000, 10000])
     delta = np.array([0.01, 0.1, 0.5])
@@ -298,7 +299,7 @@ lemma_18 = Claim(
     statement="A token's frequency q_l lies within sqrt(ln(2/delta) / 2(T-1)) of P(l|m,n)",
     source="Lemma 18, Eqs. 134-136",
     relation=AT_MOST,
-    setting=WEAK,
+    case=WEAK,
     predicts="an interval that holds with probability at least 1 - delta",
     measures="its exact coverage, from the binomial distribution of (T - 1) q_l",
     tolerance=1e-12,

@@ -7,19 +7,20 @@ import scipy.special
 import scipy.stats
 
 from attnlab import theory
+from attnlab.audit.cases import FIG3, SYMMETRIC, WEAK
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.claims.scan_and_snap.attention import TIMES
 from attnlab.audit.claims.scan_and_snap.snapping import constant, integrate_theorem_4
-from attnlab.audit.comparison import Check, labelled
-from attnlab.audit.hypotheses import ASSUMPTION_1, COROLLARY_2, SECTION_6, weak_correlations
 from attnlab.audit.readings import reduced, run_at, spotlight
-from attnlab.audit.relation import ABOVE, AT_LEAST, BELOW, EQUAL, within
-from attnlab.audit.settings import FIG3, SYMMETRIC, WEAK, Setting
 from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import ASSUMPTION_1, COROLLARY_2, SECTION_6, weak_correlations
+from attnlab.prediction.relation import ABOVE, AT_LEAST, BELOW, EQUAL, within
 
 
-def _poster_quarter(setting: Setting) -> Outcome:
-    s, C0 = setting, constant(setting)
+def _poster_quarter(case: Case) -> Outcome:
+    s, C0 = case, constant(case)
     t = 10.0 ** np.array([12, 24, 48, 96])
     growth = 2.0 * s.K * s.eta_z / s.eta_y * np.log(s.M * s.eta_y * t / s.K) ** 2
     poster = np.log(C0 + growth)
@@ -33,7 +34,7 @@ poster_quarter = Claim(
     statement="B_n(t) ~ ln(C_0 + 2 K (eta_Z/eta_Y) ln^2(M eta_Y t/K)) as t -> infinity",
     source="poster and slides, Theorem 4",
     relation=within(10.0),
-    setting=FIG3,
+    case=FIG3,
     hypotheses=SECTION_6,
     predicts="B_n up to a constant (Theorem 4 itself has the factor 1/4)",
     measures="the corrected Eq. 129 at t from 10^12 to 10^96",
@@ -47,8 +48,8 @@ poster_quarter = Claim(
 )
 
 
-def _poster_start(setting: Setting) -> Outcome:
-    s = setting
+def _poster_start(case: Case) -> Outcome:
+    s = case
     t = np.array([0.0, 1e-6])
     B = integrate_theorem_4(s, t, constant(s))
     predicted = theory.growth_bound(0.0, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
@@ -66,7 +67,7 @@ poster_start = Claim(
     statement="B_n(0) = 0 (the poster and the slides say so; Eq. 14 says (1/4) ln C_0)",
     source="poster and slides, Theorem 3",
     relation=EQUAL,
-    setting=FIG3,
+    case=FIG3,
     predicts="0",
     measures="Eqs. 118, 119 integrated, and the corrected Eq. 129, at t = 0",
     tolerance=1e-12,
@@ -78,8 +79,8 @@ poster_start = Claim(
 )
 
 
-def _poster_common(setting: Setting) -> Outcome:
-    s = setting
+def _poster_common(case: Case) -> Outcome:
+    s = case
     common = np.flatnonzero(theory.token_roles(s.P).common)
     velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
     falling = velocity[:, 0, common]
@@ -96,7 +97,7 @@ poster_common = Claim(
     statement="dz_ml/dt < 0 for common token l (the poster: for assumptions see the paper)",
     source="poster and slides, (a)",
     relation=BELOW,
-    setting=SYMMETRIC,
+    case=SYMMETRIC,
     hypotheses=COROLLARY_2,
     predicts="falling logits, under the paper's conditions (one common token, or Corollary 2)",
     measures="the velocity along Eq. 10 of two common tokens",
@@ -111,8 +112,8 @@ poster_common = Claim(
 )
 
 
-def _poster_faster(setting: Setting) -> Outcome:
-    s = setting
+def _poster_faster(case: Case) -> Outcome:
+    s = case
     n, _, _ = spotlight(s)
     own = np.flatnonzero(theory.token_roles(s.P).distinct[n])
     own = own[np.argsort(s.P[n, own])]
@@ -140,7 +141,7 @@ poster_faster = Claim(
     statement="z_ml(t) grows faster with larger P(l|m,n), for distinct tokens",
     source="poster and slides, (c)",
     relation=ABOVE,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
     predicts="velocities in the order of P(l|n)",
     measures="the velocity along Eq. 10 (it goes as f_nl^2); the logits in the joint flow",
@@ -155,7 +156,7 @@ poster_faster = Claim(
 )
 
 
-def _poster_z(setting: Setting) -> Outcome:
+def _poster_z(case: Case) -> Outcome:
     rng, d, M = np.random.default_rng(14), 16, 8
     U, W_Q, W_K = rng.normal(size=(M, d)) / 4, rng.normal(size=(d, d)), rng.normal(size=(d, d))
     sequence, query = rng.integers(0, M, 30), 3
@@ -177,7 +178,7 @@ poster_z = Claim(
     statement="Z = U W_Q W_K^T U^T, without the 1/sqrt(d) of Section 3.1",
     source="poster and slides, reparameterization",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     predicts="the attention of a sequence (Eq. 5 with its frequencies); corrected: Z over sqrt(d)",
     measures="Eq. 1 itself for random U, W_Q, W_K with d = 16 and 30 tokens",
     tolerance=1e-12,
@@ -190,8 +191,8 @@ poster_z = Claim(
 )
 
 
-def _slides_suppressed(setting: Setting) -> Outcome:
-    s = setting
+def _slides_suppressed(case: Case) -> Outcome:
+    s = case
     n, high, low = spotlight(s)
     times, z = run_at(s)
     paths = {"Eq. 10": reduced(s, times).logits, "training": z}
@@ -219,7 +220,7 @@ slides_suppressed = Claim(
     statement="Key tokens that do not co-occur a lot with the query token are suppressed",
     source="slides, take-home message",
     relation=BELOW,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
     predicts="attention to the rarest distinct token falling against the dominant one",
     measures="the ratio of the two along Eq. 10 and in the joint flow",
@@ -234,8 +235,8 @@ slides_suppressed = Claim(
 )
 
 
-def _slides_tf_idf(setting: Setting) -> Outcome:
-    s = setting
+def _slides_tf_idf(case: Case) -> Outcome:
+    s = case
     tokens = np.flatnonzero(s.P[0])
     spread = np.log(s.K / (s.P > 0).sum(0))[tokens]
     weight = s.P[0, tokens] * spread
@@ -261,7 +262,7 @@ slides_tf_idf = Claim(
     statement="Attention is a learnable TF-IDF: frequent in the class, rare across classes",
     source="slides, winners-emergence",
     relation=AT_LEAST,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
     predicts="logits in the order of P(l|n) ln(K / number of classes with l)",
     measures="the rank correlation with z at the end, Eq. 10 and the joint flow",

@@ -5,21 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from attnlab import measures, theory
+from attnlab.audit.cases import FIG3, SYN_SMALL, WEAK, climbed, trained
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.density import TURNS, densities, turning_ratio
 from attnlab.audit.fit import slope
-from attnlab.audit.hypotheses import (
+from attnlab.audit.readings import as_dataset, mean_entropy, reduced
+from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import (
     ASSUMPTION_1,
     rate_window,
     single_common_token,
     single_query,
     weak_correlations,
 )
-from attnlab.audit.readings import as_dataset, mean_entropy, reduced
-from attnlab.audit.relation import ABOVE, BELOW, EQUAL, within
-from attnlab.audit.settings import FIG3, SYN_SMALL, WEAK, Setting, climbed, trained
-from attnlab.audit.verdict import Verdict
+from attnlab.prediction.relation import ABOVE, BELOW, EQUAL, within
 
 # eta_Y from 30 eta_Z to nearly 1.
 ETA_Z = 0.005
@@ -27,8 +28,8 @@ ETA_Y = (0.15, 0.2, 0.3, 0.45, 0.65, 0.9)
 QUIET = 0.1  # of its peak speed: attention that has snapped
 
 
-def _snap_time(setting: Setting) -> Outcome:
-    s = setting
+def _snap_time(case: Case) -> Outcome:
+    s = case
     rates = tuple((y, s.eta_z) for y in ETA_Y)
     run = trained(s.classes, rates, s.steps)
     snaps = {"training": measures.snap_time(run, fraction=QUIET).isel(sequence_class=0).values}
@@ -72,7 +73,7 @@ snap_time = Claim(
     statement="Attention snaps at about t_0 = 2 K ln M/eta_Y; a larger eta_Y snaps earlier",
     source="Section 6 (a), Theorem 4; slides",
     relation=within(5.0),
-    setting=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
+    case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
     hypotheses=(*ASSUMPTION_1, rate_window, single_query, single_common_token),
     predicts="t_0, and its fall with eta_Y at fixed eta_Z",
     measures="when the speed of attention stays below 10 % of its peak, Eq. 10 and the joint flow",
@@ -88,8 +89,8 @@ snap_time = Claim(
 )
 
 
-def _both_rates(setting: Setting) -> Outcome:
-    s, factors = setting, (1.0, 2.0, 4.0, 8.0)
+def _both_rates(case: Case) -> Outcome:
+    s, factors = case, (1.0, 2.0, 4.0, 8.0)
     t = np.array([s.t0, 10 * s.t0, 1e6])
     B = np.array(
         [reduced(s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z), t).growth_bound[:, 0] for k in factors]
@@ -122,7 +123,7 @@ both_rates = Claim(
     statement="Scaling up both rates gives larger B_n, hence sparser attention",
     source="Section 6 (b), Appendix F (a), Fig. 9; poster (1)",
     relation=ABOVE,
-    setting=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
+    case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
     hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
     predicts="B_n rising, and entropy falling, with a common factor of both rates at fixed t",
     measures="Eq. 10 and the joint flow at eta_Y/eta_Z = 30",
@@ -138,8 +139,8 @@ both_rates = Claim(
 )
 
 
-def _denser(setting: Setting) -> Outcome:
-    s = setting
+def _denser(case: Case) -> Outcome:
+    s = case
     found = densities(s.classes, eta_z=s.eta_z)
     fast = found.sel(ratio=slice(200.0, None))
     fast = fast.sel(time=slice(s.at(eta_y=s.eta_z * float(fast["ratio"][0])).t0, None))
@@ -174,7 +175,7 @@ denser = Claim(
     statement="At fixed eta_Z, a larger eta_Y gives smaller B_n for t >= t_0: denser attention",
     source="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
     relation=BELOW,
-    setting=WEAK.at(eta_y=0.25, eta_z=0.001),
+    case=WEAK.at(eta_y=0.25, eta_z=0.001),
     hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
     predicts="B_n falling, and entropy rising, with eta_Y at fixed t and eta_Z",
     measures="Eq. 10 and the joint flow from t_0 to 10^10, at ratios from 200 to 990",
@@ -190,8 +191,8 @@ denser = Claim(
 )
 
 
-def _slightly(setting: Setting) -> Outcome:
-    s = setting
+def _slightly(case: Case) -> Outcome:
+    s = case
     t = np.array([10.0, 1e3, 1e6]) * s.t0
     two = (s, s.at(eta_y=4.0 * s.eta_y))
     B = np.array([reduced(at, t).growth_bound[:, 0] for at in two])
@@ -206,7 +207,7 @@ slightly = Claim(
     statement="Fixing eta_Z, a large eta_Y leads to slightly smaller B_n(t)",
     source="poster and slides, (2)",
     relation=BELOW,
-    setting=WEAK.at(eta_y=0.225, eta_z=0.001),
+    case=WEAK.at(eta_y=0.225, eta_z=0.001),
     hypotheses=(rate_window, weak_correlations),
     predicts="a smaller B_n at four times the eta_Y",
     measures="B_n under Eq. 10 from 10 t_0 on",

@@ -5,20 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from attnlab import theory
+from attnlab.audit.cases import WEAK, trained
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.claims.scan_and_snap.model import complex_slope
-from attnlab.audit.comparison import Check, labelled
 from attnlab.audit.fit import slope
-from attnlab.audit.hypotheses import EQ_10, long_sequences, single_common_token
 from attnlab.audit.readings import logits, run_at
-from attnlab.audit.relation import EQUAL, LEADING
-from attnlab.audit.settings import WEAK, Setting, trained
 from attnlab.audit.verdict import Verdict
 from attnlab.dynamics import Extended
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import EQ_10, long_sequences, single_common_token
+from attnlab.prediction.relation import EQUAL, LEADING
 
 
-def _row_sums(setting: Setting) -> Outcome:
-    s, steps = setting, 200
+def _row_sums(case: Case) -> Outcome:
+    s, steps = case, 200
     z, Y = np.zeros((s.classes.queries.size, s.P.shape[1])), np.zeros((s.P.shape[1], s.M))
     for step in range(steps):
         n = step % s.K
@@ -47,7 +48,7 @@ row_sums = Claim(
     statement="The rows of Y(t) and Z(t) keep a zero sum",
     source="Section 3.1, after Lemma 1",
     relation=EQUAL,
-    setting=WEAK,
+    case=WEAK,
     predicts="sums of rows that stay 0",
     measures="200 batch-1 steps by Lemma 1; the joint flow to t = 10^10",
     tolerance=1e-9,
@@ -59,7 +60,7 @@ row_sums = Claim(
 )
 
 
-def _embedding_norm(setting: Setting) -> Outcome:
+def _embedding_norm(case: Case) -> Outcome:
     rng, M = np.random.default_rng(16), 400
     x = rng.dirichlet(np.full(M, 0.1), size=500)
     dims = np.array([64, 256, 1024])
@@ -85,7 +86,7 @@ embedding_norm = Claim(
     statement="|U^T x| is about |x| when token embeddings are nearly orthogonal",
     source="Section 3, l2-normalization",
     relation=LEADING,
-    setting=WEAK,
+    case=WEAK,
     predicts="an error that goes as d^-1/2 for random unit embeddings in d dimensions",
     measures="500 attention vectors over 400 tokens, d from 64 to 1024",
     tolerance=0.1,
@@ -98,8 +99,8 @@ embedding_norm = Claim(
 )
 
 
-def _layer_norm(setting: Setting) -> Outcome:
-    s, M = setting, 40
+def _layer_norm(case: Case) -> Outcome:
+    s, M = case, 40
     z = np.random.default_rng(17).normal(scale=0.2, size=(1, s.P.shape[1]))
     growth = theory.h(20.0, M=M, eta_y=1.0)
     speed = (M - 1.0) ** 2 * growth / (M - 1.0 + np.exp(M * growth))  # gamma at 20 visits
@@ -146,7 +147,7 @@ layer_norm = Claim(
     statement="The analysis can be extended to standard LayerNorm, which also subtracts the mean",
     source="Section 3, l2-normalization",
     relation=LEADING,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(long_sequences, *EQ_10, single_common_token),
     predicts="Eq. 10 with f_n = (c_n - 1/M)/|c_n - 1/M|, near the l2 one for M large",
     measures="complex-step derivatives; both velocities; the joint flow with LayerNorm",

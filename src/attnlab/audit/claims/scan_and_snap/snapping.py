@@ -7,25 +7,26 @@ from numpy.typing import NDArray
 from scipy.integrate import quad, solve_ivp
 
 from attnlab import theory
+from attnlab.audit.cases import FIG3
 from attnlab.audit.claim import Claim, Outcome, Recorded
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS
-from attnlab.audit.comparison import Check, labelled
-from attnlab.audit.hypotheses import ASSUMPTION_1, SECTION_6, rate_window
 from attnlab.audit.readings import reduced, run_at
-from attnlab.audit.relation import EQUAL, LEADING
-from attnlab.audit.settings import FIG3, Setting
 from attnlab.audit.verdict import Verdict
 from attnlab.data import single_common
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import ASSUMPTION_1, SECTION_6, rate_window
+from attnlab.prediction.relation import EQUAL, LEADING
 
 
-def constant(setting: Setting) -> float:
+def constant(case: Case) -> float:
     """C_0 = rho_0^4 / K with rho_0 = 1/f_nl(0): at the start f_n.f_n' = f_nl^2 = 1/rho_0^2."""
-    return float(1.0 / (setting.E[0, 1] ** 2 * setting.K))
+    return float(1.0 / (case.E[0, 1] ** 2 * case.K))
 
 
-def integrate_theorem_4(setting: Setting, t: NDArray[np.float64], C0: float) -> NDArray[np.float64]:
+def integrate_theorem_4(case: Case, t: NDArray[np.float64], C0: float) -> NDArray[np.float64]:
     """B_n(t) by integrating Eqs. 118 and 119 as they stand: z_l and eta_Z xi_n, from 0."""
-    s = setting
+    s = case
 
     def velocity(at: float, state: NDArray[np.float64]) -> list[float]:
         speed = theory.gamma(at, K=s.K, M=s.M, eta_y=s.eta_y)
@@ -38,8 +39,8 @@ def integrate_theorem_4(setting: Setting, t: NDArray[np.float64], C0: float) -> 
     return np.asarray(solution.y[1])
 
 
-def _theorem_4(setting: Setting) -> Outcome:
-    s, C0 = setting, constant(setting)
+def _theorem_4(case: Case) -> Outcome:
+    s, C0 = case, constant(case)
     t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
     t = np.concatenate([np.geomspace(1.0, 0.999 * t0_prime, 12), np.geomspace(t0, 1e6, 12)])
     measured = labelled(integrate_theorem_4(s, t, C0), t=t)
@@ -84,7 +85,7 @@ theorem_4 = Claim(
     statement="B_n(t) grows as Eq. 14: (1/4) ln(C_0 + a t^2), then (1/4) ln(C_0 + b ln^2 t)",
     source="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
     relation=LEADING,
-    setting=FIG3,
+    case=FIG3,
     hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
     predicts="B_n in both regimes; corrected: (1/4) ln(1 + ../C_0), so that B_n(0) = 0",
     measures="Eqs. 118, 119 integrated; in training, z_ml (the premise) and the distinct tokens",
@@ -100,8 +101,8 @@ theorem_4 = Claim(
 )
 
 
-def _eq_124(setting: Setting) -> Outcome:
-    s, t = setting, np.geomspace(1.0, 1e6, 30)
+def _eq_124(case: Case) -> Outcome:
+    s, t = case, np.geomspace(1.0, 1e6, 30)
     measured = labelled(integrate_theorem_4(s, t, 0.1), t=t)
     predicted = {
         form: theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=0.1, form=form)
@@ -122,7 +123,7 @@ eq_124 = Claim(
     statement="B_n(t) = (1/4) ln(C_0 + 4 Gamma(t))",
     source="Eqs. 124, 129",
     relation=EQUAL,
-    setting=FIG3,
+    case=FIG3,
     predicts="the integral; corrected: (1/4) ln(1 + 4 Gamma/C_0), with the lower limit put in",
     measures="Eqs. 118, 119 integrated",
     tolerance=1e-8,
@@ -136,8 +137,8 @@ eq_124 = Claim(
 )
 
 
-def _eq_128(setting: Setting) -> Outcome:
-    s, t = setting, np.geomspace(1.0, 1e5, 11)
+def _eq_128(case: Case) -> Outcome:
+    s, t = case, np.geomspace(1.0, 1e5, 11)
 
     def speed(at: float) -> float:
         return float(theory.gamma(at, K=s.K, M=s.M, eta_y=s.eta_y))
@@ -157,7 +158,7 @@ eq_128 = Claim(
     statement="Gamma(t) = eta_Z int gamma = (eta_Z/eta_Y) K (M-1)^2 h(t/K)^2 / 2",
     source="Eqs. 125-128",
     relation=EQUAL,
-    setting=FIG3,
+    case=FIG3,
     predicts="the integral in closed form",
     measures="quadrature of gamma",
     tolerance=1e-10,
@@ -169,13 +170,13 @@ eq_128 = Claim(
 )
 
 # A common token of small weight, as Eq. 13 asks for: 50 distinct tokens, P(common) = 0.02.
-RARE_COMMON = Setting(
+RARE_COMMON = Case(
     single_common(num_classes=10, distinct=50, common_prob=0.02, vocab_size=1000), 0.5, 0.5, 1e4
 )
 
 
-def _eq_13(setting: Setting) -> Outcome:
-    s, t = setting, np.geomspace(10.0, setting.steps, 12)
+def _eq_13(case: Case) -> Outcome:
+    s, t = case, np.geomspace(10.0, case.steps, 12)
     flow = reduced(s, t)
     measured = labelled([flow.logits[:, 0, 0], flow.growth_bound[:, 0]], of=["z_ml", "B_n"], t=t)
     rho0 = float(s.E[0, 1] ** -0.5)
@@ -203,7 +204,7 @@ eq_13 = Claim(
     statement="dz_ml/dt = -eta_Z gamma e^{4 z}/C_0 and xi_n = gamma e^{4 z}/C_0, C_0 = rho_0^4/K",
     source="Eq. 13, Section 6",
     relation=LEADING,
-    setting=RARE_COMMON,
+    case=RARE_COMMON,
     hypotheses=(rate_window, *SECTION_6),
     predicts="z_ml and B_n; corrected: K-1 for K, and B_n = -z_ml/K (a class gets 1/K of them)",
     measures="Eq. 10 solved numerically for a common token of small weight",

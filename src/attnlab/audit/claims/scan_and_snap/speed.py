@@ -6,10 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.cases import FIG3
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, labelled
-from attnlab.audit.hypotheses import MUCH, large_vocabulary, rate_window
-from attnlab.audit.relation import (
+from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import MUCH, large_vocabulary, rate_window
+from attnlab.prediction.relation import (
     ABOVE,
     AT_LEAST,
     AT_MOST,
@@ -18,13 +21,11 @@ from attnlab.audit.relation import (
     up_to,
     within,
 )
-from attnlab.audit.settings import FIG3, Setting
-from attnlab.audit.verdict import Verdict
 
 VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
 
-def _lemma_8(setting: Setting) -> Outcome:
+def _lemma_8(case: Case) -> Outcome:
     M = VOCABULARIES[:, None]
     low, high = M ** (theory.omega_0(M) - 2.0), (1.0 + theory.omega_1(M)) * np.log(M) / M
     where = dict(M=VOCABULARIES, place=np.arange(50))
@@ -57,7 +58,7 @@ lemma_8 = Claim(
     statement="exp(M h) <= (M-1) M h exactly on [M^-(2-omega_0), (1+omega_1) ln M/M]",
     source="Lemma 8, Eqs. 50, 51",
     relation=AT_MOST,
-    setting=FIG3,
+    case=FIG3,
     hypotheses=(large_vocabulary,),
     predicts="the sign on both sides of both zeros; omega_0 and omega_1 of the stated orders",
     measures="the sign on 150 points for each M from 10^3 to 10^9, and the two constants",
@@ -71,7 +72,7 @@ lemma_8 = Claim(
 )
 
 
-def _remark_3(setting: Setting) -> Outcome:
+def _remark_3(case: Case) -> Outcome:
     rates = np.array([0.1, 0.3, 0.99])
     floor = VOCABULARIES ** (theory.omega_0(VOCABULARIES) - 2.0)
     first = np.array([theory.h(1.0, M=VOCABULARIES, eta_y=y) for y in rates])
@@ -88,7 +89,7 @@ remark_3 = Claim(
     statement="For M >> 100, eta_Y >> M^-0.99 only the larger zero of Lemma 8 matters from t = 1",
     source="Remark 3",
     relation=much_greater(MUCH),
-    setting=FIG3,
+    case=FIG3,
     hypotheses=(large_vocabulary, rate_window),
     predicts="h(1) above the smaller zero",
     measures="h(1) for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99",
@@ -102,8 +103,8 @@ remark_3 = Claim(
 )
 
 
-def _lemma_9(setting: Setting) -> Outcome:
-    K, y = setting.K, setting.eta_y
+def _lemma_9(case: Case) -> Outcome:
+    K, y = case.K, case.eta_y
     place, M = np.linspace(0.0, 1.0, 60), VOCABULARIES[:, None]
     t0_prime, t0 = theory.transition_times(K=K, M=M, eta_y=y)
     early, late = K * (t0_prime / K) ** place, t0 * 10 ** (6 * place)
@@ -138,7 +139,7 @@ lemma_9 = Claim(
     statement="gamma = O(eta_Y t/K) up to t_0', and O(K ln(M eta_Y t/K)/(eta_Y t)) from t_0 on",
     source="Lemma 9, Eqs. 53-57",
     relation=up_to(2.0),
-    setting=FIG3,
+    case=FIG3,
     hypotheses=(large_vocabulary, rate_window),
     predicts="both rates, with one constant for every M, and both conditions on exp(M h)",
     measures="gamma for M from 10^3 to 10^9, from t = K on",
@@ -152,7 +153,7 @@ lemma_9 = Claim(
 )
 
 
-def _eq_52(setting: Setting) -> Outcome:
+def _eq_52(case: Case) -> Outcome:
     M = np.arange(3.0, 1001.0)
     room = (M - 2.0 + (M - 1.0) * np.log(M - 1.0)) / M - np.log(M)
     asked = M > 100.0
@@ -170,7 +171,7 @@ eq_52 = Claim(
     statement="(M - 2 + (M-1) ln(M-1))/M > ln M",
     source="Eq. 52, proof of Lemma 9",
     relation=ABOVE,
-    setting=FIG3,
+    case=FIG3,
     hypotheses=(large_vocabulary,),
     predicts="the inequality for M above 100",
     measures="both sides, M to 1000",

@@ -6,17 +6,18 @@ import numpy as np
 import scipy.stats
 
 from attnlab import measures, theory
+from attnlab.audit.cases import SYN_SMALL, WEAK, ratios, trained
 from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.comparison import Check, labelled
-from attnlab.audit.hypotheses import ASSUMPTION_1, weak_correlations
 from attnlab.audit.readings import logits, reduced, run_at, spotlight
-from attnlab.audit.relation import ABOVE, BELOW
-from attnlab.audit.settings import SYN_SMALL, WEAK, Setting, ratios, trained
 from attnlab.audit.verdict import Verdict
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.hypotheses import ASSUMPTION_1, weak_correlations
+from attnlab.prediction.relation import ABOVE, BELOW
 
 
-def _summary_frequency(setting: Setting) -> Outcome:
-    s = setting
+def _summary_frequency(case: Case) -> Outcome:
+    s = case
     n, high, low = spotlight(s)
     velocity = theory.attention_velocity(s.P, np.zeros((1, s.P.shape[1])), psi=s.psi, M=s.M)
     fast, slow = velocity[s.psi[n], high], velocity[s.psi[n], low]
@@ -41,7 +42,7 @@ summary_frequency = Claim(
     statement="Among distinct tokens, lower-frequency tokens gain attention faster",
     source="summary, Key Results and Mechanism 2",
     relation=ABOVE,
-    setting=WEAK,
+    case=WEAK,
     hypotheses=(*ASSUMPTION_1, weak_correlations),
     predicts="a faster growth of the rarer token",
     measures="velocities under Eq. 10 at the start (they go as f_nl^2), gains in the joint flow",
@@ -56,10 +57,10 @@ summary_frequency = Claim(
 )
 
 
-def _summary_theorem_2b(setting: Setting) -> Outcome:
+def _summary_theorem_2b(case: Case) -> Outcome:
     # Query 0 has one class, which holds nothing but the common token.
     P, psi = np.array([[1.0, 0.0], [0.2, 0.8]]), np.array([0, 1])
-    velocity = theory.attention_velocity(P, np.zeros((2, 2)), psi=psi, M=setting.M)[:, 0]
+    velocity = theory.attention_velocity(P, np.zeros((2, 2)), psi=psi, M=case.M)[:, 0]
     query = dict(query=[0, 1])
     owners = theory.token_roles(P).distinct.any(1)
     return Outcome(
@@ -81,7 +82,7 @@ summary_theorem_2b = Claim(
     statement="If |G_CT| = 1 then dz_l/dt < 0, whether or not the query has a distinct token",
     source="summary, Mechanism 1",
     relation=BELOW,
-    setting=WEAK,
+    case=WEAK,
     predicts="a falling logit for every query; corrected: with Theorem 2(b)'s condition",
     measures="the velocity where one query has a class of the common token alone",
     tolerance=0.0,
@@ -94,8 +95,8 @@ summary_theorem_2b = Claim(
 )
 
 
-def _summary_slow(setting: Setting) -> Outcome:
-    s = setting
+def _summary_slow(case: Case) -> Outcome:
+    s = case
     run = trained(s.classes, ratios(0.01, 10.0, eta_y=s.eta_y), s.steps)
     mass = measures.common_mass(run).isel(sequence_class=0)
     fall = 1.0 - (mass.isel(time=-1) / mass.isel(time=0)).values
@@ -128,7 +129,7 @@ summary_slow = Claim(
     statement="If the decoder does not learn faster (eta_Y << eta_Z) scanning would not emerge",
     source="summary, Mechanism 1, break condition",
     relation=BELOW,
-    setting=SYN_SMALL,
+    case=SYN_SMALL,
     predicts="at eta_Y/eta_Z = 0.01, hardly any loss of the common tokens and no order",
     measures="the joint flow on Syn-Small at eta_Y/eta_Z = 0.01 and 10",
     tolerance=0.0,

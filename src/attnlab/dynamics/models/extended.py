@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import logsumexp
 
-from attnlab.dynamics.engines import require_whole
+from attnlab.dynamics.engines import Engine, Sampled, require_whole
 from attnlab.dynamics.gradient import (
     PRECISION,
     Block,
@@ -37,7 +37,9 @@ from attnlab.dynamics.gradient import (
     prediction,
 )
 from attnlab.dynamics.layout import Layout
+from attnlab.dynamics.models.base import Model
 from attnlab.dynamics.positions import (
+    FixedPosition,
     LearnedPosition,
     Position,
     log_position_mass,
@@ -65,7 +67,7 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Extended:
+class Extended(Model):
     """The 1-layer transformer with what Section 7 leaves for later; `Extended()` is `Pairwise()`.
 
     residual: add the query's embedding to what it attends to (Section 7).
@@ -109,14 +111,26 @@ class Extended:
                 f"got {self.position!r}"
             )
 
+    def require_length(self, engine: Engine) -> None:
+        """Refuse what has no meaning for T to infinity, and biases that do not fit the length."""
+        if isinstance(engine, Sampled):
+            if isinstance(self.position, FixedPosition):
+                self.position.biases(engine.length - 1)
+        elif self.position is not None:
+            raise InputError(
+                "position: for T to infinity a bias by distance cancels, because tokens are drawn "
+                "alike at all distances; use the engine Sampled"
+            )
+        elif self.attend_self:
+            raise InputError(
+                "attend_self: for T to infinity the query's own token is one of infinitely many "
+                "and has no weight; use the engine Sampled"
+            )
+
     @property
     def blocks(self) -> int:
         """Blocks of the decoder Y."""
         return self.heads if self.combine == "concatenate" else 1
-
-    def rate_factors(self) -> tuple[float, float]:
-        """Rates of the two groups over (eta_y, eta_z)."""
-        return 1.0, 1.0
 
     def begin(
         self, layout: Layout, start: Start, random: bool, key: jax.Array

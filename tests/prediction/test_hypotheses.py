@@ -5,29 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnlab.audit import hypotheses as h
+from attnlab.prediction import hypotheses as h
+from attnlab.audit.cases import FIG3, LATE, LOPSIDED, SYMMETRIC, SYN_SMALL, UNEVEN, WEAK
 from attnlab.audit.claims.scan_and_snap.extension import TWO_QUERIES
-from attnlab.audit.settings import (
-    FIG3,
-    LATE,
-    LOPSIDED,
-    SYMMETRIC,
-    SYN_SMALL,
-    UNEVEN,
-    WEAK,
-    Setting,
-)
 from attnlab.data import SequenceClasses, local_common, syn_medium
+from attnlab.prediction.case import Case
 
 
-def holds(check, setting):
-    return all(hypothesis.holds for hypothesis in check(setting))
+def holds(check, case):
+    return all(hypothesis.holds for hypothesis in check(case))
 
 
-@pytest.mark.parametrize("setting", [WEAK, UNEVEN, LATE, LOPSIDED, SYMMETRIC, TWO_QUERIES])
-def test_built_in_examples_are_within_all_assumptions(setting):
+@pytest.mark.parametrize("case", [WEAK, UNEVEN, LATE, LOPSIDED, SYMMETRIC, TWO_QUERIES])
+def test_built_in_examples_are_within_all_assumptions(case):
     for assumption in h.THEOREM_1:
-        for hypothesis in assumption(setting):
+        for hypothesis in assumption(case):
             assert hypothesis.holds, str(hypothesis)
 
 
@@ -47,9 +39,9 @@ def test_each_hypothesis_on_classes_that_meet_it_and_on_others():
     skewed = SequenceClasses(
         [{0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}], [3, 3], [4, 5], prior=[0.9, 0.1], vocab_size=9
     )
-    other = Setting(shared_next, 2.0, 4.0, 1.0)
-    uneven_prior = Setting(skewed, 0.001, 1.0, 1.0)
-    queries = Setting(local_common(), 1.0, 1.0, 10.0)
+    other = Case(shared_next, 2.0, 4.0, 1.0)
+    uneven_prior = Case(skewed, 0.001, 1.0, 1.0)
+    queries = Case(local_common(), 1.0, 1.0, 10.0)
     for check, good, bad in (
         (h.query_from_next, WEAK, other),
         (h.uniform_classes, WEAK, uneven_prior),
@@ -72,8 +64,8 @@ def test_each_hypothesis_on_classes_that_meet_it_and_on_others():
 
 def test_a_query_without_distinct_tokens_is_noticed():
     classes = SequenceClasses([{0: 1.0}, {0: 0.2, 1: 0.8}], [2, 3], [4, 5], vocab_size=9)
-    assert not holds(h.distinct_tokens, Setting(classes, 1.0, 0.1, 1.0))
-    assert holds(h.distinct_tokens, Setting(syn_medium(), 1.0, 0.1, 1.0))
+    assert not holds(h.distinct_tokens, Case(classes, 1.0, 0.1, 1.0))
+    assert holds(h.distinct_tokens, Case(syn_medium(), 1.0, 0.1, 1.0))
 
 
 def test_values_are_numbers_in_words():

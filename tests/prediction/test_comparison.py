@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnlab.audit import Check, labelled, shortfall
-from attnlab.audit.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
+from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
 
 def test_labels_must_agree():

@@ -1,8 +1,4 @@
-"""Models: what is trained, and which Y and Z it makes.
-
-Whatever a model trains is grouped in two: what learns at rate eta_y and what learns at eta_z.
-`Extended`, in a file of its own, is the third model.
-"""
+"""Embedded: the original parameterisation, an embedding and trained W_Q, W_K, W_V."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.dynamics.engines import require_whole
-from attnlab.dynamics.extended import Extended
 from attnlab.dynamics.gradient import (
     PRECISION,
     Block,
@@ -25,58 +20,9 @@ from attnlab.dynamics.gradient import (
     loss_and_gradient,
 )
 from attnlab.dynamics.layout import Layout
+from attnlab.dynamics.models.base import Model
 from attnlab.dynamics.start import Start
 from attnlab.files.errors import InputError
-
-
-@dataclass(frozen=True)
-class Pairwise:
-    """The paper's reparameterisation: Y and Z are trained as they are (Section 3.1)."""
-
-    def rate_factors(self) -> tuple[float, float]:
-        """Rates of the two groups over (eta_y, eta_z)."""
-        return 1.0, 1.0
-
-    def loss(self, layout: Layout, rows: Rows, trained: Parameters, fixed: Any) -> jax.Array:
-        """The mean cross entropy over rows."""
-        return loss(layout, rows, trained)
-
-    def loss_and_gradient(
-        self, layout: Layout, rows: Rows, trained: Parameters, fixed: Any
-    ) -> tuple[jax.Array, Parameters]:
-        """The loss and its gradient for what is trained."""
-        return loss_and_gradient(layout, rows, trained)
-
-    def attention_logits(self, layout: Layout, trained: Parameters, fixed: Any) -> Block:
-        """z in the layout's blocks."""
-        return trained.Z
-
-    def attention(self, layout: Layout, trained: Parameters, fixed: Any) -> Block:
-        """c_{l|m,n} of Eq. 5 for each class."""
-        return attention(layout, trained.Z)
-
-    def begin(
-        self, layout: Layout, start: Start, random: bool, key: jax.Array
-    ) -> tuple[tuple[()], Parameters]:
-        """Nothing fixed, and Y(0), Z(0): each entry uniform in +-1/sqrt(M) if `random`."""
-        dtype = layout.prior.dtype
-        outputs, shared = layout.output_multiplicity.shape[0], layout.shared_multiplicity.shape[0]
-        tiles, width = layout.own_multiplicity.shape
-        shapes = (
-            ((outputs, shared), (tiles, outputs, width)),
-            ((layout.num_queries, shared), (tiles, width)),
-        )
-        if not random:
-            Y = Block(jnp.zeros((shared, outputs), dtype), jnp.zeros(shapes[0][1], dtype))
-            return (), Parameters(Y, Block(*(z.astype(dtype) for z in start.logits)))
-        # without lumping, which a random start rules out, there are as many columns as tokens
-        bound = 1 / np.sqrt(outputs)
-        sizes = [int(np.prod(shape)) for pair in shapes for shape in pair]
-        drawn = jax.random.uniform(key, (sum(sizes),), dtype, -bound, bound)
-        parts = iter(jnp.split(drawn, np.cumsum(sizes)[:-1]))
-        Y, Z = (Block(*(next(parts).reshape(shape) for shape in pair)) for pair in shapes)
-        Y, Z = (block._replace(shared=block.shared[:, start.drawn]) for block in (Y, Z))
-        return (), Parameters(Y._replace(shared=Y.shared.T), Z)
 
 
 class Embedding(NamedTuple):
@@ -95,7 +41,7 @@ class QueryKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Embedded:
+class Embedded(Model):
     """The original parameterisation: an embedding U and trained W_Q, W_K, W_V, single head.
 
     Y = U W_V^T U^T and Z = U W_Q W_K^T U^T / sqrt(d), with d = `dim`. U is kept as it starts:
@@ -177,9 +123,6 @@ class Embedded:
         turn = jnp.linalg.qr(jax.random.normal(w_key, (2 * d, 2 * d), dtype))[0]
         W_Q, W_K = self.scale * turn[:d], self.scale * turn[d:]
         return embedding, Parameters(jnp.zeros((d, d), dtype), QueryKey(W_Q, W_K))
-
-
-Model = Pairwise | Embedded | Extended
 
 
 def _product(left: jax.Array, right: jax.Array) -> jax.Array:

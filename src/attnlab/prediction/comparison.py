@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from attnlab.audit.relation import EQUAL, Relation
+from attnlab.prediction.relation import EQUAL, Relation
 
 Form = Literal["printed", "corrected", "premise"]
 

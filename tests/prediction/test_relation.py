@@ -3,7 +3,7 @@
 import pytest
 
 from attnlab.audit import Check, Hypothesis, labelled
-from attnlab.audit import relation as r
+from attnlab.prediction import relation as r
 
 
 @pytest.mark.parametrize(

@@ -9,32 +9,33 @@ from __future__ import annotations
 import numpy as np
 
 from attnlab import theory
-from attnlab.audit.hypothesis import Hypothesis
-from attnlab.audit.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, much_greater
-from attnlab.audit.settings import FAST, Setting
+from attnlab.prediction.case import Case
+from attnlab.prediction.hypothesis import Hypothesis
+from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, much_greater
 
 MUCH = 10.0
+FAST = 30.0
 # What counts as equal among given probabilities.
 EQUALS = 1e-9
 
 
-def query_from_next(setting: Setting) -> tuple[Hypothesis, ...]:
+def query_from_next(case: Case) -> tuple[Hypothesis, ...]:
     """m = psi(n): each next token belongs to one class."""
-    shared = int(np.unique(setting.classes.next_token, return_counts=True)[1].max())
+    shared = int(np.unique(case.classes.next_token, return_counts=True)[1].max())
     return (Hypothesis("Section 3.2", "m = psi(n): classes of one next token", shared, AT_MOST, 1),)
 
 
-def long_sequences(setting: Setting) -> tuple[Hypothesis, ...]:
+def long_sequences(case: Case) -> tuple[Hypothesis, ...]:
     """No positions and T to infinity. The audit's model has no position to look at."""
     return (
         Hypothesis("Assumption 1(a)", "no positional encoding: biases in the model", 0, AT_MOST, 0),
-        Hypothesis("Assumption 1(b)", "T -> infinity: 1/T", 1.0 / setting.length, AT_MOST, 0),
+        Hypothesis("Assumption 1(b)", "T -> infinity: 1/T", 1.0 / case.length, AT_MOST, 0),
     )
 
 
-def fast_decoder(setting: Setting) -> tuple[Hypothesis, ...]:
+def fast_decoder(case: Case) -> tuple[Hypothesis, ...]:
     """eta_Y >> eta_Z."""
-    ratio = setting.eta_y / setting.eta_z if setting.eta_z > 0 else np.inf
+    ratio = case.eta_y / case.eta_z if case.eta_z > 0 else np.inf
     # The ratio of rates given in decimals, which may miss the bound in the last bit.
     return (
         Hypothesis(
@@ -44,9 +45,9 @@ def fast_decoder(setting: Setting) -> tuple[Hypothesis, ...]:
     )  # fmt: skip
 
 
-def weak_correlations(setting: Setting) -> tuple[Hypothesis, ...]:
+def weak_correlations(case: Case) -> tuple[Hypothesis, ...]:
     """Assumption 2, part by part (at the start: overlaps shrink in training)."""
-    parts = theory.assumption_2(setting.E, M=setting.M)
+    parts = theory.assumption_2(case.E, M=case.M)
     source = "Assumption 2"
     return (
         Hypothesis(source, "M >> K^2: M/K^2", parts.vocabulary.value, much_greater(MUCH), 1),
@@ -58,62 +59,60 @@ def weak_correlations(setting: Setting) -> tuple[Hypothesis, ...]:
     )  # fmt: skip
 
 
-def uniform_classes(setting: Setting) -> tuple[Hypothesis, ...]:
+def uniform_classes(case: Case) -> tuple[Hypothesis, ...]:
     """Each class appears uniformly."""
-    spread = float(np.abs(setting.classes.prior * setting.K - 1.0).max())
+    spread = float(np.abs(case.classes.prior * case.K - 1.0).max())
     says = "each class appears uniformly: K max |P(n) - 1/K|"
     return (Hypothesis("Theorem 1", says, spread, AT_MOST, EQUALS),)
 
 
-def large_vocabulary(setting: Setting) -> tuple[Hypothesis, ...]:
+def large_vocabulary(case: Case) -> tuple[Hypothesis, ...]:
     """M >> 100."""
-    return (Hypothesis("Theorem 1", "M >> 100: M", setting.M, much_greater(MUCH), 100),)
+    return (Hypothesis("Theorem 1", "M >> 100: M", case.M, much_greater(MUCH), 100),)
 
 
-def rate_window(setting: Setting) -> tuple[Hypothesis, ...]:
+def rate_window(case: Case) -> tuple[Hypothesis, ...]:
     """M^-0.99 << eta_Y < 1."""
     return (
         Hypothesis(
-            "Theorem 1", "eta_Y >> M^-0.99: eta_Y", setting.eta_y, much_greater(MUCH),
-            setting.M**-0.99,
+            "Theorem 1", "eta_Y >> M^-0.99: eta_Y", case.eta_y, much_greater(MUCH),
+            case.M**-0.99,
         ),
-        Hypothesis("Theorem 1", "eta_Y < 1", setting.eta_y, BELOW, 1),
+        Hypothesis("Theorem 1", "eta_Y < 1", case.eta_y, BELOW, 1),
     )  # fmt: skip
 
 
-def many_steps(setting: Setting) -> tuple[Hypothesis, ...]:
+def many_steps(case: Case) -> tuple[Hypothesis, ...]:
     """t >> K^2."""
     return (
-        Hypothesis(
-            "Theorem 1", "t >> K^2: t/K^2", setting.steps / setting.K**2, much_greater(MUCH), 1
-        ),
+        Hypothesis("Theorem 1", "t >> K^2: t/K^2", case.steps / case.K**2, much_greater(MUCH), 1),
     )
 
 
-def single_common_token(setting: Setting) -> tuple[Hypothesis, ...]:
+def single_common_token(case: Case) -> tuple[Hypothesis, ...]:
     """|G_CT| = 1."""
-    count = int(theory.token_roles(setting.P).common.sum())
+    count = int(theory.token_roles(case.P).common.sum())
     return (Hypothesis("Theorem 2(b), Section 6", "|G_CT| = 1: common tokens", count, EQUAL, 1),)
 
 
-def single_query(setting: Setting) -> tuple[Hypothesis, ...]:
+def single_query(case: Case) -> tuple[Hypothesis, ...]:
     """All classes share the query."""
-    count = int(setting.classes.queries.size)
+    count = int(case.classes.queries.size)
     return (Hypothesis("Corollary 2, Section 6", "one query for all classes", count, EQUAL, 1),)
 
 
-def equal_norms(setting: Setting) -> tuple[Hypothesis, ...]:
+def equal_norms(case: Case) -> tuple[Hypothesis, ...]:
     """The normalisation of f_n is the same for every class."""
-    norms = np.linalg.norm(setting.P, axis=1)
+    norms = np.linalg.norm(case.P, axis=1)
     spread = float(norms.max() / norms.min() - 1.0)
     return (Hypothesis("Section 6", "one rho_0: spread of |P_n|", spread, AT_MOST, EQUALS),)
 
 
-def symmetric_classes(setting: Setting) -> tuple[Hypothesis, ...]:
+def symmetric_classes(case: Case) -> tuple[Hypothesis, ...]:
     """Hypotheses 2 and 3 of Corollary 2: matching distinct tokens, shared common probabilities."""
-    common, distinct = theory.token_roles(setting.P)
-    profiles = np.sort(np.where(distinct, setting.P, 0.0), axis=1)
-    shared = setting.P[:, common]
+    common, distinct = theory.token_roles(case.P)
+    profiles = np.sort(np.where(distinct, case.P, 0.0), axis=1)
+    shared = case.P[:, common]
     apart = {
         "symmetry: mismatch of distinct tokens": np.ptp(profiles, axis=0).max(),
         "P(l|n) = rho_l: mismatch of common tokens": np.ptp(shared, axis=0).max(initial=0.0),
@@ -124,11 +123,11 @@ def symmetric_classes(setting: Setting) -> tuple[Hypothesis, ...]:
     )
 
 
-def distinct_tokens(setting: Setting) -> tuple[Hypothesis, ...]:
+def distinct_tokens(case: Case) -> tuple[Hypothesis, ...]:
     """Some class of every query has a distinct token."""
-    owners = np.asarray(theory.token_roles(setting.P).distinct.any(axis=1))
-    queries = np.unique(setting.psi)
-    least = min(int(owners[setting.psi == query].sum()) for query in queries)
+    owners = np.asarray(theory.token_roles(case.P).distinct.any(axis=1))
+    queries = np.unique(case.psi)
+    least = min(int(owners[case.psi == query].sum()) for query in queries)
     says = "classes of a query that own a distinct token"
     return (Hypothesis("Theorem 2(b)", says, least, ABOVE, 0),)
 

@@ -1,4 +1,4 @@
-"""Settings: the classes and rates on which claims are tested, and training runs on them.
+"""The cases on which claims are tested, and training runs on them.
 
 Time: the joint flow counts expected-gradient steps, in which every class has its share 1/K; the
 theory counts batch-1 steps, of which each class gets 1/K. In expectation they agree, so that one
@@ -8,76 +8,26 @@ unit of either is one unit of the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlab import theory
 from attnlab.data import SequenceClasses, single_common, symmetric, syn_small
 from attnlab.dynamics import Flow, Model, Save, simulate
 from attnlab.files.errors import InputError
+from attnlab.prediction.case import Case
+from attnlab.prediction.hypotheses import FAST
 
 # Every training run records as often and sweeps as many rates, because a program is compiled for
 # each new shape and compiling is most of what an audit costs.
 RECORDS = 121
 # The ratios eta_Y/eta_Z at which classes are trained, so that a claim can say from which on it
-# holds; `FAST` is what we take eta_Y >> eta_Z (Assumption 1c) to mean.
-FAST = 30.0
+# holds.
 LADDER = (1.0, 3.0, 10.0, FAST, 100.0, 1000.0)
 RUNS = len(LADDER)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Classes, rates, how long to train (flow time), and the length T of sequences."""
-
-    classes: SequenceClasses
-    eta_y: float
-    eta_z: float
-    steps: float
-    length: float = np.inf
-
-    @cached_property
-    def P(self) -> NDArray[np.float64]:
-        """P(l|n) of the contextual tokens, (K, L)."""
-        return self.classes.probs[:, self.classes.in_play]
-
-    @property
-    def psi(self) -> NDArray[np.int64]:
-        """The query of each class, as a row of Z."""
-        return self.classes.query_index
-
-    @property
-    def K(self) -> int:
-        """The number of classes."""
-        return self.classes.num_classes
-
-    @property
-    def M(self) -> int:
-        """The size of the vocabulary."""
-        return self.classes.vocab_size
-
-    @cached_property
-    def E(self) -> NDArray[np.float64]:
-        """Correlations between classes at the start, F^T F - I."""
-        return theory.correlation(self.P)
-
-    @property
-    def t0(self) -> float:
-        """The predicted transition time t_0 (Lemma 9), in steps."""
-        return float(theory.transition_times(K=self.K, M=self.M, eta_y=self.eta_y).t0)
-
-    def at(self, *, eta_y: float | None = None, eta_z: float | None = None) -> Setting:
-        """The same classes at other rates."""
-        return replace(
-            self,
-            eta_y=self.eta_y if eta_y is None else eta_y,
-            eta_z=self.eta_z if eta_z is None else eta_z,
-        )
 
 
 def two_by_hand(rows: list[list[float]], vocab_size: int) -> SequenceClasses:
@@ -95,30 +45,30 @@ def two_by_hand(rows: list[list[float]], vocab_size: int) -> SequenceClasses:
 # eta_Y < 1, as Theorem 1 has it, and eta_Y/eta_Z = FAST.
 RATES = (0.9, 0.03)
 # Assumption 2 holds, with one common token and three distinct ones for each of two classes.
-WEAK = Setting(
+WEAK = Case(
     single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000), *RATES, 1e10
 )
 # One distinct token for each of two unequal classes.
-UNEVEN = Setting(two_by_hand([[0.6, 0.4, 0.0], [0.3, 0.0, 0.7]], 1000), *RATES, 1e10)
+UNEVEN = Case(two_by_hand([[0.6, 0.4, 0.0], [0.3, 0.0, 0.7]], 1000), *RATES, 1e10)
 # Another such pair, in which attention to the rarer distinct token falls in the end, Assumption 2
 # being met until then: about the earliest that a search over such pairs has found.
-LATE = Setting(two_by_hand([[0.37, 0.63, 0.0], [0.77, 0.0, 0.23]], 1000), *RATES, 1e20)
+LATE = Case(two_by_hand([[0.37, 0.63, 0.0], [0.77, 0.0, 0.23]], 1000), *RATES, 1e20)
 # Two common tokens, one of unequal probability in the two classes.
-LOPSIDED = Setting(two_by_hand([[0.4, 0.10, 0.5, 0.0], [0.4, 0.01, 0.0, 0.59]], 1000), *RATES, 1e7)
+LOPSIDED = Case(two_by_hand([[0.4, 0.10, 0.5, 0.0], [0.4, 0.01, 0.0, 0.59]], 1000), *RATES, 1e7)
 # Overlap below 1/M.
-FAINT = Setting(
+FAINT = Case(
     two_by_hand([[0.015, 0.4925, 0.4925, 0, 0], [0.015, 0, 0, 0.4925, 0.4925]], 1000), *RATES, 1e6
 )
 # The hypotheses of Corollary 2 and Assumption 2.
-SYMMETRIC = Setting(
+SYMMETRIC = Case(
     symmetric(num_classes=2, common=2, distinct=1, common_mass=0.4, vocab_size=1000), *RATES, 1e7
 )
 # K and M of Fig. 3, in the case that Section 6 speaks of.
-FIG3 = Setting(
+FIG3 = Case(
     single_common(num_classes=10, distinct=10, common_prob=0.1, vocab_size=1000), *RATES, 1e6
 )
 # 30 contextual tokens as in print, and with us a query and a next token for each class: M = 34.
-SYN_SMALL = Setting(syn_small(), *RATES, 1e6)
+SYN_SMALL = Case(syn_small(), *RATES, 1e6)
 
 
 def joint_flow(
@@ -171,9 +121,9 @@ def ratios(*values: float, eta_y: float) -> tuple[tuple[float, float], ...]:
     return tuple((eta_y, eta_y / value) for value in values)
 
 
-def climbed(setting: Setting) -> xr.Dataset:
+def climbed(case: Case) -> xr.Dataset:
     """The joint flow at every ratio of the ladder, which labels dim `ratio`."""
-    run = trained(setting.classes, ratios(*LADDER, eta_y=setting.eta_y), setting.steps)
+    run = trained(case.classes, ratios(*LADDER, eta_y=case.eta_y), case.steps)
     return run.swap_dims(run="ratio").assign_coords(ratio=list(LADDER))
 
 

@@ -1,11 +1,11 @@
-"""A hypothesis: what a source asks for, how it is read, and what a setting has of it."""
+"""A hypothesis: what a source asks for, how it is read, and what a case has of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlab.audit.comparison import Check, labelled
-from attnlab.audit.relation import Relation
+from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.relation import Relation
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Hypothesis:
 
     @property
     def holds(self) -> bool:
-        """Whether the setting has it."""
+        """Whether the case has it."""
         return Check(
             self.says, labelled(self.bound), labelled(self.value), self.relation, relative=False
         ).holds

@@ -1,0 +1,97 @@
+"""Labels: arrays of runs as a Dataset of the common schema, and back to what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.data.classes import SequenceClasses
+from attnlab.data.presets import resolve
+from attnlab.dynamics.grid import Grid
+from attnlab.files.errors import InputError
+
+PER_TOKEN = {"attention", "attention_logits"}
+
+
+def label(
+    sets: Sequence[SequenceClasses],
+    grid: Grid,
+    values: Mapping[str, NDArray[Any]],
+    *,
+    clock: str,
+    moments: NDArray[Any],
+    heads: int = 1,
+) -> xr.Dataset:
+    """Arrays (setting, seed, rate point, moment, ...) with their dims and coords.
+
+    Beside them stand what they are about: P(l|m,n) where there are tokens, and the classes' query,
+    next token and prior. An axis of heads is there where there are several.
+    """
+    outer = ("setting", *grid.dims())
+    head = ("head",) if heads > 1 else ()
+    inner = {
+        "loss": (),
+        "position_bias": (*head, "distance"),
+        "attention": (*head, "sequence_class", "token"),
+        "attention_logits": (*head, "query", "token"),
+    }
+    per_class = (*head, "sequence_class")  # the statistics
+    variables: dict[str, Any] = {
+        name: ((*outer, clock, *inner.get(name, per_class)), grid.label(array))
+        for name, array in values.items()
+    }
+    coords: dict[Any, Any] = {
+        **grid.coords(),
+        clock: moments,
+        "sequence_class": np.arange(len(sets[0])),
+        "query_token": (("setting", "sequence_class"), [of.query for of in sets]),
+        "next_token": (("setting", "sequence_class"), [of.next_token for of in sets]),
+        "prior": (("setting", "sequence_class"), [of.prior for of in sets]),
+    }
+    if head:
+        coords["head"] = np.arange(heads)
+    if "position_bias" in values:
+        coords["distance"] = np.arange(1, values["position_bias"].shape[-1] + 1)
+    if PER_TOKEN & set(values):
+        coords["token"] = np.arange(sets[0].vocab_size)
+        if sets[0].names is not None:
+            coords["token_name"] = (("setting", "token"), [of.names for of in sets])
+        probs = [of.probs for of in sets]
+        variables["probability"] = (("setting", "sequence_class", "token"), probs)
+    if "attention_logits" in values:
+        coords["query"] = sets[0].queries
+    return xr.Dataset(variables, coords)
+
+
+def classes_of(result: xr.Dataset, written: Any) -> SequenceClasses | tuple[SequenceClasses, ...]:
+    """The classes that a result is about: from its probabilities, else from where they came from.
+
+    written: origin and digest of each set, which what is found must have.
+    """
+    if isinstance(written, list):
+        sets = [result.isel(setting=i) for i in range(len(written))]
+        return tuple(_one_set(of, item) for of, item in zip(sets, written, strict=True))
+    return _one_set(result, written)
+
+
+def _one_set(result: xr.Dataset, written: Mapping[str, Any]) -> SequenceClasses:
+    origin = str(written["origin"])
+    if "probability" in result and "prior" in result.coords:
+        names = result["token_name"].values.tolist() if "token_name" in result.coords else None
+        found = SequenceClasses(
+            result["probability"].transpose("sequence_class", "token").values,
+            result["query_token"].values, result["next_token"].values, result["prior"].values,
+            names=names, origin=origin,
+        )  # fmt: skip
+    else:
+        found = resolve(origin)
+    if found.digest != written["digest"]:
+        raise InputError(
+            f"result: its classes cannot be made again from {origin}; record attention, with which "
+            "their probabilities are kept"
+        )
+    return found

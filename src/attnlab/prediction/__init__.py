@@ -1,0 +1,1 @@
+"""What theories say of a run, as the dataset that simulating it would give."""

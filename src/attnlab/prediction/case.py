@@ -1,0 +1,61 @@
+"""Case: one set of classes at one pair of rates, in the letters of the theory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab import theory
+from attnlab.data import SequenceClasses
+
+
+@dataclass(frozen=True)
+class Case:
+    """Classes, rates, how long to train (flow time), and the length T of sequences."""
+
+    classes: SequenceClasses
+    eta_y: float
+    eta_z: float
+    steps: float
+    length: float = np.inf
+
+    @cached_property
+    def P(self) -> NDArray[np.float64]:
+        """P(l|n) of the contextual tokens, (K, L)."""
+        return self.classes.probs[:, self.classes.in_play]
+
+    @property
+    def psi(self) -> NDArray[np.int64]:
+        """The query of each class, as a row of Z."""
+        return self.classes.query_index
+
+    @property
+    def K(self) -> int:
+        """The number of classes."""
+        return self.classes.num_classes
+
+    @property
+    def M(self) -> int:
+        """The size of the vocabulary."""
+        return self.classes.vocab_size
+
+    @cached_property
+    def E(self) -> NDArray[np.float64]:
+        """Correlations between classes at the start, F^T F - I."""
+        return theory.correlation(self.P)
+
+    @property
+    def t0(self) -> float:
+        """The predicted transition time t_0 (Lemma 9), in steps."""
+        return float(theory.transition_times(K=self.K, M=self.M, eta_y=self.eta_y).t0)
+
+    def at(self, *, eta_y: float | None = None, eta_z: float | None = None) -> Case:
+        """The same classes at other rates."""
+        return replace(
+            self,
+            eta_y=self.eta_y if eta_y is None else eta_y,
+            eta_z=self.eta_z if eta_z is None else eta_z,
+        )
