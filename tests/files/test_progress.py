@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from attnlab.cli import audit, parts, sweep
-from attnlab.files import waiting
+from attnlab.files import progress
 from attnlab.files.progress import reporting, watching
 
 LONG = 60.0  # seconds, which no machine should need
@@ -41,8 +41,8 @@ def stderr(monkeypatch):
         monkeypatch.setattr("sys.stderr", made)
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("COLUMNS", "100")
-        monkeypatch.setattr(waiting, "PATIENCE", 0.001)
-        monkeypatch.setattr(waiting, "INTERVAL", 0.05)
+        monkeypatch.setattr(progress, "PATIENCE", 0.001)
+        monkeypatch.setattr(progress, "INTERVAL", 0.05)
         return made
 
     return put
@@ -61,10 +61,10 @@ def test_a_pipe_hears_what_is_done_before_progress_and_then_how_far_it_is(stderr
 
 def test_nothing_is_said_of_what_is_quick_or_not_to_be_told(stderr, monkeypatch):
     heard = stderr()
-    with reporting(False, 1.0, "a"), waiting.waiting("b", quiet=True):
+    with reporting(False, 1.0, "a"), progress.waiting("b", quiet=True):
         threading.Event().wait(0.05)
-    monkeypatch.setattr(waiting, "PATIENCE", LONG)
-    with reporting("auto", 1.0, "c") as report, waiting.waiting("d"):
+    monkeypatch.setattr(progress, "PATIENCE", LONG)
+    with reporting("auto", 1.0, "c") as report, progress.waiting("d"):
         report(1.0)
     assert heard.getvalue() == ""
 
@@ -79,9 +79,9 @@ def test_a_terminal_has_a_bar_before_there_is_progress(stderr):
 
 def test_a_terminal_has_a_line_that_goes_again(stderr):
     heard = stderr(terminal=True)
-    with waiting.waiting("reading a\x1b[2J book"):
+    with progress.waiting("reading a\x1b[2J book"):
         assert heard.says(r"attnlab: reading a\x1b[2J book (")
-    assert heard.getvalue().endswith(waiting.CLEARED)
+    assert heard.getvalue().endswith(progress.CLEARED)
     assert "\n" not in heard.getvalue()
 
 
@@ -93,7 +93,7 @@ def test_a_terminal_has_the_bar_of_a_sweep_while_kept_groups_are_read(stderr):
 
 def test_a_pipe_hears_what_is_waited_for(stderr):
     heard = stderr()
-    with waiting.waiting("loading JAX"):
+    with progress.waiting("loading JAX"):
         assert heard.says("attnlab: loading JAX (0 s)\n")
 
 
@@ -117,4 +117,4 @@ def test_a_pipe_hears_of_a_sweep_an_audit_and_parts(stderr):
     [(0.4, "0 s"), (90, "90 s"), (600, "10 min"), (9000, "2.5 h"), (1e300, "years")],
 )
 def test_a_time_in_words(seconds, words):
-    assert waiting.in_words(seconds) == words
+    assert progress.in_words(seconds) == words

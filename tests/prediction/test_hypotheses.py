@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnlab.prediction import hypotheses as h
 from attnlab.audit.cases import FIG3, LATE, LOPSIDED, SYMMETRIC, SYN_SMALL, UNEVEN, WEAK
 from attnlab.audit.claims.scan_and_snap.extension import TWO_QUERIES
 from attnlab.data import SequenceClasses, local_common, syn_medium
+from attnlab.prediction import hypotheses as h
 from attnlab.prediction.case import Case
 
 

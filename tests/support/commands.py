@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from attnlab.cli import app
-from attnlab.files import waiting
+from attnlab.files import progress
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def call(monkeypatch, capsys):
         monkeypatch.chdir(cwd)
         monkeypatch.setattr(sys, "argv", ["attnlab", *arguments])
         monkeypatch.setattr(app, "_keep_compiled_programs", lambda: None)
-        monkeypatch.setattr(waiting, "PATIENCE", 3600.0)  # however slow the machine is
+        monkeypatch.setattr(progress, "PATIENCE", 3600.0)  # however slow the machine is
         with pytest.raises(SystemExit) as stopped:
             app.main()
         return stopped.value.code, *capsys.readouterr()
