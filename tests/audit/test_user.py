@@ -7,6 +7,7 @@ import pytest
 
 from attnlab.audit import audit_classes, case_of
 from attnlab.data import SequenceClasses, single_common, syn_small
+from attnlab.files.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_corollary_2_speaks_where_theorem_2_is_silent():
 
 def test_training_is_shown_even_where_eq_10_cannot_be_solved(monkeypatch):
     def refuse(*args):
-        raise ValueError("E must leave I + E invertible")
+        raise InputError("E must leave I + E invertible")
 
     monkeypatch.setattr("attnlab.audit.user.reduced", refuse)
     own = audit_classes(case_of(syn_small(), eta_y=10.0, eta_z=1.0))

@@ -67,7 +67,7 @@ def test_variants_are_options_and_heads_have_a_column(tmp_path, call):
     ]  # fmt: skip
     spec = document["spec"]
     assert spec["model"] == {
-        "name": "Extended", "residual": True, "normalization": "layer", "heads": 2,
+        "name": "extended", "residual": True, "normalization": "layer", "heads": 2,
         "combine": "concatenate", "position": {"name": "learned"}, "attend_self": True,
     }  # fmt: skip
     assert spec["optimizer"]["weight_decay"] == 0.01

@@ -306,7 +306,7 @@ def test_heads_and_learned_positions_have_dims_of_their_own(everything):
     assert everything.loss.dims == run[:-1]
     assert everything["distance"].values.tolist() == list(range(1, LENGTH))
     model = json.loads(everything.attrs["spec"])["model"]
-    assert (model["name"], model["heads"]) == ("Extended", 2)
+    assert (model["name"], model["heads"]) == ("extended", 2)
     assert model["position"] == {"name": "learned"}
     for name in ("entropy", "distinct_entropy", "common_mass"):
         measured = getattr(measures, name)(everything)

@@ -323,7 +323,7 @@ def test_labels_and_provenance():
         result.attention.isel(eta_y=0, seed=0, step=0), classes.probs, atol=1e-7
     )
     spec = json.loads(result.attrs["spec"])
-    engine = {"name": "Sampled", "length": 32, "batch_size": 16, "sequences": None}
+    engine = {"name": "sampled", "length": 32, "batch_size": 16, "sequences": None}
     assert spec["engine"] == engine
     assert spec["classes"]["digest"] == classes.digest
     assert spec["seeds"] == [0, 1, 2]

@@ -194,10 +194,10 @@ def test_a_group_that_raises_does_not_stop_the_others(monkeypatch):
 
     real = group.simulate
 
-    def sometimes(classes, *args, **given):
-        if "common_prob=0.3" in classes[0].origin:
+    def sometimes(simulation, **given):
+        if "common_prob=0.3" in simulation.sets[0].origin:
             raise MemoryError("no room")
-        return real(classes, *args, **given)
+        return real(simulation, **given)
 
     monkeypatch.setattr(group, "simulate", sometimes)
     store = Memory()

@@ -17,7 +17,7 @@ from attnlab.files.progress import LOADING, waiting
 if TYPE_CHECKING:
     import xarray as xr
 
-    from attnlab.dynamics import Engine
+    from attnlab.dynamics import Engine, Simulation
 
 HELP = """Train the paper's 1-layer transformer and see what attention does.
 
@@ -126,7 +126,15 @@ def simulate_verb(
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.data import classes_from
-        from attnlab.dynamics import Diverged, Extended, Interrupted, Optimizer, Save, simulate
+        from attnlab.dynamics import (
+            Diverged,
+            Extended,
+            Interrupted,
+            Optimizer,
+            Save,
+            as_simulation,
+            simulate,
+        )
 
         if out is not None:  # what writes it is there when it is wanted, whatever comes between
             import h5netcdf  # noqa: F401
@@ -148,14 +156,15 @@ def simulate_verb(
         known = classes_from(classes)
     if prior is not None:
         known = known.with_prior(numbers("prior", prior))
+    simulation = as_simulation(
+        known, chosen, eta_y=_rate("eta-y", eta_y), eta_z=_rate("eta-z", eta_z),
+        steps=number("steps", steps), init=init, seeds=seeds if seed is None else [seed],
+        own_data=own_data, save=asked, dtype=dtype,
+        optimizer=Optimizer(optimizer, momentum, weight_decay=weight_decay),  # type: ignore[arg-type]
+        model=None if model == Extended() else model,
+    )  # fmt: skip
     try:
-        result = simulate(
-            known, chosen, eta_y=_rate("eta-y", eta_y), eta_z=_rate("eta-z", eta_z),
-            steps=number("steps", steps), init=init, seeds=seeds if seed is None else [seed],
-            own_data=own_data, save=asked, dtype=dtype,
-            optimizer=Optimizer(optimizer, momentum, weight_decay=weight_decay),  # type: ignore[arg-type]
-            model=None if model == Extended() else model, progress=False if as_json else "auto",
-        )  # fmt: skip
+        result = simulate(simulation, progress=False if as_json else "auto")
     except Diverged as problem:
         if out is not None:
             _write(problem.dataset, out)
@@ -172,7 +181,7 @@ def simulate_verb(
     if as_json:
         print(json.dumps(_document(result, summary), indent=2, allow_nan=False))
     else:
-        _table(result, summary, out, plot)
+        _table(simulation, result, summary, (out, plot))
 
 
 def _engine(name: str, length: int, batch_size: int | None, sequences: int | None) -> Engine:
@@ -275,19 +284,22 @@ def _document(result: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, An
 
 
 def _table(
-    result: xr.Dataset, summary: list[dict[str, Any]], out: Path | None, plot: Path | None
+    simulation: Simulation,
+    result: xr.Dataset,
+    summary: list[dict[str, Any]],
+    out: Path | None,
+    plot: Path | None,
 ) -> None:
-    spec = json.loads(result.attrs["spec"])
-    clock = "time" if "time" in result.dims else "step"
+    clock = simulation.clock
+    given = {name: of for name, of in vars(simulation.engine).items() if of is not None}
+    engine = ", ".join(f"{name}={of}" for name, of in given.items())
     console = plain_console()
     if not console.is_terminal:
         console.width = WIDTH_IN_A_PIPE
-    engine = {k: v for k, v in spec["engine"].items() if v is not None and k != "name"}
-    settings = ", ".join(f"{k}={v}" for k, v in engine.items())
     console.print(
-        f"{spec['classes']['origin']}: {spec['engine']['name']}({settings}), "
-        f"{spec['optimizer']['name']}, {spec['steps']:g} {clock}s, "
-        f"{len(spec['seeds'])} seed(s), {result.attrs['seconds']:.2f} s",
+        f"{simulation.sets[0].origin}: {type(simulation.engine).__name__}({engine}), "
+        f"{simulation.optimizer.name}, {simulation.steps:g} {clock}s, "
+        f"{simulation.grid.seeds.size} seed(s), {result.attrs['seconds']:.2f} s",
         soft_wrap=True,
     )
     titles = {
@@ -304,7 +316,7 @@ def _table(
         console.print(f"... {len(summary) - MOST_ROWS} more rows; --json prints them all")
     if f"snap_{clock}" in shown and any(row[f"snap_{clock}"] is None for row in summary):
         console.print(f"snap {clock}: - where attention is still moving at the end", style="dim")
-    for path in (out, plot):
+    for path in written:
         if path is not None:
             console.print(f"wrote {path}", soft_wrap=True)
 

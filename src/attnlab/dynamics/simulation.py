@@ -23,10 +23,10 @@ from attnlab.dynamics.labels import classes_of
 from attnlab.dynamics.models import Embedded, Extended, Model, Pairwise
 from attnlab.dynamics.optimizers import Optimizer, as_optimizer
 from attnlab.dynamics.save import Save
-from attnlab.dynamics.start import Init, initial_logits
+from attnlab.dynamics.start import Init, checked_init, initial_logits
 from attnlab.files.documents import check_keys
 from attnlab.files.errors import InputError
-from attnlab.files.recipe import Numbers, as_value, changed_fields
+from attnlab.files.recipe import Numbers, as_value, plain
 
 Classes = SequenceClasses | str | Sequence[SequenceClasses | str]
 Precision = Literal["float32", "float64"]
@@ -100,12 +100,7 @@ class Simulation:
         put("eta_y", as_rate("eta_y", self.eta_y, self.dtype))
         put("eta_z", as_rate("eta_z", self.eta_z, self.dtype))
         put("seeds", tuple(grid.seeds.tolist()))
-        if not isinstance(self.init, str):
-            logits = np.array(self.start_logits(self.sets[0]))
-            logits.setflags(write=False)
-            put("init", logits)
-        else:
-            self.start_logits(self.sets[0])
+        put("init", checked_init(self.sets[0], self.init, heads=self.model.heads))
 
     def _check(self) -> None:
         """Refuse what does not go together."""
@@ -176,7 +171,8 @@ class Simulation:
     def digest(self) -> str:
         """A content hash: equal for equal simulations."""
         sets = [[of.digest, of.names] for of in self.sets]
-        content = [isinstance(self.classes, tuple), sets, self._settings()]
+        settings = {name: of for name, of in self.spec.items() if name != "classes"}
+        content = [isinstance(self.classes, tuple), sets, settings]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -195,14 +191,21 @@ class Simulation:
             **self._settings(),
         }
 
-    @property
+    @cached_property
     def spec(self) -> dict[str, Any]:
-        """What a result says that it was made from: `of` reads it. Classes can be large; they are
-        named here, and kept beside as probabilities."""
+        """What a result says that it was made from, with every default written out; `of` reads it.
+
+        Classes can be large: they are named here, and kept beside as probabilities.
+        """
         sets = [{"origin": of.origin, "digest": of.digest} for of in self.sets]
         return {
             "classes": sets if isinstance(self.classes, tuple) else sets[0],
             **self._settings(),
+            "engine": self.engine.to_document(defaults=True),
+            "model": self.model.to_document(defaults=True),
+            "optimizer": plain(self.moving, defaults=True),
+            "seeds": list(self.seeds),  # type: ignore[arg-type]
+            "save": plain(self.save, defaults=True),
         }
 
     def _settings(self) -> dict[str, Any]:
@@ -210,14 +213,14 @@ class Simulation:
         return {
             "engine": self.engine.to_document(),
             "model": self.model.to_document(),
-            "optimizer": {"name": self.optimizer.name, **changed_fields(self.optimizer)},
+            "optimizer": {"name": self.optimizer.name, **plain(self.optimizer)},
             "eta_y": _rate_document(self.eta_y),
             "eta_z": _rate_document(self.eta_z),
             "steps": self.steps,
             "init": self.init if isinstance(self.init, str) else np.asarray(self.init).tolist(),
             "seeds": len(seeds) if seeds == list(range(len(seeds))) else seeds,
             "own_data": self.own_data,
-            "save": changed_fields(self.save),
+            "save": plain(self.save),
             "dtype": self.dtype,
             "lump": self.lump,
         }

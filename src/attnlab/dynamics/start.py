@@ -19,15 +19,15 @@ def is_symmetric(init: Init) -> bool:
     return not (isinstance(init, str) and init == "uniform")
 
 
-def initial_logits(classes: SequenceClasses, init: Init, *, heads: int = 1) -> NDArray[np.float64]:
-    """z(0) as (query, token), or (head, query, token) with several heads: what was given, else
-    zero (the layout draws the random start)."""
-    names = ("head", "query", "token")[heads == 1 :]
-    shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]
+def checked_init(classes: SequenceClasses, init: Init, *, heads: int = 1) -> Init:
+    """A start that fits the classes: its name, or finite logits (token,), (query, token) or, with
+    several heads, (head, query, token), as an array that cannot be written to."""
     if isinstance(init, str):
         if init not in ("zero", "uniform"):
             raise InputError(f"init: expected 'zero', 'uniform' or logits, got {init!r}")
-        return np.zeros(shape)
+        return init
+    names = ("head", "query", "token")[heads == 1 :]
+    shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]
     if isinstance(init, xr.DataArray):
         if set(init.dims) != set(names[-init.ndim :]):
             raise InputError(f"init: logits have dims {names} or the last of them, not {init.dims}")
@@ -35,14 +35,23 @@ def initial_logits(classes: SequenceClasses, init: Init, *, heads: int = 1) -> N
         coords = dict(zip(names, labels, strict=True))
         init = init.reindex({d: coords[str(d)] for d in init.dims if d in init.coords})
         init = init.transpose(*names[-init.ndim :])
-    logits = np.asarray(init, dtype=np.float64)
+    logits = np.array(init, dtype=np.float64)
     fits = logits.ndim and logits.shape == shape[-logits.ndim :]
     if not fits or not np.all(np.isfinite(logits)):
         raise InputError(
             f"init: logits must be finite, of shape {shape} for {names} or the last of them, "
             f"got shape {logits.shape}"
         )
-    return np.broadcast_to(logits, shape).copy()
+    logits.setflags(write=False)
+    return logits
+
+
+def initial_logits(classes: SequenceClasses, init: Init, *, heads: int = 1) -> NDArray[np.float64]:
+    """z(0) as (query, token), or (head, query, token) with several heads: what was given, else
+    zero (the layout draws the random start)."""
+    shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]
+    given: Any = checked_init(classes, init, heads=heads)
+    return np.zeros(shape) if isinstance(given, str) else np.broadcast_to(given, shape).copy()
 
 
 class Start(NamedTuple):

@@ -93,28 +93,26 @@ class Named:
         base = next(kind for kind in reversed(cls.__mro__) if Named in kind.__bases__)
         return cls.__name__.removesuffix(base.__name__).lower()
 
-    def to_document(self) -> dict[str, Any]:
-        """The name, and what is not as it is by default."""
-        return {"name": self.called(), **changed_fields(self)}
+    def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
+        """The name, and what is not as it is by default; all of it with `defaults`."""
+        return {"name": self.called(), **_fields(self, defaults)}
 
 
-def changed_fields(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that are not as they are by default, as they stand in a file."""
-    given = {
-        field.name: getattr(value, field.name)
-        for field in fields(value)
-        if field.init and getattr(value, field.name) != field.default
-    }
-    return {name: plain(item) for name, item in given.items()}
-
-
-def plain(value: Any) -> Any:
-    """A value as it stands in a file."""
+def plain(value: Any, *, defaults: bool = False) -> Any:
+    """A value as it stands in a file: of a dataclass, what is not as it is by default, or all."""
     if isinstance(value, Named):
-        return value.to_document()
+        return value.to_document(defaults=defaults)
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
-    return changed_fields(value) if is_dataclass(value) else value
+        return [plain(item, defaults=defaults) for item in value]
+    return _fields(value, defaults) if is_dataclass(value) else value
+
+
+def _fields(value: Any, defaults: bool) -> dict[str, Any]:
+    given = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    if not defaults:
+        usual = {field.name: field.default for field in fields(value)}
+        given = {name: of for name, of in given.items() if of != usual[name]}
+    return {name: plain(of, defaults=defaults) for name, of in given.items()}
 
 
 def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
