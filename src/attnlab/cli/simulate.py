@@ -287,8 +287,7 @@ def _table(
     simulation: Simulation,
     result: xr.Dataset,
     summary: list[dict[str, Any]],
-    out: Path | None,
-    plot: Path | None,
+    written: tuple[Path | None, ...],
 ) -> None:
     clock = simulation.clock
     given = {name: of for name, of in vars(simulation.engine).items() if of is not None}
