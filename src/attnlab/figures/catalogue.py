@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,11 @@ from typing import Any
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import read_recipe
+from attnlab.files.shipped import here_or_shipped, recipe_folder
 
 NAMES = (
     "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12",
 )  # fmt: skip
-
-# beside src/ in a checkout; where a wheel puts its data files
-_FOLDERS = (
-    Path(__file__).resolve().parents[3] / "recipes",
-    Path(sys.prefix) / "share" / "attnlab" / "recipes",
-)
 
 
 def figure(name: str) -> Any:
@@ -29,14 +23,6 @@ def figure(name: str) -> Any:
     return import_module(f"attnlab.figures.{name}")
 
 
-def recipe_folder() -> Path:
-    """The folder with the recipes that come with attnlab."""
-    for folder in _FOLDERS:
-        if (folder / f"{NAMES[0]}.yaml").is_file():
-            return folder
-    raise InputError("recipes: none come with this installation; name their folder (--recipes)")
-
-
 def recipe_for(name: str, folder: Path | None = None) -> Any:
     """The recipe of a figure, from attnlab's recipes or from another folder."""
     return named_recipe(name, figure(name).Recipe, _path(name, folder))
@@ -44,7 +30,7 @@ def recipe_for(name: str, folder: Path | None = None) -> Any:
 
 def has_recipe(name: str, folder: Path | None = None) -> bool:
     """Whether there is one; a folder of one's own need not have all."""
-    return _path(name, folder).is_file()
+    return here_or_shipped(_path(name, folder)).is_file()
 
 
 def _path(name: str, folder: Path | None) -> Path:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from attnlab.files.errors import InputError
 from attnlab.files.names import visible
 from attnlab.files.regular import read_regular
+from attnlab.files.shipped import here_or_shipped
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_BYTES = 256_000_000
@@ -111,7 +112,7 @@ def _brief(key: Any) -> Any:
 
 def _read_text(path: Path, advice: str) -> str:
     try:
-        data = read_regular(path, most=MAX_BYTES, advice=advice)
+        data = read_regular(here_or_shipped(path), most=MAX_BYTES, advice=advice)
     except OSError as error:
         raise InputError(str(error)) from None
     try:

@@ -1,0 +1,25 @@
+"""The recipes that come with attnlab: beside src/ in a clone, inside the package in a wheel."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def recipe_folder() -> Path:
+    """The folder with the recipes that come with attnlab."""
+    inside = PACKAGE / "recipes"  # where setup.py puts them when a wheel is built
+    return inside if inside.is_dir() else PACKAGE.parents[1] / "recipes"
+
+
+def here_or_shipped(path: Path) -> Path:
+    """A file as it is named; `recipes/...`, where no such file is, among those of attnlab.
+
+    So what the documentation says can be typed in any folder, with or without a clone.
+    """
+    if os.path.exists(path) or path.parts[:1] != ("recipes",):
+        return path
+    shipped = recipe_folder().joinpath(*path.parts[1:])
+    return shipped if os.path.exists(shipped) else path
