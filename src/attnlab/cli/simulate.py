@@ -176,7 +176,7 @@ def simulate_verb(
             _write(result, out)
     if plot is not None:
         with waiting(f"drawing {plot}", quiet=as_json):
-            _plot(result, known, plot)
+            _plot(result, plot)
     summary = _summary(result, known)
     if as_json:
         print(json.dumps(_document(result, summary), indent=2, allow_nan=False))
@@ -219,14 +219,11 @@ def _write(result: xr.Dataset, path: Path) -> None:
     save(result, path)
 
 
-def _plot(result: xr.Dataset, classes: Any, path: Path) -> None:
+def _plot(result: xr.Dataset, path: Path) -> None:
     from attnlab.files.atomic import atomic_path
-    from attnlab.plots import attention_bars
+    from attnlab.plots import bars
 
-    frames = attention_bars.data(result)
-    if classes.names is not None:
-        frames.attrs["token_names"] = classes.names
-    figure = attention_bars.draw(frames)
+    figure = bars(result)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=160)
 

@@ -21,7 +21,7 @@ from attnlab.playground.presets import DEFAULT
 from attnlab.playground.run import Run, run, table
 from attnlab.playground.setting import Setting
 from attnlab.playground.state import KEY, State, from_query
-from attnlab.plots import attention_bars
+from attnlab.plots import bars
 
 LARGEST_MESSAGE = 2**23  # bytes that a browser may send at once: the largest file, escaped
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -55,11 +55,8 @@ def picture(run: Run) -> bytes:
     """Attention of a run at a few moments, as `attnlab simulate --plot` draws it."""
     import io
 
-    frames = attention_bars.data(run.result)
-    if run.classes.names is not None:
-        frames.attrs["token_names"] = run.classes.names
     out = io.BytesIO()
-    attention_bars.draw(frames).savefig(out, format="png", dpi=160)
+    bars(run.result).savefig(out, format="png", dpi=160)
     return out.getvalue()
 
 

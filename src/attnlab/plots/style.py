@@ -43,6 +43,7 @@ def style() -> AbstractContextManager[None]:
             "ytick.labelsize": 7,
             "legend.fontsize": 7.5,
             "legend.frameon": False,
+            "legend.handlelength": 3,  # of dashes, whole ones
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.linewidth": 0.7,
