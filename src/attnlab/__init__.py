@@ -32,6 +32,8 @@ _HOMES = {
     "Save": "dynamics",
     "Simulation": "dynamics",
     "simulate": "dynamics",
+    "Theory": "prediction",
+    "predict": "prediction",
     "play": "playground",
     "load": "files.netcdf",
     "save": "files.netcdf",
@@ -58,6 +60,7 @@ __all__ = [
     "Save",
     "SequenceClasses",
     "Simulation",
+    "Theory",
     "__version__",
     "audit",
     "classes_from",
@@ -69,6 +72,7 @@ __all__ = [
     "open_sweep",
     "play",
     "plots",
+    "predict",
     "report",
     "save",
     "simulate",
@@ -110,6 +114,8 @@ if TYPE_CHECKING:
     )
     from attnlab.files.netcdf import load, save
     from attnlab.playground import play
+    from attnlab.prediction import Theory
+    from attnlab.prediction.predict import predict
     from attnlab.sweep import open_sweep
     from attnlab.sweep.sweep import sweep
 

@@ -249,7 +249,7 @@ def _summary(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
             if "attention" in point:
                 last = of_class["attention"].isel({clock: -1}).mean("seed")
                 dominant = int(last.argmax("token"))
-                row["dominant_token"] = classes.token_name(int(last["token"][dominant]))
+                row["dominant_token"] = classes.token_name(dominant)
                 row["dominant_attention"] = float(last[dominant])
             if "entropy" in point:
                 for name in ("entropy", "common_mass"):

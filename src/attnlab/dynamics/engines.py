@@ -18,6 +18,8 @@ MOST_STEPS = 2**31 - 1  # and steps too
 class Engine(Named):
     """Where the gradient comes from."""
 
+    length: float = np.inf  # T, of the sequences
+
 
 @dataclass(frozen=True)
 class Sampled(Engine):

@@ -67,6 +67,21 @@ def label(
     return xr.Dataset(variables, coords)
 
 
+def of_one_set(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset without its dim `setting`, which has one entry; tokens that have names are then
+    labelled by them, so that ``.sel(token="goal")`` works; `token_id` has their numbers, and
+    `query_name` and `next_name` the names of each class's query and next token."""
+    dataset = dataset.squeeze("setting")
+    if "token_name" not in dataset.coords:
+        return dataset
+    names, numbers = dataset["token_name"].values, dataset["token"].values
+    return dataset.drop_vars("token_name").assign_coords(
+        token=names.astype(object), token_id=("token", numbers),
+        query_name=("sequence_class", names[dataset["query_token"]]),
+        next_name=("sequence_class", names[dataset["next_token"]]),
+    )  # fmt: skip
+
+
 def classes_of(result: xr.Dataset, written: Any) -> SequenceClasses | tuple[SequenceClasses, ...]:
     """The classes that a result is about: from its probabilities, else from where they came from.
 
@@ -81,7 +96,8 @@ def classes_of(result: xr.Dataset, written: Any) -> SequenceClasses | tuple[Sequ
 def _one_set(result: xr.Dataset, written: Mapping[str, Any]) -> SequenceClasses:
     origin = str(written["origin"])
     if "probability" in result and "prior" in result.coords:
-        names = result["token_name"].values.tolist() if "token_name" in result.coords else None
+        named = "token" if "token_id" in result.coords else "token_name"
+        names = result[named].values.tolist() if named in result.coords else None
         found = SequenceClasses(
             result["probability"].transpose("sequence_class", "token").values,
             result["query_token"].values, result["next_token"].values, result["prior"].values,

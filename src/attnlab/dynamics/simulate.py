@@ -14,7 +14,7 @@ from attnlab.data.classes import SequenceClasses
 from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.driving import Drive
 from attnlab.dynamics.engines import Engine, Sampled
-from attnlab.dynamics.labels import label
+from attnlab.dynamics.labels import label, of_one_set
 from attnlab.dynamics.layout import dense_layout, sparse_layout
 from attnlab.dynamics.models import Embedded, Extended, Model
 from attnlab.dynamics.room import require_room, require_room_to_lay_out
@@ -142,7 +142,7 @@ def _labelled(simulation: Simulation, recorded: Recorded) -> xr.Dataset:
         for place, (moment, _) in recorded.failures.items():
             diverged[place] = moment
         dataset["diverged_step"] = (("setting", *grid.dims()), grid.label(diverged))
-    return dataset if isinstance(simulation.classes, tuple) else dataset.squeeze("setting")
+    return dataset if isinstance(simulation.classes, tuple) else of_one_set(dataset)
 
 
 def _explain(run: Run, recorded: Recorded) -> str:

@@ -45,15 +45,14 @@ def frames(result: xr.Dataset) -> xr.Dataset:
         raise InputError("attention: not in the result; record it, Save(what=('attention',))")
     one = _one_run(result[["attention", "probability"]], clock)
     common, contextual = is_common(one).values, np.flatnonzero(in_play(one))
-    names = _token_names(result)
     one = one.isel(sequence_class=slice(0, MOST_CLASSES))
     weight = one["probability"].max("sequence_class").values[contextual]
     chosen = contextual[np.sort(np.argsort(-weight, kind="stable")[:MOST_TOKENS])]
-    shown = one.isel(token=chosen).drop_vars("token_name", errors="ignore")
+    shown = one.isel(token=chosen)
     return shown.assign_coords(
         common=("token", common[chosen]),
-        word=("token", [str(t) if names is None else names[t] for t in shown["token"].values]),
-        label=("sequence_class", _labels(one, names)),
+        word=("token", [str(token) for token in shown["token"].values]),
+        label=("sequence_class", _labels(one)),
     )
 
 
@@ -148,7 +147,7 @@ def curves(result: xr.Dataset, name: str = "entropy") -> Figure:
     titles = [""]
     if "sequence_class" in lines.dims:
         lines = lines.isel(sequence_class=slice(0, MOST_CLASSES))
-        titles = _labels(lines, _token_names(result))
+        titles = _labels(lines)
     with style.style():
         figure, axes = _panels(titles)
         for k, ax in enumerate(axes):
@@ -255,15 +254,10 @@ def _one_run(results: Results, clock: str) -> Results:
     return results.isel({dim: 0 for dim in results.dims if dim not in kept})
 
 
-def _token_names(result: xr.Dataset) -> NDArray[Any] | None:
-    return result["token_name"].values if "token_name" in result.coords else None
-
-
-def _name(token: int, names: NDArray[Any] | None) -> str:
-    return f"token {token}" if names is None else str(names[token])
-
-
-def _labels(result: Any, names: NDArray[Any] | None) -> list[str]:
-    """query → next, of each class."""
+def _labels(result: Any) -> list[str]:
+    """query → next, of each class, by name where there are names."""
+    if "query_name" in result.coords:
+        pairs = zip(result["query_name"].values, result["next_name"].values, strict=True)
+        return [f"{m} → {n}" for m, n in pairs]
     pairs = zip(result["query_token"].values, result["next_token"].values, strict=True)
-    return [f"{_name(m, names)} → {_name(n, names)}" for m, n in pairs]
+    return [f"token {m} → token {n}" for m, n in pairs]

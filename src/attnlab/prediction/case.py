@@ -14,18 +14,29 @@ from attnlab.data import SequenceClasses
 
 @dataclass(frozen=True)
 class Case:
-    """Classes, rates, how long to train (flow time), and the length T of sequences."""
+    """Classes, rates, how long to train (flow time), and the length T of sequences.
+
+    z0: logits at the start, (query, contextual token); None for zero. decoder_start: the largest
+    entry of Y(0).
+    """
 
     classes: SequenceClasses
     eta_y: float
     eta_z: float
     steps: float
     length: float = np.inf
+    z0: NDArray[np.float64] | None = None
+    decoder_start: float = 0.0
 
     @cached_property
     def P(self) -> NDArray[np.float64]:
         """P(l|n) of the contextual tokens, (K, L)."""
         return self.classes.probs[:, self.classes.in_play]
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """P(n), how often each class is drawn."""
+        return self.classes.prior
 
     @property
     def psi(self) -> NDArray[np.int64]:

@@ -33,6 +33,11 @@ def long_sequences(case: Case) -> tuple[Hypothesis, ...]:
     )
 
 
+def zero_decoder(case: Case) -> tuple[Hypothesis, ...]:
+    """Y(0) = 0, from where the decoder's solution starts."""
+    return (Hypothesis("Theorem 1", "Y(0) = 0: its entries", case.decoder_start, AT_MOST, 0),)
+
+
 def fast_decoder(case: Case) -> tuple[Hypothesis, ...]:
     """eta_Y >> eta_Z."""
     ratio = case.eta_y / case.eta_z if case.eta_z > 0 else np.inf

@@ -35,7 +35,7 @@ def eq10(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) 
     tau = theory.reduced_time(steps, K=len(classes), M=M, eta_y=eta_y, eta_z=eta_z)
     # to rank tokens, not to compare digits
     path = theory.attention_path(
-        P, tau, psi=psi, M=M, weight=classes.prior, rtol=1e-4, atol=1e-6, method="RK45"
+        P, tau, psi=psi, M=M, weight=classes.prior, rtol=1e-4, atol=1e-6
     ).logits
     weight, attention = np.zeros((2, len(classes), M))
     weight[:, seen] = path[psi]

@@ -6,17 +6,19 @@ Eq. 10 is autonomous, since E and beta depend on z alone when theta = sigma = 0.
 attention does not depend on the learning rates; they only set how fast it is travelled.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.integrate import solve_ivp
 
 from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, IntArray, at_least, probabilities, query_rows, unwrap
 from attnlab.theory.scan_and_snap.coefficients import beta
 from attnlab.theory.scan_and_snap.correlations import gram
-from attnlab.theory.scan_and_snap.speed import reduced_time
+from attnlab.theory.scan_and_snap.solving import solve
+from attnlab.theory.scan_and_snap.speed import gamma, reduced_time
 from attnlab.theory.scan_and_snap.tokens import unit_attention
 
 
@@ -88,50 +90,57 @@ def attention_path(
     form: str = "corrected",
     rtol: float = 1e-10,
     atol: float = 1e-12,
-    method: str = "LSODA",
 ) -> AttentionFlow:
     """Solve Eq. 10 in the reduced time tau from z(0) = z0 (0 by default).
 
     tau may be a number or an array in any order, finite and >= 0. E and beta are recomputed from
     f(z) at each evaluation, and B_n is integrated along. Only logits that some class of the query
-    can see are integrated; the others keep z0. method: of scipy's `solve_ivp`; with thousands of
-    logits take an explicit one, such as "RK45", because LSODA may ask for their whole Jacobian. The
-    other arguments are `attention_velocity`'s.
+    can see are integrated; the others keep z0. The other arguments are `attention_velocity`'s.
     """
+    tau = at_least("tau", tau, 0.0)
+    if not np.all(np.isfinite(tau)):
+        raise InputError("tau must be finite: attention keeps moving for ever, ever more slowly")
+    share = class_weights(weight, len(probabilities(P)))
+    logits, growth_bound = _follow(
+        P, tau, lambda _: share, psi=psi, M=M, z0=z0, form=form, rtol=rtol, atol=atol
+    )
+    return AttentionFlow(unwrap(tau), logits, growth_bound)
+
+
+def _follow(
+    P: ArrayLike,
+    times: FloatArray,
+    share: Callable[[float], FloatArray],
+    *,
+    psi: ArrayLike | None,
+    M: float,
+    z0: ArrayLike | None,
+    form: str,
+    rtol: float,
+    atol: float,
+) -> tuple[FloatArray, FloatArray]:
+    """z and B_n along Eq. 10 with class weights `share` of the time, at each of the times."""
     P = probabilities(P)
     K, L = P.shape
     rows = query_rows(psi, K)
     start = np.zeros((rows.max() + 1, L)) if z0 is None else np.atleast_2d(np.asarray(z0, float))
     Q = len(start)
-    share = class_weights(weight, K)
     seen = by_query((P > 0).astype(np.float64), rows, Q) > 0
-    tau = at_least("tau", tau, 0.0)
-    if not np.all(np.isfinite(tau)):
-        raise InputError("tau must be finite: attention keeps moving for ever, ever more slowly")
 
-    def velocity(_: float, state: FloatArray) -> FloatArray:
+    def velocity(time: float, state: FloatArray) -> FloatArray:
         z = start.copy()
         z[seen] = state[:-K]
         f = unit_attention(P, z, psi=rows)
         E = gram(f)
-        b = beta(E, M=M, form=form)
-        zdot = by_query(share[:, None] * class_velocity(f, b), rows, Q)
-        return np.concatenate([zdot[seen], share * (b * E).sum(-1)])
+        b, weight = beta(E, M=M, form=form), share(time)
+        zdot = by_query(weight[:, None] * class_velocity(f, b), rows, Q)
+        return np.concatenate([zdot[seen], weight * (b * E).sum(-1)])
 
-    at, where = np.unique(tau, return_inverse=True)
     initial = np.concatenate([start[seen], np.zeros(K)])
-    states = np.repeat(initial[:, None], len(at), axis=1)
-    if at[-1] > 0:
-        solution = solve_ivp(
-            velocity, (0.0, at[-1]), initial, method=method, t_eval=at, rtol=rtol, atol=atol
-        )
-        if not solution.success:
-            raise RuntimeError(f"the attention flow could not be solved: {solution.message}")
-        states = solution.y
-    ordered = states.T[where.reshape(tau.shape)]
-    logits = np.broadcast_to(start, (*tau.shape, Q, L)).copy()
-    logits[..., seen] = ordered[..., :-K]
-    return AttentionFlow(unwrap(tau), logits, ordered[..., -K:])
+    states = solve(velocity, initial, times, rtol=rtol, atol=atol)
+    logits = np.broadcast_to(start, (*times.shape, Q, L)).copy()
+    logits[..., seen] = states[..., :-K]
+    return logits, states[..., -K:]
 
 
 def attention_flow(
@@ -144,6 +153,7 @@ def attention_flow(
     eta_z: float,
     z0: ArrayLike | None = None,
     weight: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
     form: str = "corrected",
     rtol: float = 1e-10,
     atol: float = 1e-12,
@@ -153,8 +163,20 @@ def attention_flow(
     K, the number of rows of P, sets gamma(t) with the classes drawn uniformly. It is
     `attention_path` at tau = `reduced_time`(t). The decoder is the one of Theorem 1 at every t;
     SGD trains another one (`plain_coefficients`), which moves attention less far.
+
+    prior: P(n) of classes that are not drawn alike (ours; the paper has them uniform). Class n then
+    has its own clock, gamma with K = 1/P(n), and its weight P(n); there is no common tau, and
+    `reduced_time` is that of uniform classes.
     """
     tau = reduced_time(t, K=len(probabilities(P)), M=M, eta_y=eta_y, eta_z=eta_z)
-    return attention_path(
-        P, tau, psi=psi, M=M, z0=z0, weight=weight, form=form, rtol=rtol, atol=atol
-    )
+    given: Any = {"psi": psi, "M": M, "z0": z0, "form": form, "rtol": rtol, "atol": atol}
+    if prior is None or np.allclose(prior, 1.0 / len(probabilities(P)), rtol=1e-9, atol=0.0):
+        return attention_path(P, tau, weight=weight, **given)
+    if weight is not None:
+        raise InputError("weight: give it or a prior, which sets the weights")
+    chance = at_least("prior", prior, 0.0, strict=True)
+
+    def share(time: float) -> FloatArray:
+        return np.asarray(eta_z * chance * gamma(time, K=1.0 / chance, M=M, eta_y=eta_y))
+
+    return AttentionFlow(tau, *_follow(P, at_least("t", t, 0.0), share, **given))

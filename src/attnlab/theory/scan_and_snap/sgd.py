@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.integrate import solve_ivp
 
 from attnlab.theory._check import FloatArray, at_least, probabilities, query_rows
 from attnlab.theory.scan_and_snap.attention import by_query, class_weights
 from attnlab.theory.scan_and_snap.backprop import logit_gradient
+from attnlab.theory.scan_and_snap.solving import solve
 from attnlab.theory.scan_and_snap.tokens import unit_attention
 
 
@@ -34,11 +34,12 @@ class SgdFlow:
 
     `logits`: z, (..., Q, L). `outputs`: the output logits of each class at its next token, at those
     of the other targets and at any other token, (..., K, targets + 1), with the attention of the
-    start.
+    start. `error`: |x_{T+1} - alpha_n|_2 of each class there, (..., K).
     """
 
     logits: FloatArray
     outputs: FloatArray
+    error: FloatArray
 
 
 def sgd_flow(
@@ -77,7 +78,7 @@ def sgd_flow(
     def errors(W: FloatArray) -> FloatArray:
         """e_n - alpha_n for output logits (K, targets + 1); the last is that of a single output."""
         odds = np.exp(W - W.max(-1, keepdims=True))
-        return np.asarray(wanted - odds / (odds @ count)[:, None])
+        return np.asarray(wanted - odds / (odds @ count)[..., None])
 
     def velocity(_: float, state: FloatArray) -> FloatArray:
         A, z = state[: wanted.size].reshape(wanted.shape), state[wanted.size :].reshape(start.shape)
@@ -87,16 +88,9 @@ def sgd_flow(
         zdot = eta_z * by_query(share[:, None] * logit_gradient(f, sent_back), rows, len(start))
         return np.concatenate([Adot.ravel(), zdot.ravel()])
 
-    at, where = np.unique(times, return_inverse=True)
     initial = np.concatenate([np.zeros(wanted.size), start.ravel()])
-    states = np.repeat(initial[:, None], len(at), axis=1)
-    if at[-1] > 0:
-        solution = solve_ivp(
-            velocity, (0.0, at[-1]), initial, method="LSODA", t_eval=at, rtol=rtol, atol=atol
-        )
-        if not solution.success:
-            raise RuntimeError(f"the attention flow could not be solved: {solution.message}")
-        states = solution.y
-    ordered = states.T[where.reshape(times.shape)]
+    ordered = solve(velocity, initial, times, rtol=rtol, atol=atol)
     A = ordered[..., : wanted.size].reshape(*times.shape, *wanted.shape)
-    return SgdFlow(ordered[..., wanted.size :].reshape(*times.shape, *start.shape), E0 @ A)
+    logits = ordered[..., wanted.size :].reshape(*times.shape, *start.shape)
+    w = np.asarray(E0 @ A)
+    return SgdFlow(logits, w, np.sqrt(errors(w) ** 2 @ count))

@@ -1,0 +1,139 @@
+"""Theories: what can be asked of a run, rung by rung, and by anyone's own theory.
+
+The ladder of "Scan and Snap" drops one assumption at a time: `Printed` (Eq. 10 as printed),
+`Corrected` (with our corrections), `Sgd` (the decoder that SGD trains instead of Theorem 1's); the
+next rung is training itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab import theory
+from attnlab.dynamics import Extended, Pairwise, Simulation
+from attnlab.files.errors import InputError
+from attnlab.prediction import hypotheses
+from attnlab.prediction.case import Case
+from attnlab.prediction.hypothesis import Hypothesis
+
+# Dims, among "time", "sequence_class", "query" and "token" (contextual ones), and values.
+Labelled = tuple[tuple[str, ...], Any]
+
+
+class Theory(ABC):
+    """What a theory says of a case: one set of classes, one pair of rates.
+
+    A subclass has a `name`, says what it assumes and predicts at given times. Rates that are swept,
+    momentum, several sets of classes, labels and measures are none of its business.
+    """
+
+    name: ClassVar[str]
+
+    def check(self, simulation: Simulation) -> None:  # noqa: B027 - most refuse nothing
+        """Refuse, with an `InputError`, what the theory does not speak of."""
+
+    @abstractmethod
+    def assumptions(self, case: Case) -> tuple[Hypothesis, ...]:
+        """Each assumption with the value that it has here, its bound and how it is read."""
+
+    @abstractmethod
+    def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
+        """What is predicted at t, in plain steps or units of the flow's time.
+
+        By name, with dims: at least `attention_logits` along (time, query, token), tokens being
+        those of `case.P`. What follows from the logits is added to it: attention, entropy, ...
+        """
+
+
+class _ScanAndSnap(Theory):
+    """A rung of the paper's ladder; `asked` are its hypotheses."""
+
+    asked: ClassVar[tuple[Callable[[Case], tuple[Hypothesis, ...]], ...]]
+
+    def check(self, simulation: Simulation) -> None:
+        optimizer = simulation.moving
+        if simulation.model not in (Pairwise(), Extended()):
+            raise InputError(
+                "model: the theory is about the paper's model, Pairwise(); leave the model out"
+            )
+        if optimizer.name != "sgd" or optimizer.weight_decay:
+            raise InputError("optimizer: the theory is about gradient descent alone; use 'sgd'")
+        if any(len(classes) < 2 for classes in simulation.sets):
+            raise InputError("classes: the theory compares classes; give at least 2")
+
+    def assumptions(self, case: Case) -> tuple[Hypothesis, ...]:
+        return tuple(part for hypothesis in self.asked for part in hypothesis(case))
+
+
+class _Eq10(_ScanAndSnap):
+    """Eq. 10: attention under the decoder of Theorem 1."""
+
+    form: ClassVar[str]
+    asked = (*hypotheses.THEOREM_1, hypotheses.zero_decoder)
+
+    def check(self, simulation: Simulation) -> None:
+        super().check(simulation)
+        for classes in simulation.sets:
+            classes.require_psi("Eq. 10")
+
+    def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
+        # as printed, classes are uniform and have the weight 1 instead of their share of the steps
+        weights = {"weight": 1.0} if self.form == "printed" else {"prior": case.prior}
+        flow = theory.attention_flow(
+            case.P, t, psi=case.psi, M=case.M, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0,
+            form=self.form, **weights,
+        )  # fmt: skip
+        clock: Any = {"K": 1.0 / case.prior, "M": case.M, "eta_y": case.eta_y}
+        each = t[:, None]
+        t0_prime, t0 = theory.transition_times(**clock)
+        return {
+            "attention_logits": (("time", "query", "token"), flow.logits),
+            "growth_bound": (("time", "sequence_class"), flow.growth_bound),
+            "gamma": (("time", "sequence_class"), theory.gamma(each, **clock)),
+            "decoder_error": (("time", "sequence_class"), theory.decoder_error(each, **clock)),
+            "t0_prime": (("sequence_class",), t0_prime),
+            "t0": (("sequence_class",), t0),
+        }
+
+
+class Printed(_Eq10):
+    """Eq. 10 and Theorem 1 as they are printed."""
+
+    name, form = "printed", "printed"
+
+
+class Corrected(_Eq10):
+    """Eq. 10 with our corrections (docs/errata.md): Eq. 88, the class weight, uneven classes."""
+
+    name, form = "corrected", "corrected"
+
+
+class Sgd(_ScanAndSnap):
+    """Ours: the decoder that SGD trains (Eq. 7) with attention held at its start, then Lemma 1.
+
+    It needs neither weak correlations nor uniform classes nor a large vocabulary: what is left of
+    Assumption 1 is eta_Y >> eta_Z and T to infinity (docs/theory-sgd.md).
+    """
+
+    name = "sgd"
+
+    asked = (*hypotheses.ASSUMPTION_1, hypotheses.zero_decoder)
+
+    def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
+        _, target = np.unique(case.classes.next_token, return_inverse=True)
+        flow = theory.sgd_flow(
+            case.P, t, psi=case.psi, M=case.M, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0,
+            weight=case.prior, target=target,
+        )  # fmt: skip
+        return {
+            "attention_logits": (("time", "query", "token"), flow.logits),
+            "decoder_error": (("time", "sequence_class"), flow.error),
+        }
+
+
+LADDER: tuple[Theory, ...] = (Printed(), Corrected(), Sgd())

@@ -1,0 +1,34 @@
+"""Solving an equation of motion at the times asked for."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.integrate import solve_ivp
+
+from attnlab.theory._check import FloatArray
+
+# Beyond so many numbers an implicit solver's Jacobian costs more than the small steps of an
+# explicit one.
+MOST_IMPLICIT = 1000
+
+
+def solve(
+    velocity: Callable[[float, FloatArray], FloatArray],
+    initial: FloatArray,
+    times: FloatArray,
+    *,
+    rtol: float,
+    atol: float,
+) -> FloatArray:
+    """The state, from `initial` at time 0, at each of the times, in any order: (..., state)."""
+    at, where = np.unique(times, return_inverse=True)
+    states = np.repeat(initial[None], len(at), axis=0)
+    if at[-1] > 0:
+        solution = solve_ivp(
+            velocity, (0.0, at[-1]), initial, t_eval=at, rtol=rtol, atol=atol,
+            method="LSODA" if initial.size <= MOST_IMPLICIT else "RK45",
+        )  # fmt: skip
+        if not solution.success:
+            raise RuntimeError(f"the attention flow could not be solved: {solution.message}")
+        states = solution.y.T
+    return np.asarray(states[where.reshape(times.shape)])
