@@ -19,7 +19,11 @@ def result(*, steps=(0, 2, 4, 6, 8, 10, 50, 100), rates=(1.0, 10.0), seeds=2, na
     attention = np.broadcast_to(p + 1e-3 * moved, shape)
     each = ("eta_y", "seed", "step")
     loss = np.array([0.0, 1.0])[:, None, None] + np.exp(-np.array(steps) / 10)
-    named = {"token_name": ("token", NAMES)} if names else {}
+    named = {
+        "token": NAMES,
+        "query_name": ("sequence_class", [NAMES[4], NAMES[5]]),
+        "next_name": ("sequence_class", [NAMES[6], NAMES[7]]),
+    }
     return xr.Dataset(
         {
             "attention": ((*each, "sequence_class", "token"), attention),
@@ -30,7 +34,7 @@ def result(*, steps=(0, 2, 4, 6, 8, 10, 50, 100), rates=(1.0, 10.0), seeds=2, na
         {
             "eta_y": list(rates), "seed": range(seeds), "step": list(steps), "token": range(9),
             "sequence_class": [0, 1], "query_token": ("sequence_class", [4, 5]),
-            "next_token": ("sequence_class", [6, 7]), **named,
+            "next_token": ("sequence_class", [6, 7]), **(named if names else {}),
         },
     )  # fmt: skip
 

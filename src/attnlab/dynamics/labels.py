@@ -76,7 +76,7 @@ def of_one_set(dataset: xr.Dataset) -> xr.Dataset:
         return dataset
     names, numbers = dataset["token_name"].values, dataset["token"].values
     return dataset.drop_vars("token_name").assign_coords(
-        token=names.astype(object), token_id=("token", numbers),
+        token=names, token_id=("token", numbers),
         query_name=("sequence_class", names[dataset["query_token"]]),
         next_name=("sequence_class", names[dataset["next_token"]]),
     )  # fmt: skip

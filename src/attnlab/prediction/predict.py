@@ -94,12 +94,12 @@ def _predict_set(
     dataset = label(
         [classes], grid, {name: of[None, None] for name, of in of_tokens.items()},
         clock=simulation.clock, moments=records,
-    ).squeeze("setting")  # fmt: skip
+    ).isel(setting=0, seed=0, drop=True)  # fmt: skip
     dataset = dataset.assign({name: getattr(measures, name)(dataset) for name in STATISTICS})
     order = (*simulation.grid.dims(), simulation.clock, ...)
     seeds = simulation.grid.seeds
     alike = {
-        name: dataset[name].isel(seed=0, drop=True).expand_dims(seed=seeds).transpose(*order)
+        name: dataset[name].expand_dims(seed=seeds).transpose(*order)
         for name in (*of_tokens, *STATISTICS)
     }
     beside = {name: _gathered(simulation, [of[name] for of in said]) for name in said[0]}
@@ -108,7 +108,7 @@ def _predict_set(
             dims, plain_steps = beside[name]
             beside[name] = dims, momentum_steps(plain_steps, momentum=momentum)
     assumed = _assumptions(simulation, [theory.assumptions(case) for case in cases])
-    return dataset.drop_vars("seed").assign(alike).assign(beside).merge(assumed)
+    return dataset.assign(alike).assign(beside).merge(assumed)
 
 
 def _at(at: ArrayLike) -> Save:
