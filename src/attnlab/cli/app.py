@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from attnlab.cli import audit, cite, play, reproduce, study, sweep, text
+from attnlab.cli import audit, cite, play, predict, reproduce, study, sweep, text
 from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED
 from attnlab.cli.printing import say
 from attnlab.cli.simulate import HELP, simulate_verb
@@ -29,6 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("simulate", help=HELP)(simulate_verb)
+app.command("predict", help=predict.HELP)(predict.predict_verb)
 app.command("sweep", help=sweep.HELP)(sweep.sweep_verb)
 app.command("audit", help=audit.HELP)(audit.audit_verb)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce_verb)

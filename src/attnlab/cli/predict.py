@@ -1,0 +1,163 @@
+"""attnlab predict: what a theory says of a run, and whether it may."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab import defaults
+from attnlab.cli import options
+from attnlab.cli.arguments import PICTURES, check_writable, completing, number, numbers
+from attnlab.cli.printing import finite, print_table
+from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
+from attnlab.files.progress import LOADING, waiting
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from attnlab.dynamics import Simulation
+
+RUNGS = ("printed", "corrected", "sgd")
+HELP = """Say what a theory expects of a run, without running it.
+
+CLASSES and the options are those of attnlab simulate. The theory is a rung of a ladder: printed
+(Eq. 10 of the paper as printed), corrected (with our corrections) or sgd (the decoder that SGD
+trains). Each of its assumptions is listed with the value it has here.
+
+\b
+Examples:
+  attnlab predict syn-small
+  attnlab predict syn-small --engine flow --eta-y 3 --eta-z 0.1 --steps 1e4 --theory sgd
+  attnlab predict recipes/classes-two-words.yaml --engine flow --steps 1e4 --plot compared.png
+  attnlab predict syn-small --theory printed --json
+
+--plot runs the simulation as well and draws the two beside each other.
+"""
+
+
+def predict_verb(
+    classes: options.ClassesName,
+    theory: Annotated[
+        str, typer.Option(help="printed, corrected or sgd.", autocompletion=completing(*RUNGS))
+    ] = "corrected",
+    engine: options.EngineName = defaults.ENGINE,
+    eta_y: options.EtaY = f"{defaults.ETA_Y:g}",
+    eta_z: options.EtaZ = f"{defaults.ETA_Z:g}",
+    steps: options.Steps = f"{defaults.STEPS:g}",
+    length: options.Length = defaults.LENGTH,
+    batch_size: options.BatchSize = None,
+    prior: options.Prior = None,
+    momentum: options.Momentum = None,
+    init: options.Init = "zero",
+    at: options.At = None,
+    out: options.Out = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Simulate too, and draw both (PNG, PDF).")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.dynamics import Save, as_simulation
+        from attnlab.prediction import predict
+
+    check_writable(out, (".nc",), "out")
+    check_writable(plot, PICTURES, "plot")
+    chosen = options.engine_of(engine, length, batch_size)
+    with waiting(f"reading {classes}", quiet=as_json):
+        known = options.classes_of(classes, prior)
+    simulation = as_simulation(
+        known, chosen, eta_y=options.rate_of("eta-y", eta_y), eta_z=options.rate_of("eta-z", eta_z),
+        steps=number("steps", steps), init=init, momentum=momentum,
+        save=Save(at=None if at is None else numbers("at", at)),
+    )  # fmt: skip
+    with waiting("solving the theory's equations", quiet=as_json):
+        predicted = predict(simulation, theory=theory)
+    if out is not None:
+        from attnlab.files.netcdf import save
+
+        save(predicted, out)
+    if plot is not None:
+        _compare(simulation, predicted, plot, quiet=as_json)
+    summary = _summary(predicted, known)
+    if as_json:
+        print(json.dumps(_document(predicted, summary), indent=2, allow_nan=False))
+        return
+    console = wide_console()
+    console.print(f"{in_a_line(simulation)}; theory: {theory}", soft_wrap=True)
+    print_summary(console, summary, simulation.clock)
+    console.print()
+    _print_assumptions(console, predicted)
+    for path in (out, plot):
+        if path is not None:
+            console.print(f"wrote {path}", soft_wrap=True)
+
+
+def _compare(simulation: Simulation, predicted: xr.Dataset, path: Path, *, quiet: bool) -> None:
+    from attnlab.dynamics import simulate
+    from attnlab.files.atomic import atomic_path
+    from attnlab.plots import compare
+
+    simulated = simulate(simulation, progress=False if quiet else "auto")
+    figure = compare(simulated, predicted)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], dpi=160)
+
+
+def _summary(predicted: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
+    """The rows of `simulate`, with the times at which scanning ends and snapping begins."""
+    rows = summarise(predicted, classes)
+    rates = [dim for dim in ("eta_y", "eta_z") if dim in predicted.dims]
+    for row in rows:
+        place = {name: row[name] for name in (*rates, "sequence_class")}
+        for name in ("t0_prime", "t0"):
+            if name in predicted:
+                row[name] = finite(float(predicted[name].sel(place)))
+    return rows
+
+
+def _assumptions(predicted: xr.Dataset) -> list[dict[str, Any]]:
+    """Each assumption; of several rates, as at the first at which it does not hold."""
+    names = [name for name in predicted if str(name).startswith("assumption_")]
+    found, rates = predicted[names], set(predicted["assumption_holds"].dims) - {"assumption"}
+    rows = []
+    for i in range(found.sizes["assumption"]):
+        one = found.isel(assumption=i)
+        if rates:
+            one = one.stack(point=sorted(map(str, rates)))
+            one = one.isel(point=int(one["assumption_holds"].values.argmin()))
+        rows.append(
+            {
+                "assumption": str(one["assumption"].values),
+                "source": str(one["assumption_source"].values),
+                "value": finite(float(one["assumption_value"])),
+                "needs": f"{one['assumption_sign'].values!s} {float(one['assumption_bound']):.4g}",
+                "holds": bool(one["assumption_holds"]),
+            }
+        )
+    return rows
+
+
+def _print_assumptions(console: Any, predicted: xr.Dataset) -> None:
+    rows = [
+        [
+            row["assumption"].split(), row["source"], f"{row['value']:.4g}", row["needs"],
+            "yes" if row["holds"] else "no",
+        ]
+        for row in _assumptions(predicted)
+    ]  # fmt: skip
+    print_table(console, ["assumption", "source", "value", "needs", "holds"], rows, right=["value"])
+
+
+def _document(predicted: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, Any]:
+    clock = "time" if "time" in predicted.dims else "step"
+    return {
+        "spec": json.loads(predicted.attrs["spec"]),
+        "versions": json.loads(predicted.attrs["versions"]),
+        "theory": predicted.attrs["theory"],
+        f"{clock}s": predicted[clock].values.tolist(),
+        "summary": summary,
+        "assumptions": _assumptions(predicted),
+    }

@@ -1,0 +1,95 @@
+"""The summary of a result: a row for each rate, head and class, in a table or as a document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnlab.cli.printing import plain_console, print_table
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from rich.console import Console
+
+    from attnlab.dynamics import Simulation
+
+MOST_ROWS = 40
+WIDTH_IN_A_PIPE = 120  # of the table: there is no edge to keep within
+
+
+def wide_console() -> Console:
+    """A console whose tables are not folded where they go into a pipe."""
+    console = plain_console()
+    if not console.is_terminal:
+        console.width = WIDTH_IN_A_PIPE
+    return console
+
+
+def in_a_line(simulation: Simulation) -> str:
+    """What a simulation is, in a line."""
+    given = {name: of for name, of in vars(simulation.engine).items() if of is not None}
+    engine = ", ".join(f"{name}={of}" for name, of in given.items())
+    return (
+        f"{simulation.sets[0].origin}: {type(simulation.engine).__name__}({engine}), "
+        f"{simulation.optimizer.name}, {simulation.steps:g} {simulation.clock}s"
+    )
+
+
+def summarise(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
+    """One entry per rate point, head and class, means over seeds; absent where not recorded."""
+    from attnlab import measures
+
+    clock = "time" if "time" in result.dims else "step"
+    if "attention" in result and result.sizes[clock] > 2:
+        result = result.assign(snap=measures.snap_time(result))
+    several = [dim for dim in ("eta_y", "eta_z", "head") if dim in result.dims]
+    stacked = result.stack(point=several) if several else result.expand_dims("point")
+    rows = []
+    for i in range(stacked.sizes["point"]):
+        point = stacked.isel(point=i)
+        for k in range(len(classes)):
+            row: dict[str, Any] = {dim: point[dim].item() for dim in several}
+            row["sequence_class"] = k
+            row["query"] = classes.token_name(int(classes.query[k]))
+            row["next"] = classes.token_name(int(classes.next_token[k]))
+            of_class = point.isel(sequence_class=k)
+            if "attention" in point:
+                last = of_class["attention"].isel({clock: -1}).mean("seed")
+                dominant = int(last.argmax("token"))
+                row["dominant_token"] = classes.token_name(dominant)
+                row["dominant_attention"] = float(last[dominant])
+            if "entropy" in point:
+                for name in ("entropy", "common_mass"):
+                    ends = of_class[name].mean("seed").isel({clock: [0, -1]}).values
+                    row[f"{name}_start"], row[f"{name}_end"] = map(float, ends)
+            if "snap" in point:
+                value = float(of_class["snap"].mean("seed"))
+                row[f"snap_{clock}"] = value if value == value else None
+            rows.append(row)
+    return rows
+
+
+def print_summary(console: Console, summary: list[dict[str, Any]], clock: str) -> None:
+    """The rows as a table; what is absent in them has no column."""
+    titles = {
+        "eta_y": "eta_y", "eta_z": "eta_z", "head": "head", "sequence_class": "class",
+        "query": "query", "next": "next", "dominant_token": "winner",
+        "dominant_attention": "attention", "entropy": "entropy", "common_mass": "common mass",
+        f"snap_{clock}": f"snap {clock}", "t0_prime": "t_0'", "t0": "t_0",
+    }  # fmt: skip
+    shown = [key for key in titles if key in summary[0] or f"{key}_start" in summary[0]]
+    cells = [[_cell(row, key) for key in shown] for row in summary[:MOST_ROWS]]
+    numbers = [titles[key] for key in shown if key not in ("query", "next")]
+    print_table(console, [titles[key] for key in shown], cells, right=numbers, tight=True)
+    if len(summary) > MOST_ROWS:
+        console.print(f"... {len(summary) - MOST_ROWS} more rows; --json prints them all")
+    if f"snap_{clock}" in shown and any(row[f"snap_{clock}"] is None for row in summary):
+        console.print(f"snap {clock}: - where attention is still moving at the end", style="dim")
+
+
+def _cell(row: dict[str, Any], key: str) -> str:
+    if f"{key}_start" in row:
+        return f"{row[f'{key}_start']:.3f} → {row[f'{key}_end']:.3f}"
+    value = row[key]
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,45 @@
+"""attnlab predict: a table, a document, a picture."""
+
+import json
+
+import attnlab
+
+QUICK = ("--engine", "limit", "--steps", "20")
+
+
+def test_a_table_with_times_and_assumptions(call, tmp_path):
+    code, out, err = call("predict", "syn-small", *QUICK, "--out", "p.nc", cwd=tmp_path)
+    assert code == 0, err
+    assert "theory: corrected" in out and "t_0'" in out
+    assert "eta_Y >> eta_Z: their ratio" in out and ">= 30" in out
+    predicted = attnlab.load(tmp_path / "p.nc")
+    assert predicted.attrs["theory"] == "corrected"
+    assert attnlab.Simulation.of(predicted).steps == 20
+
+
+def test_json_is_one_document_and_the_worst_rate_is_told(call, tmp_path):
+    code, out, err = call(
+        "predict", "syn-small", *QUICK, "--eta-y", "100,1", "--theory", "sgd", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["theory"] == "sgd" and len(document["summary"]) == 4
+    (ratio,) = [row for row in document["assumptions"] if "eta_Y >> eta_Z" in row["assumption"]]
+    assert ratio["value"] == 1.0 and not ratio["holds"]
+
+
+def test_the_picture_has_both(call, tmp_path):
+    code, _, err = call("predict", "syn-small", *QUICK, "--plot", "both.png", cwd=tmp_path)
+    assert code == 0, err
+    assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_wrong_is_named(call, tmp_path):
+    for options, words in (
+        (("--theory", "prited"), "did you mean 'printed'"),
+        (("--at", "1.5"), "at: optimiser steps are whole"),
+        (("--eta-y", "0"), "eta_y"),
+    ):
+        code, out, err = call("predict", "syn-small", *QUICK, *options, cwd=tmp_path)
+        assert (code, out) == (2, "") and words in err
