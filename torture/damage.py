@@ -128,7 +128,7 @@ def _kept(folder: Path) -> dict[str, Kept]:
     from attnlab.dynamics import Save, simulate
     from attnlab.files.netcdf import load, save
     from attnlab.files.recipe import as_recipe
-    from attnlab.report.part import file_digest, read_record
+    from attnlab.experiments.made import file_digest, read_record
     from attnlab.sweep import Stopped, SweepRecipe, make_plan, open_sweep, run_in, status
     from attnlab.text import TransformerSpec, open_corpus, train
     from attnlab.text.checkpoint import read_checkpoint
@@ -193,12 +193,12 @@ def _kept(folder: Path) -> dict[str, Kept]:
 
 
 def _write_part(folder: Path, data: Path) -> None:
-    from attnlab.report.part import Part, file_digest, write_record
+    from attnlab.experiments.made import Made, file_digest, write_record
 
     shutil.copy(data, folder / "data.nc")
     files = {"data.nc": file_digest(data)}
-    part = Part(
+    made = Made(
         "fig0", "the key", "A title", "About it", "reproduced", "A line", "More", "In words",
         {"slope": -1.5}, {"slope": [-2.0, 1.0]}, {"seeds": "2"}, files, 1.5, "now", {"jax": "0"},
     )  # fmt: skip
-    write_record(folder, part)
+    write_record(folder, made)

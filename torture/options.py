@@ -81,8 +81,8 @@ VERBS: dict[str, tuple[str, ...]] = {
 WORK = (
     ("attnlab.dynamics.simulate", "answering"), ("attnlab.text.train", "answering"),
     ("attnlab.text.fit", "answering"), ("attnlab.audit", "audit_classes"),
-    ("attnlab.audit", "examine_all"), ("attnlab.report.make", "make_figure"),
-    ("attnlab.report.studies", "make_figure"), ("attnlab.playground.serve", "server"),
+    ("attnlab.audit", "examine_all"), ("attnlab.report.make", "find_or_run"),
+    ("attnlab.playground.serve", "server"),
 )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ class Accepted(BaseException):
 def prepare_options(folder: Path) -> None:
     """Make the files that the options name, and go where they are."""
     import attnlab.playground.serve
-    import attnlab.report.studies
+    import attnlab.report.make
     import attnlab.text.agreement  # noqa: F401
 
     os.chdir(folder)

@@ -202,7 +202,7 @@ def _classes() -> dict[str, Parser]:
 
 
 def _recipes() -> dict[str, Parser]:
-    from attnlab import figures, studies
+    from attnlab.experiments import experiment, names_of
     from attnlab.files.recipe import Recipe, as_recipe, read_recipe
     from attnlab.sweep import SweepRecipe, make_plan
 
@@ -227,8 +227,8 @@ def _recipes() -> dict[str, Parser]:
     )
     seeds = tuple(json.dumps(recipe).encode() for recipe in (SWEEP, FLOW))
     made = {"sweep recipe": Parser(seeds, ".yaml", read_sweep, again, may)}
-    kinds = {name: figures.figure(name).Recipe for name in figures.NAMES}
-    kinds |= {f"study-{name}": studies.study(name).Recipe for name in studies.NAMES}
+    kinds = {name: experiment(name).recipe for name in names_of("figure")}
+    kinds |= {f"study-{name}": experiment(name).recipe for name in names_of("study")}
     for name, kind in kinds.items():
         seed = (RECIPES / f"{name}.yaml").read_bytes()
         read = partial(read_recipe, kind=kind)

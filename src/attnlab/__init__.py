@@ -40,7 +40,7 @@ _HOMES = {
     "open_sweep": "sweep",
 }
 _FOLDERS = (
-    "audit", "data", "dynamics", "figures", "measures", "plots", "report", "studies", "sweep",
+    "audit", "data", "dynamics", "experiments", "measures", "plots", "report", "sweep",
     "text", "theory",
 )  # fmt: skip
 
@@ -66,7 +66,7 @@ __all__ = [
     "classes_from",
     "data",
     "dynamics",
-    "figures",
+    "experiments",
     "load",
     "measures",
     "open_sweep",
@@ -76,7 +76,6 @@ __all__ = [
     "report",
     "save",
     "simulate",
-    "studies",
     "sweep",
     "text",
     "theory",
@@ -87,7 +86,7 @@ if TYPE_CHECKING:
         audit,
         data,
         dynamics,
-        figures,
+        experiments,
         measures,
         plots,
         report,

@@ -8,8 +8,8 @@ import pytest
 
 from attnlab.cli import arguments, reproduce, study
 from attnlab.data import PRESETS
+from attnlab.experiments import names_of
 from attnlab.report import PARTS
-from attnlab.studies.catalogue import NAMES
 
 
 def asking(*words):
@@ -46,7 +46,7 @@ def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
 def test_the_words_are_those_that_are_understood():
     assert tuple(PRESETS) == arguments.PRESETS
     assert set(PARTS) == set(reproduce.PARTS)
-    assert NAMES == study.NAMES
+    assert names_of("study") == study.NAMES
 
 
 def test_a_shell_is_answered_without_jax():

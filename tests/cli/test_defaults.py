@@ -11,8 +11,8 @@ from attnlab.cli import reproduce, study, text, text_classes
 from attnlab.data import classes_from
 from attnlab.dynamics.optimizers import as_optimizer
 from attnlab.playground.setting import Setting
+from attnlab.report import make_studies
 from attnlab.report import reproduce as make_parts
-from attnlab.report.studies import make_studies
 from attnlab.sweep import SweepRecipe
 from attnlab.sweep.sweep import sweep
 from attnlab.text import TransformerSpec, estimate_classes, measure_agreement, open_corpus, train

@@ -6,12 +6,12 @@ import shutil
 import pytest
 
 import attnlab
-from attnlab.figures import recipe_folder
+from attnlab.files.shipped import recipe_folder
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with recipes of one's own: fig8 as tests/figures has it, of which the compiled
+    """A folder with recipes of one's own: fig8 as tests/experiments has it, of which the compiled
     program is shared."""
     folder = tmp_path_factory.mktemp("place")
     shutil.copytree(recipe_folder(), folder / "mine")

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from attnlab.figures import recipe_folder
+from attnlab.files.shipped import recipe_folder
 
 
 def test_a_study_is_made_then_reused_and_told(tmp_path, call):

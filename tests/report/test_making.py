@@ -1,16 +1,16 @@
-"""Parts that are made two at a time."""
+"""What is made two at a time."""
 
 import threading
 import time
 
 import pytest
 
+from attnlab.experiments import Made
 from attnlab.report.making import Making
-from attnlab.report.part import Part
 
 
-def part(name):
-    return Part(name, "", "", "", "", "", "", "", {}, {}, {}, {}, 0.0, "", {})
+def made(name):
+    return Made(name, "", "", "", "", "", "", "", {}, {}, {}, {}, 0.0, "", {})
 
 
 class Watch:
@@ -34,14 +34,14 @@ def test_two_at_a_time_and_told_apart(tmp_path):
         progress(int(name) / 10)
         if name in "14":
             both.wait()  # for each other
-        return part(name)
+        return made(name)
 
     watch = Watch()
     making = Making("12345", make, out=tmp_path / "new", watch=watch)
     making.side_by_side("4", "123")
-    assert [made.name for made in making.parts] == ["1", "2", "3", "4"]
+    assert [one.name for one in making.in_order] == ["1", "2", "3", "4"]
     making.one_by_one("5")
-    assert [made.name for made in making.parts] == list("12345")
+    assert [one.name for one in making.in_order] == list("12345")
     assert watch.left["5"] == ()
     assert set(watch.left["2"]) <= set("345")
     assert watch.fractions == {name: int(name) / 10 for name in "12345"}
@@ -59,7 +59,7 @@ def test_where_one_fails_the_other_goes_no_further(tmp_path, failing, other):
             raise RuntimeError(f"{name} failed")
         while not making.failed:
             time.sleep(0.01)
-        return part(name)
+        return made(name)
 
     making = Making("1234", make, out=tmp_path, watch=None)
     with pytest.raises(RuntimeError, match=f"{failing} failed"):

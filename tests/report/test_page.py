@@ -6,23 +6,25 @@ from html.parser import HTMLParser
 import pytest
 
 from attnlab.audit import CLAIMS
-from attnlab.figures import NAMES, Outcome, figure
+from attnlab.experiments import Made, names_of
+from attnlab.experiments.scan_and_snap import fig6
+from attnlab.measures import published
 from attnlab.report.page import letters, page
-from attnlab.report.part import Part
 
+NAMES = names_of("figure")
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (700).to_bytes(4, "big") + (300).to_bytes(4, "big")
 
 
 def part(name, **changes):
     given = {
         "name": name, "key": "k", "title": f"Title of {name}", "about": f"The claim of {name}.",
-        "outcome": Outcome.REPRODUCED.value, "headline": f"Headline of {name}.",
+        "outcome": "reproduced", "headline": f"Headline of {name}.",
         "summary": "eta_Y <b>beats</b> eta_Z & more.",
         "alt": f'Alt of {name} with 42 and "quotes".', "numbers": {"rms": 1.2},
         "regression_bounds": {"rms": [1.0, 2.0]}, "settings": {"steps": "100"},
         "files": {f"{name}.png": "0"}, "seconds": 1.5, "made_at": "2026-01-01", "versions": {},
     }  # fmt: skip
-    return Part(**{**given, **changes})
+    return Made(**{**given, **changes})
 
 
 def claims():
@@ -40,13 +42,19 @@ def claims():
     }  # fmt: skip
 
 
+def fig6_table():
+    """Of one published cell, beside one of ours."""
+    theirs = published.fig6().sel(num_last=[1], eta_z=[0.5], ratio=[2])
+    cells = fig6.compared((theirs["entropy_mean"] + 0.003).expand_dims(seed=10, axis=-1))
+    cells["entropy_std"][:], cells["deviation"][:] = 0.03, 0.25
+    return fig6.table(cells)
+
+
 @pytest.fixture(scope="module")
 def whole():
-    cell = {
-        "num_last": 1.0, "eta_z": 0.5, "ratio": 2.0, "entropy_mean": 2.01, "entropy_std": 0.03,
-        "published_mean": 2.007, "published_std": 0.032, "deviation": 0.25,
-    }  # fmt: skip
-    figures = [part(name, table=[cell] if name == "fig6" else ()) for name in NAMES]
+    table = fig6_table()
+    of_fig6 = {"table": table.shown(), "caption": table.caption}
+    figures = [part(name, **(of_fig6 if name == "fig6" else {})) for name in NAMES]
     return page(
         figures=figures, missing=[], pictures=dict.fromkeys(NAMES, PNG),
         audit=part("audit", outcome="as recorded"), claims=claims(), seconds=12.0,
@@ -82,7 +90,6 @@ def test_every_figure_is_there_with_claim_verdict_command_and_settings(whole):
         assert f"{name.replace('fig', 'Figure ')}. Title of {name}" in whole
         for text in (f"The claim of {name}.", f"attnlab reproduce {name}", f"Headline of {name}."):
             assert text in whole
-    assert figure("fig6").TITLE  # a title for the page to show
     for claim in CLAIMS:
         assert claim.id in whole
     for word in ("Summary", "Audit", "Errata", "Provenance", "@inproceedings{tian2023scan"):
@@ -130,7 +137,7 @@ def test_published_cells_are_shown_beside_ours(whole):
 
 def test_what_is_missing_or_out_of_bounds_is_said():
     text = page(
-        figures=[part("fig2", numbers={"rms": 9.0}, outcome=Outcome.DIFFERS.value)],
+        figures=[part("fig2", numbers={"rms": 9.0}, outcome="not reproduced")],
         missing=["fig3"], pictures={"fig2": PNG}, audit=None, claims=None, seconds=1.0,
     )  # fmt: skip
     assert "Not made yet: fig3" in text

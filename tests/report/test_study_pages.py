@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from attnlab.report.part import Part
+from attnlab.experiments import Made, names_of, share
 from attnlab.report.study_pages import BEGIN, END, between_marks, found
-from attnlab.studies import NAMES, Answer, share
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -21,9 +20,9 @@ def test_only_what_is_between_the_marks_changes():
         between_marks(page.replace(END, ""), "new")
 
 
-def part_with(numbers, halves, bounds):
-    return Part(
-        name="length", key="", title="", about="", outcome=Answer.AGREES.value, headline="",
+def made_with(numbers, halves, bounds):
+    return Made(
+        name="length", key="", title="", about="", outcome="as the paper says", headline="",
         summary="It falls.", alt="A line.", numbers=numbers, regression_bounds=bounds, settings={},
         files={}, seconds=1.0, made_at="", versions={}, halves=halves,
     )  # fmt: skip
@@ -32,7 +31,7 @@ def part_with(numbers, halves, bounds):
 def test_numbers_come_with_their_errors_their_halves_and_their_bounds():
     numbers = {"slope": -0.956, "slope_error": 0.0104}
     halves = [{"slope": -0.95}, {"slope": -0.96}]
-    text = found(part_with(numbers, halves, {"slope": (-1.02, -0.88)}))
+    text = found(made_with(numbers, halves, {"slope": (-1.02, -0.88)}))
     assert text.startswith("**As the paper says.** It falls.")
     assert "![A line.](../images/studies/length.png)" in text
     assert "| `slope` | -0.956 ± 0.01 | -0.95 and -0.96 | -1.02 to -0.88 |" in text
@@ -45,14 +44,14 @@ def test_shares_come_with_their_counts_and_never_with_an_error_of_nothing():
         (xr.DataArray([[1.0, 1.0], [1.0, 0.0]], dims=seeds), "0.75 ± 0.25 (3 of 4)"),
     ):
         numbers = share(hits).numbers("kept")
-        text = found(part_with(numbers, [numbers, numbers], {"kept": (0, 1)}))
+        text = found(made_with(numbers, [numbers, numbers], {"kept": (0, 1)}))
         assert f"| `kept` | {told} |" in text
 
 
 def test_the_list_has_every_study():
     text = (DOCS / "studies" / "README.md").read_text()
     table = text.partition(BEGIN)[2].partition(END)[0]
-    for name in NAMES:
+    for name in names_of("study"):
         assert f"[{name}]({name}.md)" in table
         assert (DOCS / "studies" / f"{name}.md").is_file()
     assert table.count("±") >= 5

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from attnlab.dynamics import Save
-from attnlab.figures import recipe_for
+from attnlab.experiments import recipe_for
 from attnlab.sweep import EngineRecipe
 
 # as Section 6 asks, with a vocabulary that keeps the flow cheap

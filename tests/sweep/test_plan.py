@@ -5,8 +5,8 @@ import pytest
 from tiny_sweep import in_groups, tiny
 
 from attnlab.dynamics import Optimizer, Save, program
-from attnlab.figures import recipe_folder
 from attnlab.files.recipe import read_recipe
+from attnlab.files.shipped import recipe_folder
 from attnlab.sweep import EngineRecipe, ModelRecipe, SweepRecipe, make_plan
 from attnlab.sweep.plan import plan_document
 from attnlab.sweep.run import run_plan

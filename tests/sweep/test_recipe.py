@@ -7,8 +7,8 @@ import pytest
 from tiny_sweep import tiny
 
 from attnlab.dynamics import Embedded, Extended, Flow, Limit, Sampled
-from attnlab.figures import recipe_folder
 from attnlab.files.recipe import as_recipe, read_recipe
+from attnlab.files.shipped import recipe_folder
 from attnlab.sweep import EngineRecipe, ModelRecipe, SweepRecipe
 
 SMALL = {"classes": "syn-medium", "eta_y": 1, "eta_z": 1, "steps": 5}

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from attnlab.files.errors import InputError
+from attnlab.files.shipped import recipe_folder
 
 # The names of attnlab.data.PRESETS: what a shell completes must not load JAX.
 PRESETS = (
@@ -15,6 +16,12 @@ PRESETS = (
     "random",
 )  # fmt: skip
 PICTURES = (".png", ".pdf", ".svg")
+
+
+def recipe_names(pattern: str) -> tuple[str, ...]:
+    """The experiments whose recipes are called so: what a shell completes must not load JAX."""
+    found = recipe_folder().glob(f"{pattern}.yaml")
+    return tuple(sorted(path.stem.removeprefix("study-") for path in found))
 
 
 def completing(*words: str) -> Callable[[str], list[str]]:

@@ -42,8 +42,8 @@ def cite_verb(
 
 
 def _run(file: Path) -> dict[str, Any]:
+    from attnlab.experiments.made import file_digest
     from attnlab.files.netcdf import load
-    from attnlab.report.part import file_digest
 
     attrs = load(file).attrs
     if "spec" not in attrs:

@@ -1,4 +1,4 @@
-"""Parts on the command line: how figures, the audit and studies are watched and told of."""
+"""Experiments on the command line: how they and the audit are watched and told of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from attnlab.files.progress import watching
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from attnlab.report import Part, Reproduction
+    from attnlab.experiments import Made
+    from attnlab.report import Reproduction
 
 NOT_AS_RECORDED = 1
 
@@ -27,29 +28,29 @@ def _parts_document(done: Reproduction) -> dict[str, Any]:
         "out": str(done.out),
         "report": None if done.report is None else str(done.report),
         "seconds": round(done.seconds, 2),
-        "parts": [_part_document(done.out, part) for part in done.parts],
+        "parts": [_made_document(done.out, made) for made in done.made],
     }
 
 
-def _part_document(out: Path, part: Part) -> dict[str, Any]:
+def _made_document(out: Path, made: Made) -> dict[str, Any]:
     return {
-        "name": part.name,
-        "title": part.title,
-        "claim": part.about,
-        "outcome": part.outcome,
-        "headline": part.headline,
-        "summary": part.summary,
-        "numbers": {name: finite(value) for name, value in part.numbers.items()},
-        "regression_bounds": {name: list(b) for name, b in part.regression_bounds.items()},
-        "out_of_bounds": {name: finite(value) for name, value in part.out_of_bounds().items()},
-        "halves": [{name: finite(value) for name, value in half.items()} for half in part.halves],
-        "unsettled": {name: finite(value) for name, value in part.unsettled().items()},
-        "settings": dict(part.settings),
-        "files": [str(out / part.name / name) for name in part.files],
-        "seconds": round(part.seconds, 2),
-        "made_at": part.made_at,
-        "reused": part.reused,
-        "versions": dict(part.versions),
+        "name": made.name,
+        "title": made.title,
+        "claim": made.about,
+        "outcome": made.outcome,
+        "headline": made.headline,
+        "summary": made.summary,
+        "numbers": {name: finite(value) for name, value in made.numbers.items()},
+        "regression_bounds": {name: list(b) for name, b in made.regression_bounds.items()},
+        "out_of_bounds": {name: finite(value) for name, value in made.out_of_bounds().items()},
+        "halves": [{name: finite(value) for name, value in half.items()} for half in made.halves],
+        "unsettled": {name: finite(value) for name, value in made.unsettled().items()},
+        "settings": dict(made.settings),
+        "files": [str(out / made.name / name) for name in made.files],
+        "seconds": round(made.seconds, 2),
+        "made_at": made.made_at,
+        "reused": made.reused,
+        "versions": dict(made.versions),
     }
 
 
@@ -59,44 +60,44 @@ def tell_parts(done: Reproduction, *, as_json: bool) -> None:
         print(json.dumps(_parts_document(done), indent=2, allow_nan=False))
     else:
         _show_parts(done)
-    if any(part.out_of_bounds() or part.unsettled() for part in done.parts):
+    if any(made.out_of_bounds() or made.unsettled() for made in done.made):
         raise typer.Exit(NOT_AS_RECORDED)
 
 
 def _show_parts(done: Reproduction) -> None:
     """A table of what was found, what is not as recorded, and where everything is."""
     console = plain_console()
-    if done.parts:
-        rows = [(part.name, part.outcome.split(), part.headline.split()) for part in done.parts]
+    if done.made:
+        rows = [(made.name, made.outcome.split(), made.headline.split()) for made in done.made]
         print_table(console, ("part", "", "what was found"), rows)
-    for part in done.parts:
-        for name, value in part.out_of_bounds().items():
-            low, high = part.regression_bounds[name]
+    for made in done.made:
+        for name, value in made.out_of_bounds().items():
+            low, high = made.regression_bounds[name]
             console.print(
-                f"{part.name}: {name} = {value:.4g} is outside its regression bounds, {low:g} to "
+                f"{made.name}: {name} = {value:.4g} is outside its regression bounds, {low:g} to "
                 f"{high:g}",
                 style="red",
             )
-        if part.halves:
-            _show_halves(console, part)
+        if made.halves:
+            _show_halves(console, made)
     where = done.report or done.out
     console.print(f"{where} ({done.seconds:.0f} s)", soft_wrap=True)
 
 
-def _show_halves(console: Console, part: Part) -> None:
+def _show_halves(console: Console, made: Made) -> None:
     """Whether the two halves of a study's seeds agree, and where they do not."""
-    from attnlab.studies.halves import MOST_APART, apart
+    from attnlab.experiments.estimate import MOST_APART, apart
 
-    if not part.unsettled():
-        by = apart(part.halves)
+    if not made.unsettled():
+        by = apart(made.halves)
         console.print(
-            f"{part.name}: the halves of its seeds agree in {len(by)} numbers; at most "
+            f"{made.name}: the halves of its seeds agree in {len(by)} numbers; at most "
             f"{max(by.values(), default=0.0):.1f} errors apart"
         )
-    for name, errors in part.unsettled().items():
-        first, second = (half[name] for half in part.halves)
+    for name, errors in made.unsettled().items():
+        first, second = (half[name] for half in made.halves)
         console.print(
-            f"{part.name}: {name} is {first:.4g} on one half of the seeds and {second:.4g} on the "
+            f"{made.name}: {name} is {first:.4g} on one half of the seeds and {second:.4g} on the "
             f"other, {errors:.1f} errors apart (at most {MOST_APART:g}): take more (--seeds)",
             style="red",
         )
@@ -127,9 +128,9 @@ class _Lines:
         ]
         return ", ".join([*parts, f"{self.left} left"]) if parts else "looking for what is there"
 
-    def end(self, name: str, seconds: float, part: Part | None) -> None:
+    def end(self, name: str, seconds: float, made: Made | None) -> None:
         del self.fractions[name]
-        how = "there already" if part is not None and part.reused else f"{seconds:.1f} s"
+        how = "there already" if made is not None and made.reused else f"{seconds:.1f} s"
         say(f"{name}: {how}, {self.left + len(self.fractions)} left", error=True)
 
 
@@ -162,8 +163,8 @@ class _Bar:
     def progress(self, name: str, fraction: float) -> None:
         self.progress_bar.update(self.tasks[name], completed=fraction, total=1.0)
 
-    def end(self, name: str, seconds: float, part: Part | None) -> None:
+    def end(self, name: str, seconds: float, made: Made | None) -> None:
         self.progress_bar.remove_task(self.tasks.pop(name))
-        how = "there already" if part is not None and part.reused else f"{seconds:.1f} s"
-        outcome = part.outcome if part is not None else "written"
+        how = "there already" if made is not None and made.reused else f"{seconds:.1f} s"
+        outcome = made.outcome if made is not None else "written"
         self.progress_bar.console.print(f"{name}: {outcome} ({how})", highlight=False)

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from attnlab.cli.arguments import completing
+from attnlab.cli.arguments import completing, recipe_names
 from attnlab.cli.parts import tell_parts, watching_parts
 from attnlab.files.progress import LOADING, waiting
 
-# Those of attnlab.report; what a shell completes must not load JAX.
-PARTS = (*(f"fig{number}" for number in range(2, 13)), "audit", "report")
+PARTS = (*recipe_names("fig*"), "audit", "report")
 HELP = """Make the paper's figures, the audit and one HTML report.
 
 Without arguments everything is made, in under 8 minutes on two cores. Name parts to make only

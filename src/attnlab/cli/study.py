@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from attnlab.cli.arguments import completing
+from attnlab.cli.arguments import completing, recipe_names
 from attnlab.cli.parts import tell_parts, watching_parts
 from attnlab.files.progress import LOADING, waiting
 
-# Those of attnlab.studies; what a shell completes must not load JAX.
-NAMES = ("positions", "optimizers", "length", "heads", "spurious", "residual", "overlap")
+NAMES = recipe_names("study-*")
 HELP = f"""Run the studies of what the paper leaves open: each makes a figure, data and numbers.
 
-Without arguments all seven are made, in under 5 minutes on two cores: {" ".join(NAMES[:3])}
+Without arguments all {len(NAMES)} are made, in under 5 minutes on two cores: {" ".join(NAMES[:3])}
 {" ".join(NAMES[3:])}. What is there already is reused unless its recipe
 (recipes/study-length.yaml and so on) or the code has changed. docs/studies/ says what was found.
 
@@ -34,7 +33,7 @@ def study_verb(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help="positions ... overlap.", autocompletion=completing(*NAMES)
+            metavar="[NAME]...", help="Studies by name.", autocompletion=completing(*NAMES)
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("out"),
@@ -43,7 +42,7 @@ def study_verb(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
-        from attnlab.report.studies import make_studies
+        from attnlab.report import make_studies
 
     with watching_parts(as_json) as watch:
         done = make_studies(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)

@@ -261,8 +261,8 @@ def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
 
 
 def _draw(found: xr.Dataset, top: int, path: Path) -> None:
-    from attnlab.figures import agreement
     from attnlab.files.atomic import atomic_path
+    from attnlab.plots import agreement
 
     figure = agreement.draw(found, top=top)
     with atomic_path(path) as temporary:

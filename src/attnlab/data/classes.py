@@ -258,6 +258,17 @@ class SequenceClasses:
             origin=f"{self.origin} with prior {given}",
         )  # fmt: skip
 
+    def with_unused(self, count: int) -> SequenceClasses:
+        """The same classes with M larger by `count`: tokens that never occur and are never next.
+
+        P(l|m,n) stays as it is; what changes is how many outputs the decoder chooses from.
+        """
+        return SequenceClasses.from_entries(
+            self.class_of_entry, self.tokens, self.values, query=self.query,
+            next_token=self.next_token, vocab_size=self.vocab_size + count, prior=self.prior,
+            origin=f"{self.origin} and {count} unused outputs",
+        )  # fmt: skip
+
     # -- P(l|m,n) -----------------------------------------------------------------------------
 
     @property

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from attnlab.files.names import visible
 
@@ -87,6 +87,24 @@ def in_words(seconds: float) -> str:
     if seconds > 365 * 86400:
         return "years"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
+
+
+Item = TypeVar("Item")
+Progress = Callable[[float], None] | Literal[False]  # called with the fraction done
+
+
+def in_turn(
+    items: Sequence[Item], progress: Progress
+) -> Iterator[tuple[Item, Callable[[float], None]]]:
+    """Each item, with a function to tell how much of it is done; items count alike."""
+    for i, item in enumerate(items):
+
+        def report(fraction: float, i: int = i) -> None:
+            if progress:
+                progress((i + fraction) / len(items))
+
+        yield item, report
+        report(1.0)
 
 
 Choice = bool | Literal["auto"] | Callable[[float], None]

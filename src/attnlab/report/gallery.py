@@ -10,11 +10,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from attnlab.figures import NAMES, figure
+from attnlab.experiments import Made, experiment, names_of
+from attnlab.experiments.catalogue import module_of
+from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.netcdf import load
-from attnlab.report.page import figure_title
-from attnlab.report.part import Part, the_record
+from attnlab.report.page import capitalised, figure_title
 
 DPI = 110  # pictures of a page on a screen, not on paper
 
@@ -30,24 +31,23 @@ audit, and `report.html` with settings, verdicts and numbers. This page is made 
 """
 
 
-# Figures that come at laptop size, and at paper size by the recipes in recipes/wikitext.
-ON_TEXT = ("fig7", "fig10")
+# Figures on text come at laptop size, and at paper size by the recipes in recipes/wikitext.
 PAPER_SIZE = "./lab reproduce {name} --recipes recipes/wikitext --out out-wikitext"
 
 
-def gallery(parts: Mapping[str, Part], docs: Path) -> str:
+def gallery(made: Mapping[str, Made], docs: Path) -> str:
     """The page: what the paper says with each figure beside what was found, recipe and command."""
     shown = [HEAD]
-    for name, part in parts.items():
+    for name, part in made.items():
         ours = "ours" in part.settings
         shown.append(
             f"## {figure_title(name)}. {part.title}\n\n"
-            f"The paper: {part.about}\n\n"
-            f"**{_sentence(part.outcome)}** {part.headline}\n\n"
+            f"{capitalised(part.source)}: {part.about}\n\n"
+            f"**{capitalised(part.outcome)}.** {part.headline}\n\n"
             + (f"Ours, not the paper's: {part.settings['ours']}.\n\n" if ours else "")
             + f"![{figure_title(name)}: {part.title}](images/{name}.png)\n\n"
             f"`./lab reproduce {name}` · recipe [recipes/{name}.yaml](../recipes/{name}.yaml) · "
-            f"code [figures/{name}.py](../src/attnlab/figures/{name}.py)\n"
+            f"code [{name}.py](../src/{_code(name)})\n"
         )
         at_paper_size = docs / "wikitext" / f"{name}.md"
         if at_paper_size.exists():
@@ -67,42 +67,43 @@ def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
     """
     for folder in ("images", "wikitext"):
         (docs / folder).mkdir(parents=True, exist_ok=True)
-    parts = {name: the_record(out / name) for name in NAMES}
-    for name in NAMES:
-        _draw(name, out, docs / "images" / f"{name}.png")
+    made = {name: the_record(out / name) for name in names_of("figure")}
+    for name in made:
+        draw_small(name, out, docs / "images" / f"{name}.png")
     if wikitext is not None:
-        for name in ON_TEXT:
-            _draw(name, wikitext, docs / "images" / f"{name}-wikitext.png")
+        for name in [name for name in made if (wikitext / name).is_dir()]:
+            draw_small(name, wikitext, docs / "images" / f"{name}-wikitext.png")
             with atomic_path(docs / "wikitext" / f"{name}.md") as temporary:
                 temporary.write_text(_at_paper_size(name, wikitext), encoding="utf-8")
     with atomic_path(docs / "gallery.md") as temporary:
-        temporary.write_text(gallery(parts, docs), encoding="utf-8")
+        temporary.write_text(gallery(made, docs), encoding="utf-8")
 
 
-def _draw(name: str, out: Path, path: Path) -> None:
-    picture = figure(name).draw(load(out / name / f"{name}.nc"))
+def _code(name: str) -> str:
+    """The file of an experiment."""
+    return f"{module_of(name).replace('.', '/')}.py"
+
+
+def draw_small(name: str, out: Path, path: Path) -> None:
+    """Draw an experiment again from its data in `out`, for a page."""
+    picture = experiment(name).draw(load(out / name / f"{name}.nc"))
     with atomic_path(path) as temporary:
         picture.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
 
 
 def _at_paper_size(name: str, out: Path) -> str:
     """What was found on WikiText, with the numbers where a figure has a table of them."""
-    module, data = figure(name), load(out / name / f"{name}.nc")
-    finding = module.judge(data)
+    figure, data = experiment(name), load(out / name / f"{name}.nc")
+    judgement = figure.judge(data)
     lines = [
         "At paper size, on WikiText-2, trained on its test split and judged on its validation "
-        f"split. **{_sentence(finding.outcome)}** {finding.summary}",
+        f"split. **{capitalised(figure.in_words(judgement.standing))}.** {judgement.summary}",
     ]
-    if hasattr(module, "table"):
-        rows = module.table(data)
-        cells = [list(rows[0]), ["---"] * len(rows[0])]
-        cells += [[f"{value:.4g}" for value in row.values()] for row in rows]
+    if figure.table:
+        heading, *rows = figure.table(data).shown()
+        cells = [heading, ["---"] * len(heading), *rows]
         lines.append("\n".join(f"| {' | '.join(row)} |" for row in cells))
     return "\n\n".join(lines) + "\n"
-
-
-def _sentence(outcome: str) -> str:
-    return f"{outcome[0].upper()}{outcome[1:]}."
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Making everything: the figures, the audit and the report, or some of them."""
+"""Making everything: the figures, the audit and the report; the studies; or some of them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.figures import NAMES, recipe_for
-from attnlab.figures.catalogue import has_recipe
-from attnlab.figures.text_runs import TextRecipe
+from attnlab.experiments import Made, experiment, names_of, recipe_for
+from attnlab.experiments.catalogue import has_recipe
+from attnlab.experiments.run import find, find_or_run
+from attnlab.experiments.text_runs import TextRecipe
 from attnlab.files.atomic import atomic_path
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
-from attnlab.report.audit_part import find_audit, make_audit, read_audit
-from attnlab.report.figure_part import find_figure, make_figure, with_seeds
+from attnlab.report.audited import find_audit, make_audit, read_audit
 from attnlab.report.making import Making, Watcher
 from attnlab.report.page import page
-from attnlab.report.part import Part
 
-PARTS = (*NAMES, "audit", "report")
+FIGURES, STUDIES = names_of("figure"), names_of("study")
+PARTS = (*FIGURES, "audit", "report")
 REPORT = "report.html"
-RUNS = "runs"  # simulations, kept for the figures that share them
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was made: the parts in order, and the page about them where there is one."""
+    """What was made, in order, and the page about it where there is one."""
 
     out: Path
-    parts: tuple[Part, ...]
+    made: tuple[Made, ...]
     report: Path | None
     seconds: float
 
@@ -54,23 +53,22 @@ def reproduce(
     if seeds is not None and seeds < 1:
         raise InputError(f"seeds: expected at least 1, got {seeds}")
     asked: dict[str, Any] = {}
-    for name in NAMES:
+    for name in FIGURES:
         if name in chosen or (whole and has_recipe(name, recipes)):
-            recipe = recipe_for(name, recipes)
-            asked[name] = recipe if seeds is None else with_seeds(recipe, seeds)
+            asked[name] = _recipe(name, recipes, seeds)
     begun = time.perf_counter()
 
-    def make(name: str, progress: Callable[[float], None]) -> Part | None:
+    def make(name: str, progress: Callable[[float], None]) -> Made | None:
         if name == "report":
             before = _made_before(out, asked, making.made) if whole else {}
             there = making.made | before
             shown = {name: there[name] for name in PARTS if name in there}
-            missing = [name for name in NAMES if whole and name not in shown]
+            missing = [name for name in FIGURES if whole and name not in shown]
             _write_report(out, shown, missing, seconds=time.perf_counter() - begun)
             return None
         if name == "audit":
             return make_audit(folder=out / name, progress=progress)
-        return make_figure(name, asked[name], folder=out / name, keep=out / RUNS, progress=progress)
+        return find_or_run(experiment(name), asked[name], out=out, progress=progress)
 
     parts = [name for name in chosen if name != "report"]
     making = Making([*parts, "report"], make, out=out, watch=watch)
@@ -79,7 +77,37 @@ def reproduce(
     on_text = [name for name in parts if isinstance(asked.get(name), TextRecipe)]
     making.side_by_side(on_text, [name for name in parts if name not in on_text])
     making.one_by_one(["report"])
-    return Reproduction(out, making.parts, out / REPORT, time.perf_counter() - begun)
+    return Reproduction(out, making.in_order, out / REPORT, time.perf_counter() - begun)
+
+
+def make_studies(
+    names: Sequence[str] = (),
+    *,
+    out: Path = Path("out"),
+    recipes: Path | None = None,
+    seeds: int | None = None,
+    watch: Watcher | None = None,
+) -> Reproduction:
+    """Make the studies that are named (all of them by default) in the folder `out`.
+
+    A study that is there already, made by the same recipe and code, is reused. recipes: a folder
+    with recipes of your own. seeds: more of them make every number surer.
+    """
+    chosen = chosen_parts(names, STUDIES)
+    asked = {name: _recipe(name, recipes, seeds) for name in chosen}
+    begun = time.perf_counter()
+
+    def make(name: str, progress: Callable[[float], None]) -> Made:
+        return find_or_run(experiment(name), asked[name], out=out, progress=progress)
+
+    making = Making(chosen, make, out=out, watch=watch)
+    making.one_by_one(chosen)
+    return Reproduction(out, making.in_order, None, time.perf_counter() - begun)
+
+
+def _recipe(name: str, recipes: Path | None, seeds: int | None) -> Any:
+    recipe = recipe_for(name, recipes)
+    return recipe if seeds is None else recipe.with_seeds(seeds)
 
 
 def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -90,19 +118,19 @@ def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
     return [name for name in known if not names or name in names]
 
 
-def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Part]) -> dict[str, Part]:
+def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dict[str, Made]:
     """What is there and was not made now."""
     left = {name: recipe for name, recipe in asked.items() if name not in made}
-    found = {name: find_figure(name, recipe, folder=out / name) for name, recipe in left.items()}
+    found = {name: find(experiment(name), recipe, out=out) for name, recipe in left.items()}
     if "audit" not in made:
         found["audit"] = find_audit(folder=out / "audit")
     return {name: part for name, part in found.items() if part is not None}
 
 
-def _write_report(out: Path, parts: dict[str, Part], missing: list[str], seconds: float) -> None:
+def _write_report(out: Path, parts: dict[str, Made], missing: list[str], seconds: float) -> None:
     """The report about these parts; missing: figures that one would expect in it."""
     audit = parts.get("audit")
-    figures = {name: part for name, part in parts.items() if name in NAMES}
+    figures = {name: part for name, part in parts.items() if name in FIGURES}
     text = page(
         figures=list(figures.values()),
         missing=missing,

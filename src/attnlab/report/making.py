@@ -1,4 +1,4 @@
-"""Making parts, one after another or two at a time, while somebody watches."""
+"""Making experiments, one after another or two at a time, while somebody watches."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from attnlab.experiments import Made
 from attnlab.files.errors import InputError
 from attnlab.files.side_by_side import side_by_side
-from attnlab.report.part import Part
 
 
 class Watcher(Protocol):
     """Who is told how the work goes."""
 
     def begin(self, name: str, left: Sequence[str]) -> None:
-        """A part is begun; `left` are those that are not."""
+        """One is begun; `left` are those that are not."""
 
     def progress(self, name: str, fraction: float) -> None:
-        """So much of the part is done."""
+        """So much of it is done."""
 
-    def end(self, name: str, seconds: float, part: Part | None) -> None:
-        """A part is finished; None for the report."""
+    def end(self, name: str, seconds: float, made: Made | None) -> None:
+        """One is finished; None for the report."""
 
 
 class Silent:
@@ -32,11 +32,11 @@ class Silent:
 
     def progress(self, name: str, fraction: float) -> None: ...
 
-    def end(self, name: str, seconds: float, part: Part | None) -> None: ...
+    def end(self, name: str, seconds: float, made: Made | None) -> None: ...
 
 
 class Making:
-    """Parts that are made in the folder `out`, while `watch` is told.
+    """Mades that are made in the folder `out`, while `watch` is told.
 
     make: a part by its name, told a function to call with the fraction done; None where it is no
     part. made: those that are finished. failed: whether one could not be made.
@@ -45,7 +45,7 @@ class Making:
     def __init__(
         self,
         names: Sequence[str],
-        make: Callable[[str, Callable[[float], None]], Part | None],
+        make: Callable[[str, Callable[[float], None]], Made | None],
         *,
         out: Path,
         watch: Watcher | None,
@@ -54,7 +54,7 @@ class Making:
             raise InputError(f"out: {out} is not a folder")
         out.mkdir(parents=True, exist_ok=True)
         self.out, self.left = out, list(names)
-        self.made: dict[str, Part] = {}
+        self.made: dict[str, Made] = {}
         self.failed = False
         self._make, self._watch = make, Silent() if watch is None else watch
         self._names, self._begun = tuple(names), set[str]()
@@ -77,7 +77,7 @@ class Making:
             ) from None
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def in_order(self) -> tuple[Made, ...]:
         """What is finished, in the order in which it was named."""
         return tuple(self.made[name] for name in self._names if name in self.made)
 
@@ -97,8 +97,8 @@ class Making:
         self._begun.add(name)
         self._watch.begin(name, tuple(self.left))
         started = time.perf_counter()
-        part = self._make(name, lambda fraction: self._watch.progress(name, fraction))
-        if part is not None:
-            self.made[name] = part
-        self._watch.end(name, time.perf_counter() - started, part)
+        made = self._make(name, lambda fraction: self._watch.progress(name, fraction))
+        if made is not None:
+            self.made[name] = made
+        self._watch.end(name, time.perf_counter() - started, made)
         self._begun.discard(name)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import os
+import platform
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -14,19 +17,11 @@ from markupsafe import Markup, escape
 
 from attnlab import __version__
 from attnlab.audit import SECTIONS
-from attnlab.figures import NAMES, Outcome
+from attnlab.experiments import Made, names_of
+from attnlab.experiments.base import WORDS
 from attnlab.files.provenance import versions
 from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
-from attnlab.report.machine import machine
-from attnlab.report.part import Part
 
-HEADINGS = {
-    Outcome.REPRODUCED: "Reproduced",
-    Outcome.CORRECTED: "Reproduced with a correction",
-    Outcome.PARTLY: "Reproduced in part",
-    Outcome.DIFFERS: "Not reproduced",
-    Outcome.OPEN: "We cannot tell",
-}
 # how the letters of the paper are written in our texts, and how they look on the page
 LETTERS = (
     (r"\beta_([YZ])\b", r"<i>η</i><sub>\1</sub>"),
@@ -39,31 +34,33 @@ LETTERS = (
 
 def page(
     *,
-    figures: Sequence[Part],
+    figures: Sequence[Made],
     missing: Sequence[str],
     pictures: Mapping[str, bytes],
-    audit: Part | None,
+    audit: Made | None,
     claims: Mapping[str, Any] | None,
     seconds: float,
 ) -> str:
     """The page as HTML.
 
-    figures, audit: the parts to show. missing: figures that were not made. pictures: PNGs by the
+    figures, audit: what to show. missing: figures that were not made. pictures: PNGs by the
     name of the figure. claims: the audit's document. seconds: how long this call took. Every text
     is escaped, and nothing is loaded from elsewhere.
     """
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"letters": letters, "number": number, "title": figure_title}
+    environment.filters |= {
+        "capitalised": capitalised, "letters": letters, "number": number, "title": figure_title,
+    }  # fmt: skip
     template = resources.files("attnlab.report").joinpath("page.html").read_text(encoding="utf-8")
     groups = [
         {
-            "title": heading,
+            "title": capitalised(outcome),
             "outcome": outcome,
-            "parts": [p for p in figures if p.outcome == outcome],
+            "parts": [made for made in figures if made.outcome == outcome],
         }
-        for outcome, heading in HEADINGS.items()
+        for outcome in WORDS["figure"].values()
     ]
     parts = [*figures, *([audit] if audit else [])]
     return environment.from_string(template).render(
@@ -72,12 +69,11 @@ def page(
         seconds=seconds,
         figures=figures,
         groups=[group for group in groups if group["parts"]],
-        total=len(NAMES),
+        total=len(names_of("figure")),
         missing=missing,
         out_of_bounds={p.name: p.out_of_bounds() for p in parts if p.out_of_bounds()},
         images={name: base64.b64encode(png).decode() for name, png in pictures.items()},
         sizes={name: png_size(png) for name, png in pictures.items()},
-        cells=published_cells(figures),
         audit=audit,
         sections=sections(claims) if claims else [],
         errata=errata(claims) if claims else [],
@@ -107,17 +103,6 @@ def errata(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def published_cells(figures: Sequence[Part]) -> list[dict[str, Any]]:
-    """Fig. 6's published cells as rows by (num_last, eta_z), with one cell for each ratio."""
-    rows: dict[tuple[Any, Any], dict[str, Any]] = {}
-    for part in figures:
-        for cell in part.table:
-            key = cell["num_last"], cell["eta_z"]
-            row = rows.setdefault(key, {"num_last": key[0], "eta_z": key[1], "cells": []})
-            row["cells"].append(cell)
-    return list(rows.values())
-
-
 def letters(text: str) -> Markup:
     """Text with the paper's letters set as letters: eta_Y becomes an eta with an index."""
     shown = str(escape(text))
@@ -131,6 +116,11 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
+def capitalised(text: str) -> str:
+    """As a sentence begins."""
+    return f"{text[0].upper()}{text[1:]}"
+
+
 def figure_title(name: str) -> str:
     """fig6 becomes Figure 6."""
     return name.replace("fig", "Figure ")
@@ -139,3 +129,26 @@ def figure_title(name: str) -> str:
 def png_size(png: bytes) -> tuple[int, int]:
     """Width and height, so that the page does not jump while it opens."""
     return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+
+
+def machine() -> dict[str, str]:
+    """Processor, cores, memory and system, as far as they can be found out."""
+    found = {
+        "processor": _processor(),
+        "cores": str(os.cpu_count() or "unknown"),
+        "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
+    }
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        bytes_of_memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        found["memory"] = f"{bytes_of_memory / 2**30:.0f} GiB"
+    return found
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

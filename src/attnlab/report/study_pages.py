@@ -13,15 +13,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnlab.experiments import Made
+from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
-from attnlab.files.netcdf import load
-from attnlab.plots.style import style
-from attnlab.report.part import Part, the_record
-from attnlab.studies import NAMES, study
+from attnlab.report.gallery import draw_small
+from attnlab.report.make import STUDIES
+from attnlab.report.page import capitalised
 
 BEGIN, END = "<!-- found: begin -->", "<!-- found: end -->"
-DPI = 110  # pictures of a page on a screen, not on paper
 
 
 def between_marks(page: str, text: str) -> str:
@@ -33,41 +33,38 @@ def between_marks(page: str, text: str) -> str:
     return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
-def found(part: Part) -> str:
+def found(made: Made) -> str:
     """What a study found, as Markdown: the answer, the words, the picture and the numbers."""
     rows = []
-    for name, (low, high) in part.regression_bounds.items():
-        each = " and ".join(f"{half[name]:.4g}" for half in part.halves)
-        rows.append(f"| `{name}` | {_number(part, name)} | {each} | {low:g} to {high:g} |")
+    for name, (low, high) in made.regression_bounds.items():
+        each = " and ".join(f"{half[name]:.4g}" for half in made.halves)
+        rows.append(f"| `{name}` | {_number(made, name)} | {each} | {low:g} to {high:g} |")
     heading = "| number | found | on each half of the seeds | regression bounds |"
     table = "\n".join([heading, "|---|---|---|---|", *rows])
     return (
-        f"**{part.outcome[0].upper()}{part.outcome[1:]}.** {part.summary}\n\n"
-        f"![{part.alt}](../images/studies/{part.name}.png)\n\n{table}\n"
+        f"**{capitalised(made.outcome)}.** {made.summary}\n\n"
+        f"![{made.alt}](../images/studies/{made.name}.png)\n\n{table}\n"
     )
 
 
-def _number(part: Part, name: str) -> str:
+def _number(made: Made, name: str) -> str:
     """A number with its error; a share with its count, and without an error that no seed shows."""
-    error, total = (part.numbers.get(f"{name}_{what}") for what in ("error", "total"))
+    error, total = (made.numbers.get(f"{name}_{what}") for what in ("error", "total"))
     sure = f" ± {error:.2g}" if error or (error is not None and total is None) else ""
-    count = "" if total is None else f" ({part.numbers[f'{name}_hits']:.0f} of {total:.0f})"
-    return f"{part.numbers[name]:.4g}{sure}{count}"
+    count = "" if total is None else f" ({made.numbers[f'{name}_hits']:.0f} of {total:.0f})"
+    return f"{made.numbers[name]:.4g}{sure}{count}"
 
 
-def write_pages(out: Path, docs: Path, names: Sequence[str] = NAMES) -> None:
+def write_pages(out: Path, docs: Path, names: Sequence[str] = STUDIES) -> None:
     """Bring the pages and pictures of studies up to date with the run in `out`."""
-    parts = {name: the_record(out / name) for name in names}
+    studies = {name: the_record(out / name) for name in names}
     (docs / "images" / "studies").mkdir(parents=True, exist_ok=True)
     rows = _rows((docs / "studies" / "README.md").read_text(encoding="utf-8"))
-    for name, part in parts.items():
-        with style():
-            picture = study(name).draw(load(out / name / f"{name}.nc"))
-        with atomic_path(docs / "images" / "studies" / f"{name}.png") as temporary:
-            picture.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
-        _rewrite(docs / "studies" / f"{name}.md", found(part))
-        headline = part.headline.replace("|", "\\|")  # a bar would end the cell
-        rows[name] = f"| [{name}]({name}.md) | {headline} | {part.outcome} |"
+    for name, made in studies.items():
+        draw_small(name, out, docs / "images" / "studies" / f"{name}.png")
+        _rewrite(docs / "studies" / f"{name}.md", found(made))
+        headline = made.headline.replace("|", "\\|")  # a bar would end the cell
+        rows[name] = f"| [{name}]({name}.md) | {headline} | {made.outcome} |"
     table = "\n".join(["| study | what was found | |", "|---|---|---|", *rows.values()])
     _rewrite(docs / "studies" / "README.md", table)
 
@@ -75,7 +72,7 @@ def write_pages(out: Path, docs: Path, names: Sequence[str] = NAMES) -> None:
 def _rows(page: str) -> dict[str, str]:
     """The row of each study, as it stands in the list."""
     lines = page.splitlines()
-    return {name: next(s for s in lines if s.startswith(f"| [{name}](")) for name in NAMES}
+    return {name: next(s for s in lines if s.startswith(f"| [{name}](")) for name in STUDIES}
 
 
 def _rewrite(path: Path, text: str) -> None:
@@ -85,4 +82,4 @@ def _rewrite(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    write_pages(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or NAMES)
+    write_pages(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or STUDIES)

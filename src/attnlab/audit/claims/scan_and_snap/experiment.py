@@ -291,7 +291,7 @@ fig7_freezes = Claim(
     tolerance=0.0,
     because="the paper gives neither steps nor split; ours trains on the test split of WikiText-2",
     code=("attention_flow",),
-    test="tests/figures/test_text_figures.py::"
+    test="tests/experiments/test_text_figures.py::"
     "test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds",
     figure="fig7",
     number="see Fig. 7's own finding in the gallery; ours trains on the test split of WikiText-2",
@@ -310,7 +310,7 @@ fig10_rate = Claim(
     tolerance=0.0,
     because="the paper trains until convergence; ours 5000 iterations on WikiText-2's test split",
     code=("attention_flow",),
-    test="tests/figures/test_text_figures.py::"
+    test="tests/experiments/test_text_figures.py::"
     "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     figure="fig10",
     number="see Fig. 10's own finding in the gallery; ours trains on the test split of WikiText-2",

@@ -1,0 +1,129 @@
+"""What an experiment is: its data, what they say about a claim, a picture and a table.
+
+An experiment is a value with functions in it. Those that come with attnlab stand in a file each, in
+the folder of the source whose claim they are about, and are called EXPERIMENT there; the catalogue
+finds them. One of your own needs no more than this value (docs/guides/own_experiment.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+
+import xarray as xr
+
+from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.files.progress import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Kind = Literal["figure", "study"]
+R = TypeVar("R", bound=ExperimentRecipe)
+R_contra = TypeVar("R_contra", bound=ExperimentRecipe, contravariant=True)
+
+
+class Standing(StrEnum):
+    """How the claim of an experiment stands."""
+
+    HOLDS = "holds"
+    CORRECTED = "corrected"
+    PARTLY = "in part"
+    FAILS = "fails"
+    OPEN = "open"
+
+
+# A figure is held against a printed one, a study against what a source says.
+WORDS: Mapping[Kind, Mapping[Standing, str]] = {
+    "figure": {
+        Standing.HOLDS: "reproduced",
+        Standing.CORRECTED: "reproduced with a correction",
+        Standing.PARTLY: "reproduced in part",
+        Standing.FAILS: "not reproduced",
+        Standing.OPEN: "we cannot tell",
+    },
+    "study": {
+        Standing.HOLDS: "as {source} says",
+        Standing.CORRECTED: "as {source} says, with a correction",
+        Standing.PARTLY: "in part as {source} says",
+        Standing.FAILS: "not as {source} says",
+        Standing.OPEN: "{source} does not say",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How the claim stands, in words and in numbers.
+
+    headline: what was found, in one sentence. summary: the same in a few. alt: what the picture
+    shows, for those who cannot see it. numbers: by name; a recipe has regression bounds for them.
+    """
+
+    standing: Standing
+    headline: str
+    summary: str
+    alt: str
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of numbers, as they are written to table.csv, and as a page shows them.
+
+    caption: what is shown. cells: the texts of a page, its heading first, where they are not the
+    rows themselves; a second line in a cell is shown smaller.
+    """
+
+    rows: Sequence[Mapping[str, float]]
+    caption: str = ""
+    cells: Sequence[Sequence[str]] = ()
+
+    def shown(self) -> list[list[str]]:
+        """The heading and the rows as texts."""
+        if self.cells:
+            return [list(row) for row in self.cells]
+        return [list(self.rows[0]), *([f"{v:.4g}" for v in row.values()] for row in self.rows)]
+
+
+class Data(Protocol[R_contra]):
+    """Makes the data of an experiment by its recipe.
+
+    progress: a function to call with the fraction done, or False. keep: a folder in which
+    simulations may be kept, and found again.
+    """
+
+    def __call__(
+        self, recipe: R_contra, /, *, progress: Progress = False, keep: Path | None = None
+    ) -> xr.Dataset: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Generic[R]):
+    """A claim, put to the test.
+
+    name: of its folder and files. title: in a few words. kind: a figure of a paper, made again, or
+    a study of our own. A study keeps its seeds apart, along `seed`, so that every number is found
+    again on each half of them. recipe: the type of its recipes; a recipe says what is claimed
+    (`about`), which `inputs()` are read, and what it is `with_seeds(n)`. source: who claims it.
+
+    data: a labelled dataset, by the recipe. judge: what the data say about the claim. draw: their
+    picture. table: their numbers as a table, where there is one.
+    """
+
+    name: str
+    title: str
+    recipe: type[R]
+    data: Data[R]
+    judge: Callable[[xr.Dataset], Judgement]
+    draw: Callable[[xr.Dataset], Figure]
+    table: Callable[[xr.Dataset], Table] | None = None
+    kind: Kind = "study"
+    source: str = "the paper"
+
+    def in_words(self, standing: Standing) -> str:
+        """How the claim stands, as a reader is told."""
+        return WORDS[self.kind][standing].format(source=self.source)

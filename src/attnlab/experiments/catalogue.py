@@ -1,0 +1,83 @@
+"""The experiments that come with attnlab, by name, and their recipes.
+
+Every module in a folder of this package, one for each source, has an EXPERIMENT of its own name.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+from attnlab.experiments.base import Experiment, Kind
+from attnlab.experiments.recipe import NOTE
+from attnlab.files.documents import did_you_mean
+from attnlab.files.errors import InputError
+from attnlab.files.recipe import read_recipe
+from attnlab.files.shipped import here_or_shipped, recipe_folder
+
+HERE = Path(__file__).parent
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """The module of each experiment, in the order of their names, fig10 after fig9."""
+    found = {
+        module.name: f"attnlab.experiments.{source.name}.{module.name}"
+        for source in iter_modules([str(HERE)])
+        if source.ispkg
+        for module in iter_modules([str(HERE / source.name)])
+    }
+    return dict(sorted(found.items(), key=lambda item: _in_order(item[0])))
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def experiment(name: str) -> Experiment[Any]:
+    """The experiment of this name."""
+    found: Experiment[Any] = import_module(module_of(name)).EXPERIMENT
+    return found
+
+
+def module_of(name: str) -> str:
+    """The module that an experiment stands in."""
+    known = _modules()
+    if name not in known:
+        raise InputError(f"experiment: {name!r} is not one; {did_you_mean(name, known)}")
+    return known[name]
+
+
+@cache
+def names_of(kind: Kind) -> tuple[str, ...]:
+    """The names of the experiments of a kind."""
+    return tuple(name for name in _modules() if experiment(name).kind == kind)
+
+
+def recipe_for(name: str, folder: Path | None = None) -> Any:
+    """The recipe of an experiment, from attnlab's recipes or from another folder.
+
+    It must say that it is the one of that name, and every line of the lab note.
+    """
+    path = _path(name, folder)
+    recipe = read_recipe(path, experiment(name).recipe)
+    if recipe.figure != name:
+        raise InputError(f"{path}: figure: expected {name}, got {recipe.figure}")
+    for line in NOTE:
+        if not getattr(recipe, line):
+            raise InputError(f"{path}: {line}: missing")
+    return recipe
+
+
+def has_recipe(name: str, folder: Path | None = None) -> bool:
+    """Whether there is one; a folder of one's own need not have all."""
+    return here_or_shipped(_path(name, folder)).is_file()
+
+
+def _path(name: str, folder: Path | None) -> Path:
+    prefix = "study-" if experiment(name).kind == "study" else ""
+    return (folder or recipe_folder()) / f"{prefix}{name}.yaml"

@@ -1,0 +1,125 @@
+"""Estimates: a number, or so many of so many, with its standard error over seeds.
+
+An error over a few seeds is itself a rough number, and often too small. So every number of a study
+is found again on each half of its seeds, which have no run in common: where the halves differ by
+much more than their errors, or have no value, there are too few seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from attnlab.audit.fit import slope
+from attnlab.experiments.base import Judgement
+from attnlab.files.errors import InputError
+
+MOST_APART = 3.0  # halves agree where they differ by no more errors than this
+
+Numbers = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, its standard error, and over how many seeds."""
+
+    value: float
+    error: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} ± {self.error:.1g}"
+
+    def numbers(self, name: str) -> dict[str, float]:
+        """The number and its error, as a finding has them."""
+        return {name: self.value, f"{name}_error": self.error}
+
+
+@dataclass(frozen=True)
+class Share(Estimate):
+    """A share, told as so many of so many: where all of them are, the seeds show no error."""
+
+    hits: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.hits} of {self.total}"
+
+    def numbers(self, name: str) -> dict[str, float]:
+        """The share, its error and its count."""
+        count = {f"{name}_hits": float(self.hits), f"{name}_total": float(self.total)}
+        return {**super().numbers(name), **count}
+
+
+def jackknife(
+    statistic: Callable[[xr.DataArray], float], values: xr.DataArray, *, dim: str = "seed"
+) -> Estimate:
+    """`statistic` of all seeds, and its standard error by leaving out one seed at a time.
+
+    For a mean this is the ordinary standard error; it serves slopes and crossings just as well.
+    """
+    n = values.sizes[dim]
+    without = np.array(
+        [statistic(values.isel({dim: np.arange(n) != left_out})) for left_out in range(n)]
+    )
+    error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
+    return Estimate(float(statistic(values)), float(error), n)
+
+
+def standard_error(values: xr.DataArray) -> xr.DataArray:
+    """Of the mean over seeds, for each entry: the bars of a figure."""
+    error: xr.DataArray = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+    return error
+
+
+def mean(values: xr.DataArray, *, dim: str = "seed") -> Estimate:
+    """The mean over seeds of a number that each seed has; NaN where one of them has none."""
+    return jackknife(lambda kept: float(kept.mean(skipna=False)), values, dim=dim)
+
+
+def share(hits: xr.DataArray, *, of: xr.DataArray | None = None, dim: str = "seed") -> Share:
+    """The share of hits: of so many as `of` says, or of the entries of 0 and 1 that are not NaN."""
+    both = xr.concat(xr.broadcast(hits, hits.notnull() if of is None else of), "part")
+    found = jackknife(lambda kept: float(kept[0].sum() / kept[1].sum()), both, dim=dim)
+    return Share(found.value, found.error, found.count, int(both[0].sum()), int(both[1].sum()))
+
+
+def power(x: ArrayLike, y: ArrayLike) -> float:
+    """The exponent a of y ~ x^a, by least squares in logarithms; NaN where y is not positive."""
+    y = np.asarray(y, dtype=np.float64)
+    if not np.all(y > 0):
+        return float("nan")
+    return slope(x, y)
+
+
+def on_halves(judge: Callable[[xr.Dataset], Judgement], runs: xr.Dataset) -> list[dict[str, float]]:
+    """The numbers that `judge` finds on the first and on the second half of the seeds."""
+    if "seed" not in runs.dims:
+        raise InputError("data: a study keeps its seeds apart, along the dim seed")
+    middle = runs.sizes["seed"] // 2
+    return [
+        dict(judge(runs.isel(seed=half)).numbers)
+        for half in (slice(None, middle), slice(middle, None))
+    ]
+
+
+def apart(halves: Sequence[Numbers]) -> dict[str, float]:
+    """How many errors the halves differ by, for each number that has an error."""
+    first, second = halves
+    found = {}
+    for name in first:
+        if f"{name}_error" in first:
+            difference = abs(first[name] - second[name])
+            error = math.hypot(first[f"{name}_error"], second[f"{name}_error"])
+            found[name] = difference / error if error else math.inf if difference else 0.0
+    return found
+
+
+def unsettled(halves: Sequence[Numbers]) -> dict[str, float]:
+    """The numbers in which the halves do not agree, with how many errors they differ by."""
+    return {name: by for name, by in apart(halves).items() if not by <= MOST_APART}

@@ -1,0 +1,1 @@
+"""Experiments about \"Scan and Snap\": its figures, and what it leaves open."""

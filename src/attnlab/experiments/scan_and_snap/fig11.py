@@ -1,0 +1,60 @@
+"""Fig. 11: recall of distinct tokens against the threshold, for several eta_Y / eta_Z."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import xarray as xr
+
+from attnlab.experiments.base import Experiment, Judgement
+from attnlab.experiments.recall import RecallRecipe, curves, draw_curves, ends, outcome
+from attnlab.files.progress import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def data(
+    recipe: RecallRecipe, *, progress: Progress = False, keep: Path | None = None
+) -> xr.Dataset:
+    """recall over (num_last, ratio, threshold); see `recall.curves`."""
+    return curves(recipe, varied="ratio", progress=progress, keep=keep)
+
+
+def draw(recalls: xr.Dataset) -> Figure:
+    """A panel for each num_last, a curve for each ratio."""
+    fixed = rf"$\eta_Z$ = {recalls.attrs['eta_z']:g}"
+    return draw_curves(recalls, varied="ratio", symbol=r"$\eta_Y/\eta_Z$", fixed=fixed)
+
+
+def judge(recalls: xr.Dataset) -> Judgement:
+    """Does a smaller ratio fall more slowly?"""
+    fall = recalls["fall"]
+    slower = fall.diff("ratio") < 0  # each ratio against the next larger one
+    beyond = fall.sel(ratio=slice(2, None)).diff("ratio") < 0
+    ratios, at = recalls["ratio"].values, ends(recalls, varied="ratio", name="ratio")
+    numbers = {
+        "slower_with_smaller_ratio": float(slower.mean()),
+        "slower_with_smaller_ratio_from_2": float(beyond.mean()),
+        "fall_smallest_ratio": float(at.first.mean()),
+        "fall_largest_ratio": float(at.last.mean()),
+    }
+    summary = (
+        f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at ratio "
+        f"{ratios[0]:g} and {ratios[-1]:g}: {at.words}. Neighbouring ratios have the paper's "
+        f"order in {int(slower.sum())} of {slower.size} cases, and from ratio 2 on, where Fig. 6 "
+        f"turns, in {int(beyond.sum())} of {beyond.size}."
+    )
+    headline = (
+        f"Neighbouring ratios have this order in {int(slower.sum())} of {slower.size} cases, and "
+        f"from ratio 2 on in {int(beyond.sum())} of {beyond.size}."
+    )
+    found = outcome(slower, at_ends=at.first > at.last)
+    return Judgement(found, headline, summary, at.alt, numbers)
+
+
+EXPERIMENT = Experiment(
+    name="fig11", kind="figure", title="Recall of distinct tokens and the ratio of the rates",
+    recipe=RecallRecipe, data=data, judge=judge, draw=draw,
+)  # fmt: skip

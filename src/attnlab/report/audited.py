@@ -1,0 +1,110 @@
+"""The audit in the report: every claim examined, as JSON and as a page of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from attnlab.audit import Verdict, whole_audit
+from attnlab.audit.document import audit_document
+from attnlab.audit.html import page
+from attnlab.audit.run import WHOLE
+from attnlab.experiments.made import Made, file_digest, read_record, write_record
+from attnlab.files.atomic import atomic_path
+from attnlab.files.code import code_digest, digest_of
+from attnlab.files.progress import Progress
+from attnlab.files.provenance import versions
+
+CODE = ("data", "dynamics", "files", "measures", "theory", "audit")
+DOCUMENT = "audit.json"
+ABOUT = (
+    "Every lemma, theorem, corollary, remark and informal claim, predicted, measured and judged."
+)
+
+
+def _key() -> str:
+    return digest_of(["audit", code_digest(*CODE)])
+
+
+def find_audit(*, folder: Path) -> Made | None:
+    """The audit in `folder`, if it was made by this code."""
+    return read_record(folder, _key())
+
+
+def make_audit(*, folder: Path, progress: Progress = False) -> Made:
+    """Run the audit in `folder`, or find it there."""
+    found = find_audit(folder=folder)
+    if found is not None:
+        return found
+    begun = time.perf_counter()
+    told: list[str] = []
+
+    def tell(name: str) -> None:
+        if progress:
+            progress(len(told) / WHOLE)
+        told.append(name)
+
+    document = audit_document(*whole_audit(tell))
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {
+        DOCUMENT: json.dumps(document, indent=1, allow_nan=False),
+        "audit.html": page(document),
+    }
+    for name, text in texts.items():
+        with atomic_path(folder / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    claims = document["claims"]
+    changed = [claim["id"] for claim in claims if not claim["as_recorded"]]
+    made = Made(
+        name="audit",
+        key=_key(),
+        title="Audit of every claim",
+        about=ABOUT,
+        outcome="as recorded" if not changed else "changed",
+        headline=_headline(claims, changed),
+        summary=_summary(claims, changed),
+        alt="",
+        numbers={"claims": float(len(claims)), "changed": float(len(changed))},
+        regression_bounds={"changed": [0.0, 0.0]},
+        settings={},
+        files={name: file_digest(folder / name) for name in texts},
+        seconds=time.perf_counter() - begun,
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+    )
+    write_record(folder, made)
+    return made
+
+
+def read_audit(folder: Path) -> dict[str, Any]:
+    """The document of a finished audit."""
+    document: dict[str, Any] = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
+    return document
+
+
+def _headline(claims: list[dict[str, Any]], changed: list[str]) -> str:
+    wrong = sum(
+        claim["verdict"] in ("corrected", "fails") and not claim["ours"] for claim in claims
+    )
+    as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
+    return f"{len(claims)} claims examined, {wrong} of them do not hold as printed; {as_recorded}."
+
+
+def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
+    algebra = Counter(claim["verdict"] for claim in claims if claim["verdict"])
+    training = Counter(claim["training"] for claim in claims if claim["training"])
+    told = (
+        f"{len(claims)} claims. On paper (algebra and reduced dynamics): {_tally(algebra)}. In "
+        f"training (joint dynamics), where a claim says something about it: {_tally(training)}."
+    )
+    if changed:
+        return f"{told} Not as recorded: {', '.join(changed)}."
+    return f"{told} All verdicts are those on record."
+
+
+def _tally(verdicts: Counter[str]) -> str:
+    return ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in Verdict if verdicts[verdict])

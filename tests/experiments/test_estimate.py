@@ -1,0 +1,83 @@
+"""Numbers with their uncertainty, and every number of a study on each half of its seeds."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from attnlab.experiments import (
+    Estimate,
+    Judgement,
+    Standing,
+    apart,
+    jackknife,
+    mean,
+    on_halves,
+    share,
+    unsettled,
+)
+from attnlab.experiments.estimate import power
+
+
+def test_the_jackknife_of_a_mean_is_its_standard_error():
+    values = xr.DataArray(np.random.default_rng(0).normal(size=12), dims="seed")
+    estimate = mean(values)
+    assert estimate.value == pytest.approx(float(values.mean()))
+    assert estimate.error == pytest.approx(float(values.std(ddof=1)) / np.sqrt(12))
+    assert estimate.count == 12
+
+
+def test_the_jackknife_covers_a_slope():
+    """Of many samples, about 68 % have the true exponent within one standard error."""
+    rng = np.random.default_rng(1)
+    x = np.array([1.0, 2.0, 4.0, 8.0])
+    hits = 0
+    for _ in range(80):
+        noise = rng.normal(scale=0.1, size=(10, 4))
+        y = xr.DataArray(x**-0.5 * np.exp(noise), dims=("seed", "x"))
+        estimate = jackknife(lambda kept: power(x, kept.mean("seed").values), y)
+        hits += abs(estimate.value + 0.5) < estimate.error
+    assert 40 < hits < 68
+
+
+def test_what_has_no_value_stays_without():
+    assert np.isnan(mean(xr.DataArray([1.0, np.nan], dims="seed")).value)
+    assert np.isnan(power([1, 2], [1, 0]))
+
+
+def test_estimates_are_shown_with_their_error():
+    estimate = Estimate(0.12345, 0.0312, 8)
+    assert str(estimate) == "0.123 ± 0.03"
+    assert estimate.numbers("slope") == {"slope": 0.12345, "slope_error": 0.0312}
+
+
+def judge(runs):
+    numbers = mean(runs["value"]).numbers("value") | {"told": float(runs["value"].max())}
+    return Judgement(Standing.OPEN, "", "", "", numbers)
+
+
+def test_halves_of_one_kind_agree_and_of_two_kinds_do_not():
+    value = np.random.default_rng(0).normal(size=20)
+    runs = xr.Dataset({"value": ("seed", value)})
+    halves = on_halves(judge, runs)
+    assert [half["value"] for half in halves] == [value[:10].mean(), value[10:].mean()]
+    assert unsettled(halves) == {}
+    assert list(apart(halves)) == ["value"]  # what has no error cannot be held against one
+    value[10:] += 3.0
+    by = unsettled(on_halves(judge, runs.assign(value=("seed", value))))
+    assert by["value"] > 3
+
+
+def test_halves_without_a_spread_or_without_a_value():
+    same, other = {"a": 1.0, "a_error": 0.0}, {"a": 0.9, "a_error": 0.0}
+    assert unsettled([same, same]) == {}
+    assert unsettled([same, other]) == {"a": np.inf}
+    assert list(unsettled([same, {"a": np.nan, "a_error": 0.1}])) == ["a"]
+
+
+def test_a_share_is_told_as_a_count():
+    hits = xr.DataArray([[1.0, 1.0, np.nan], [1.0, 0.0, 1.0]], dims=("seed", "token"))
+    found = share(hits)
+    assert str(found) == "4 of 5"
+    assert found.value == 0.8
+    assert found.error > 0
+    assert str(share(xr.ones_like(hits))) == "6 of 6"

@@ -1,0 +1,19 @@
+"""Every example runs, in a folder of its own, and says what it found."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_and_is_short(path, tmp_path):
+    done = subprocess.run(
+        [sys.executable, path], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert len(path.read_text().splitlines()) <= 60
