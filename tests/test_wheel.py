@@ -49,7 +49,9 @@ def test_what_is_installed_is_whole_and_finds_its_recipes(tmp_path):
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    code = "import attnlab, attnlab.experiments as f; print(f.recipe_for('fig2').figure, f.__file__)"
+    code = (
+        "import attnlab, attnlab.experiments as f; print(f.recipe_for('fig2').figure, f.__file__)"
+    )
     figure, module = run(site, sys.executable, "-c", code, cwd=elsewhere).split()
     assert figure == "fig2"
     assert Path(module).is_relative_to(site)

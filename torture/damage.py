@@ -126,9 +126,9 @@ class Damage(Campaign):
 def _kept(folder: Path) -> dict[str, Kept]:
     """One of each thing that attnlab keeps and reads again."""
     from attnlab.dynamics import Save, simulate
+    from attnlab.experiments.made import file_digest, read_record
     from attnlab.files.netcdf import load, save
     from attnlab.files.recipe import as_recipe
-    from attnlab.experiments.made import file_digest, read_record
     from attnlab.sweep import Stopped, SweepRecipe, make_plan, open_sweep, run_in, status
     from attnlab.text import TransformerSpec, open_corpus, train
     from attnlab.text.checkpoint import read_checkpoint
