@@ -88,7 +88,7 @@ def test_uneven_classes_have_clocks_of_their_own():
         classes.probs[:, tokens], np.zeros((1, tokens.size)), psi=None, M=1000,
         weight=classes.prior**2,
     )  # fmt: skip
-    np.testing.assert_allclose(z, 0.9 * 0.003 * t**2 / 2 * speed, rtol=1e-3)
+    np.testing.assert_allclose(z, 0.9 * 0.003 * t**2 / 2 * speed, rtol=3e-3)  # (1 - 1/M)^2
     longer = Simulation(classes, Flow(), eta_y=0.9, eta_z=0.003, steps=300.0, dtype="float64")
     trained = attnlab.simulate(longer, progress=False)["attention_logits"].isel(time=-1)
     z = attnlab.predict(longer, theory="sgd")["attention_logits"].isel(time=-1)

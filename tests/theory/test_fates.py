@@ -29,7 +29,8 @@ COUNTEREXAMPLE = np.array([[0.4, 0.10, 0.5, 0.0], [0.4, 0.01, 0.0, 0.59]])
 @given(seed=seeds, K=st.integers(2, 6))
 def test_theorem_2a_distinct_tokens_gain(random_classes, seed, K):
     P = random_classes(seed, K=K, overlap=0.1)
-    psi = np.random.default_rng(seed).integers(0, 2, K)
+    queries = np.random.default_rng(seed).integers(0, 2, K)
+    psi = np.unique(queries, return_inverse=True)[1]
     assume(correlation(P).sum(1).max() < 1)
     v = attention_velocity(P, np.zeros((psi.max() + 1, P.shape[1])), psi=psi, M=1000)
     assert np.all(v[token_fates(P, psi=psi) > 0] > 0)
@@ -40,7 +41,7 @@ def test_theorem_2a_distinct_tokens_gain(random_classes, seed, K):
 def test_theorem_2b_the_single_common_token_loses(one_common, seed, K, p):
     rng = np.random.default_rng(seed)
     P = one_common(K, 3, p) * rng.uniform(0.5, 1.5, (K, 1 + 3 * K))
-    psi = rng.integers(0, 2, K)
+    psi = np.unique(rng.integers(0, 2, K), return_inverse=True)[1]
     z = rng.normal(size=(psi.max() + 1, P.shape[1]))
     v = attention_velocity(P, z, psi=psi, M=1000)
     fates = token_fates(P, psi=psi)

@@ -82,11 +82,10 @@ class _Eq10(_ScanAndSnap):
             classes.require_psi("Eq. 10")
 
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
-        # as printed, classes are uniform and have the weight 1 instead of their share of the steps
-        weights = {"weight": 1.0} if self.form == "printed" else {"prior": case.prior}
+        # as printed, the weight of a class is 1 instead of its share of the steps
         flow = theory.attention_flow(
-            case.P, t, psi=case.psi, M=case.M, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0,
-            form=self.form, **weights,
+            case.classes, t, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0, form=self.form,
+            weight=1.0 if self.form == "printed" else None,
         )  # fmt: skip
         clock: Any = {"K": 1.0 / case.prior, "M": case.M, "eta_y": case.eta_y}
         each = t[:, None]
@@ -125,11 +124,7 @@ class Sgd(_ScanAndSnap):
     asked = (*hypotheses.ASSUMPTION_1, hypotheses.zero_decoder)
 
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
-        _, target = np.unique(case.classes.next_token, return_inverse=True)
-        flow = theory.sgd_flow(
-            case.P, t, psi=case.psi, M=case.M, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0,
-            weight=case.prior, target=target,
-        )  # fmt: skip
+        flow = theory.sgd_flow(case.classes, t, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0)
         return {
             "attention_logits": (("time", "query", "token"), flow.logits),
             "decoder_error": (("time", "sequence_class"), flow.error),

@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
-from attnlab.theory._check import FloatArray, IntArray, at_least, probabilities, query_rows, unwrap
+from attnlab.theory._check import (
+    Contexts,
+    FloatArray,
+    IntArray,
+    at_least,
+    contexts,
+    shares,
+    start_logits,
+    unwrap,
+    vocabulary,
+)
 from attnlab.theory.scan_and_snap.coefficients import beta
 from attnlab.theory.scan_and_snap.correlations import gram
 from attnlab.theory.scan_and_snap.solving import solve
@@ -56,23 +66,24 @@ def by_query(terms: FloatArray, rows: IntArray, Q: int) -> FloatArray:
 
 
 def attention_velocity(
-    P: ArrayLike,
+    P: Contexts,
     z: ArrayLike,
     *,
-    psi: ArrayLike | None,
-    M: float,
+    psi: ArrayLike | None = None,
+    M: float | None = None,
     weight: ArrayLike | None = None,
     form: str = "corrected",
 ) -> FloatArray:
     """dz/dtau of Eq. 10, that is dz/dt over eta_Z gamma(t): shape of z, (..., Q, L).
 
-    P: (K, L). z: logits, one row per query. psi: the row of z for each class (None: one query for
-    all). M: size of the vocabulary. weight: the class weight. As printed it is 1; but of t
-    batch-1 steps class n gets only the share P(n), so that Eq. 10 needs the factor P(n) = 1/K when
-    t counts steps, and that is the default. `form` chooses Eq. 88 (`beta`).
+    P: (K, L), or `SequenceClasses`, which have psi, M and the weights P(n) with them. z: logits,
+    one row per query. psi: the row of z for each class, 0 to Q - 1 (None: one query for all), as
+    `classes.query_index` has it. M: size of the vocabulary. weight: the class weight. As printed it
+    is 1; but of t batch-1 steps class n gets only the share P(n), so that Eq. 10 needs the factor
+    P(n) = 1/K when t counts steps, and that is the default. `form` chooses Eq. 88 (`beta`).
     """
-    P = probabilities(P)
-    rows = query_rows(psi, len(P))
+    M, weight = vocabulary(P, M), shares(P, weight)
+    P, rows = contexts(P, psi)
     z = np.atleast_2d(np.asarray(z, dtype=np.float64))
     f = unit_attention(P, z, psi=rows)
     terms = class_velocity(f, beta(gram(f), M=M, form=form))
@@ -80,11 +91,11 @@ def attention_velocity(
 
 
 def attention_path(
-    P: ArrayLike,
+    P: Contexts,
     tau: ArrayLike,
     *,
-    psi: ArrayLike | None,
-    M: float,
+    psi: ArrayLike | None = None,
+    M: float | None = None,
     z0: ArrayLike | None = None,
     weight: ArrayLike | None = None,
     form: str = "corrected",
@@ -100,19 +111,21 @@ def attention_path(
     tau = at_least("tau", tau, 0.0)
     if not np.all(np.isfinite(tau)):
         raise InputError("tau must be finite: attention keeps moving for ever, ever more slowly")
-    share = class_weights(weight, len(probabilities(P)))
+    M, weight = vocabulary(P, M), shares(P, weight)
+    P, rows = contexts(P, psi)
+    share = class_weights(weight, len(P))
     logits, growth_bound = _follow(
-        P, tau, lambda _: share, psi=psi, M=M, z0=z0, form=form, rtol=rtol, atol=atol
+        P, tau, lambda _: share, rows=rows, M=M, z0=z0, form=form, rtol=rtol, atol=atol
     )
     return AttentionFlow(unwrap(tau), logits, growth_bound)
 
 
 def _follow(
-    P: ArrayLike,
+    P: FloatArray,
     times: FloatArray,
     share: Callable[[float], FloatArray],
     *,
-    psi: ArrayLike | None,
+    rows: IntArray,
     M: float,
     z0: ArrayLike | None,
     form: str,
@@ -120,10 +133,8 @@ def _follow(
     atol: float,
 ) -> tuple[FloatArray, FloatArray]:
     """z and B_n along Eq. 10 with class weights `share` of the time, at each of the times."""
-    P = probabilities(P)
     K, L = P.shape
-    rows = query_rows(psi, K)
-    start = np.zeros((rows.max() + 1, L)) if z0 is None else np.atleast_2d(np.asarray(z0, float))
+    start = start_logits(z0, rows, L)
     Q = len(start)
     seen = by_query((P > 0).astype(np.float64), rows, Q) > 0
 
@@ -144,11 +155,11 @@ def _follow(
 
 
 def attention_flow(
-    P: ArrayLike,
+    P: Contexts,
     t: ArrayLike,
     *,
-    psi: ArrayLike | None,
-    M: float,
+    psi: ArrayLike | None = None,
+    M: float | None = None,
     eta_y: float,
     eta_z: float,
     z0: ArrayLike | None = None,
@@ -168,15 +179,19 @@ def attention_flow(
     has its own clock, gamma with K = 1/P(n), and its weight P(n); there is no common tau, and
     `reduced_time` is that of uniform classes.
     """
-    tau = reduced_time(t, K=len(probabilities(P)), M=M, eta_y=eta_y, eta_z=eta_z)
-    given: Any = {"psi": psi, "M": M, "z0": z0, "form": form, "rtol": rtol, "atol": atol}
-    if prior is None or np.allclose(prior, 1.0 / len(probabilities(P)), rtol=1e-9, atol=0.0):
-        return attention_path(P, tau, weight=weight, **given)
+    chance = shares(P, prior) if weight is None else prior
+    M = vocabulary(P, M)
+    P, rows = contexts(P, psi)
+    tau = reduced_time(t, K=len(P), M=M, eta_y=eta_y, eta_z=eta_z)
+    given: Any = {"M": M, "z0": z0, "form": form, "rtol": rtol, "atol": atol}
+    if chance is None or np.allclose(chance, 1.0 / len(P), rtol=1e-9, atol=0.0):
+        return attention_path(P, tau, psi=rows, weight=weight, **given)
     if weight is not None:
         raise InputError("weight: give it or a prior, which sets the weights")
-    chance = at_least("prior", prior, 0.0, strict=True)
+    p = at_least("prior", chance, 0.0, strict=True)
 
     def share(time: float) -> FloatArray:
-        return np.asarray(eta_z * chance * gamma(time, K=1.0 / chance, M=M, eta_y=eta_y))
+        return np.asarray(eta_z * p * gamma(time, K=1.0 / p, M=M, eta_y=eta_y))
 
-    return AttentionFlow(tau, *_follow(P, at_least("t", t, 0.0), share, **given))
+    times = at_least("t", t, 0.0)
+    return AttentionFlow(tau, *_follow(P, times, share, rows=rows, **given))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
-from attnlab.theory._check import FloatArray, at_least, is_printed
+from attnlab.theory._check import Contexts, FloatArray, at_least, is_printed
 from attnlab.theory.scan_and_snap.tokens import unit_attention
 
 
@@ -65,7 +65,7 @@ def gram(f: ArrayLike) -> FloatArray:
 
 
 def correlation(
-    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
+    P: Contexts, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
 ) -> FloatArray:
     """E_{nn'} = f_n . f_n' for n != n', 0 on the diagonal (Assumption 2).
 

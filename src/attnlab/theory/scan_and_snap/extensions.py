@@ -7,11 +7,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.theory._check import (
+    Contexts,
     FloatArray,
     IntArray,
+    contexts,
+    count_queries,
     is_printed,
-    probabilities,
     query_rows,
+    shares,
+    vocabulary,
 )
 from attnlab.theory.scan_and_snap.attention import (
     AttentionFlow,
@@ -37,15 +41,15 @@ class LocalRoles(NamedTuple):
     distinct: NDArray[np.bool_]
 
 
-def local_roles(P: ArrayLike, *, psi: ArrayLike | None) -> LocalRoles:
+def local_roles(P: Contexts, *, psi: ArrayLike | None = None) -> LocalRoles:
     """Distinct and common tokens within psi^-1(m), the classes that share query m (Section 7)."""
-    present = probabilities(P) > 0
-    rows = query_rows(psi, len(present))
-    count = by_query(present.astype(np.float64), rows, int(rows.max()) + 1)
+    P, rows = contexts(P, psi)
+    present = P > 0
+    count = by_query(present.astype(np.float64), rows, count_queries(rows))
     return LocalRoles(count > 1, present & (count[rows] == 1))
 
 
-def residual_correlation(E: ArrayLike, *, psi: ArrayLike | None) -> FloatArray:
+def residual_correlation(E: ArrayLike, *, psi: ArrayLike | None = None) -> FloatArray:
     """E of the decoder's input when the query is added: f-bar_n = (f_n + e_psi(n)) / sqrt 2.
 
     Off the diagonal it is (E_nn' + 1[psi(n) = psi(n')]) / 2, for query tokens that do not occur as
@@ -60,7 +64,7 @@ def residual_correlation(E: ArrayLike, *, psi: ArrayLike | None) -> FloatArray:
 
 
 def residual_beta(
-    E: ArrayLike, *, psi: ArrayLike | None, M: float, form: str = "corrected"
+    E: ArrayLike, *, psi: ArrayLike | None = None, M: float, form: str = "corrected"
 ) -> FloatArray:
     """The beta_nn' that takes Eq. 10's place when there is a residual connection (Section 7).
 
@@ -80,17 +84,17 @@ def residual_beta(
 
 
 def residual_velocity(
-    P: ArrayLike,
+    P: Contexts,
     z: ArrayLike,
     *,
-    psi: ArrayLike | None,
-    M: float,
+    psi: ArrayLike | None = None,
+    M: float | None = None,
     weight: ArrayLike | None = None,
     form: str = "corrected",
 ) -> FloatArray:
     """dz/dtau with a residual connection: `attention_velocity` with `residual_beta`."""
-    P = probabilities(P)
-    rows = query_rows(psi, len(P))
+    M, weight = vocabulary(P, M), shares(P, weight)
+    P, rows = contexts(P, psi)
     z = np.atleast_2d(np.asarray(z, dtype=np.float64))
     f = unit_attention(P, z, psi=rows)
     terms = class_velocity(f, residual_beta(gram(f), psi=rows, M=M, form=form))
@@ -98,14 +102,19 @@ def residual_velocity(
 
 
 def centred_attention(
-    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None, M: int
+    P: Contexts,
+    z: ArrayLike | None = None,
+    *,
+    psi: ArrayLike | None = None,
+    M: float | None = None,
 ) -> FloatArray:
     """f_n = (c_n - 1/M)/|c_n - 1/M| over all M tokens, of which P has the first: (..., K, M).
 
     What standard LayerNorm makes of attention, up to the constant sqrt(M) (Section 3).
     """
+    M = vocabulary(P, M)
     c = attention_weights(P, z, psi=psi)
-    spare = M - c.shape[-1]
+    spare = int(M) - c.shape[-1]
     if spare < 0:
         raise InputError(f"M must be at least the number of tokens in P, {c.shape[-1]}; got {M}")
     padded = np.concatenate([c, np.zeros((*c.shape[:-1], spare))], axis=-1) - 1.0 / M
@@ -113,20 +122,20 @@ def centred_attention(
 
 
 def centred_velocity(
-    P: ArrayLike,
+    P: Contexts,
     z: ArrayLike,
     *,
-    psi: ArrayLike | None,
-    M: int,
+    psi: ArrayLike | None = None,
+    M: float | None = None,
     weight: ArrayLike | None = None,
 ) -> FloatArray:
     """dz/dtau under standard LayerNorm: Eq. 10 with `centred_attention`, diag(c_n)/|c_n - 1/M| in
     the place of diag(f_n); shape of z. (The softmax's own -c c^T vanishes as it does in Lemma 1,
     because what it meets has zero sum.)
     """
-    P = probabilities(P)
+    M, weight = vocabulary(P, M), shares(P, weight)
+    P, rows = contexts(P, psi)
     K, L = P.shape
-    rows = query_rows(psi, K)
     z = np.atleast_2d(np.asarray(z, dtype=np.float64))
     f = centred_attention(P, z, psi=rows, M=M)
     E = gram(f)
@@ -138,7 +147,7 @@ def centred_velocity(
     return by_query(class_weights(weight, K)[:, None] * terms, rows, z.shape[-2])
 
 
-def logit_prior(P: ArrayLike, bias: ArrayLike, *, psi: ArrayLike | None = None) -> FloatArray:
+def logit_prior(P: Contexts, bias: ArrayLike, *, psi: ArrayLike | None = None) -> FloatArray:
     """P(l|n) exp(bias_l), normalised: the P for which the start z0 = bias is the start z0 = 0.
 
     A bias z_0 added to the logits (Section 7) is a prior on tokens: the flow from z0 = bias is the
@@ -149,7 +158,7 @@ def logit_prior(P: ArrayLike, bias: ArrayLike, *, psi: ArrayLike | None = None) 
     return np.asarray(weight / weight.sum(-1, keepdims=True))
 
 
-def position_prior(P: ArrayLike, bias: ArrayLike) -> FloatArray:
+def position_prior(P: Contexts, bias: ArrayLike) -> FloatArray:
     """What a relative-position bias (T5, ALiBi) makes of P when T is infinite; shape (K, L).
 
     P is (R, K, L), the token probabilities at each of R relative positions (or bands of them), and
@@ -168,7 +177,7 @@ def position_prior(P: ArrayLike, bias: ArrayLike) -> FloatArray:
 
 
 def dominant_tokens(
-    P: ArrayLike, z0: ArrayLike | None = None, *, psi: ArrayLike | None = None
+    P: Contexts, z0: ArrayLike | None = None, *, psi: ArrayLike | None = None
 ) -> IntArray:
     """The distinct token that Theorem 3 lets win in each class: argmax of P(l|n) exp(z0_l).
 
@@ -180,12 +189,12 @@ def dominant_tokens(
 
 
 def head_flows(
-    P: ArrayLike,
+    P: Contexts,
     t: ArrayLike,
     *,
     z0: ArrayLike,
-    psi: ArrayLike | None,
-    M: float,
+    psi: ArrayLike | None = None,
+    M: float | None = None,
     eta_y: float,
     eta_z: float,
     weight: ArrayLike | None = None,

@@ -6,7 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
-from attnlab.theory._check import FloatArray, IntArray, probabilities, query_rows
+from attnlab.theory._check import (
+    Contexts,
+    FloatArray,
+    IntArray,
+    contexts,
+    count_queries,
+    probabilities,
+)
 from attnlab.theory.scan_and_snap.attention import by_query
 from attnlab.theory.scan_and_snap.tokens import token_roles, unit_attention
 
@@ -25,7 +32,7 @@ class Corollary2(NamedTuple):
         return all(self)
 
 
-def token_fates(P: ArrayLike, *, psi: ArrayLike | None) -> IntArray:
+def token_fates(P: Contexts, *, psi: ArrayLike | None = None) -> IntArray:
     """What Theorem 2 says of each (query, token): +1 gains, -1 loses, 0 no claim. Shape (Q, L).
 
     (a) a distinct token of a class that overlaps another gains. Assumption 2 forbids a class
@@ -33,11 +40,10 @@ def token_fates(P: ArrayLike, *, psi: ArrayLike | None) -> IntArray:
     (b) the single common token, if there is just one, loses wherever some class that has it also
     has a distinct token.
     """
-    P = probabilities(P)
-    rows = query_rows(psi, len(P))
+    P, rows = contexts(P, psi)
     common, distinct = token_roles(P)
     has_common = np.asarray((P[:, common] > 0).any(1))
-    Q = int(rows.max()) + 1
+    Q = count_queries(rows)
     fates = np.zeros((Q, P.shape[1]), dtype=np.int64)
     fates[by_query((distinct & has_common[:, None]).astype(float), rows, Q) > 0] = 1
     if common.sum() == 1:
@@ -47,11 +53,10 @@ def token_fates(P: ArrayLike, *, psi: ArrayLike | None) -> IntArray:
 
 
 def corollary_2(
-    P: ArrayLike, *, psi: ArrayLike | None, z0: ArrayLike = 0.0, rtol: float = 1e-9
+    P: Contexts, *, psi: ArrayLike | None = None, z0: ArrayLike = 0.0, rtol: float = 1e-9
 ) -> Corollary2:
     """Whether the hypotheses (1) to (4) of Corollary 2 hold for these classes."""
-    P = probabilities(P)
-    rows = query_rows(psi, len(P))
+    P, rows = contexts(P, psi)
     common, distinct = token_roles(P)
     profiles = np.sort(np.where(distinct, P, 0.0), axis=1)
     shared = P[:, common]
@@ -63,7 +68,7 @@ def corollary_2(
     )
 
 
-def sign_fates(P: ArrayLike) -> IntArray:
+def sign_fates(P: Contexts) -> IntArray:
     """The first move of each token under sign descent: +1 gains, -1 loses, 0 not drawn; (K, L).
 
     Not in the paper. Adam with an epsilon far below the gradient moves all entries of Y alike, so
@@ -77,7 +82,7 @@ def sign_fates(P: ArrayLike) -> IntArray:
     return np.asarray(np.where(P > 0, np.sign(gain), 0.0), dtype=np.int64)
 
 
-def common_token_margin(P: ArrayLike, z: ArrayLike | None = None) -> FloatArray:
+def common_token_margin(P: Contexts, z: ArrayLike | None = None) -> FloatArray:
     """For K = 2 classes of one query: how far each common token is from growing; shape (L,).
 
     f_1.f_2 - 2 f_1l f_2l / (f_1l^2 + f_2l^2): the token gains attention under Eq. 10 if and only

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlab.theory._check import FloatArray, unwrap
+from attnlab.theory._check import Contexts, FloatArray, unwrap
 from attnlab.theory.scan_and_snap.tokens import log_scores
 
 
@@ -21,7 +21,7 @@ class GrowthBounds(NamedTuple):
 
 
 def relative_gain(
-    P: ArrayLike,
+    P: Contexts,
     z: ArrayLike | None = None,
     *,
     reference: ArrayLike,
@@ -68,7 +68,7 @@ def distinct_growth(growth: ArrayLike, gain: ArrayLike) -> FloatArray:
 
 
 def gain_invariant(
-    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
+    P: Contexts, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
 ) -> FloatArray:
     """1 / c~_{l|n}^2, shape (..., K, L), whose differences within G_DT(n) are constants of motion.
 

@@ -21,7 +21,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlab.theory._check import FloatArray, at_least, probabilities, query_rows
+from attnlab.theory._check import (
+    Classes,
+    Contexts,
+    FloatArray,
+    at_least,
+    contexts,
+    shares,
+    start_logits,
+    vocabulary,
+)
 from attnlab.theory.scan_and_snap.attention import by_query, class_weights
 from attnlab.theory.scan_and_snap.backprop import logit_gradient
 from attnlab.theory.scan_and_snap.solving import solve
@@ -43,11 +52,11 @@ class SgdFlow:
 
 
 def sgd_flow(
-    P: ArrayLike,
+    P: Contexts,
     t: ArrayLike,
     *,
-    psi: ArrayLike | None,
-    M: int,
+    psi: ArrayLike | None = None,
+    M: float | None = None,
     eta_y: float,
     eta_z: float,
     z0: ArrayLike | None = None,
@@ -61,15 +70,17 @@ def sgd_flow(
     P, psi, z0, weight: as in `attention_flow`. target: the next token of each class, numbered from
     0 without gaps (default: each class has its own). t may be a number or an array in any order.
     """
-    P = probabilities(P)
+    M, weight = vocabulary(P, M), shares(P, weight)
+    if target is None and isinstance(P, Classes):
+        target = np.unique(P.next_token, return_inverse=True)[1]
+    P, rows = contexts(P, psi)
     K, L = P.shape
-    rows = query_rows(psi, K)
     goal = np.arange(K) if target is None else np.asarray(target)
     outputs = int(goal.max()) + 1
     outside = at_least("M", M, float(outputs)) - outputs  # how many outputs the last column is
     wanted = np.eye(outputs + 1)[goal]
     count = np.append(np.ones(outputs), outside)
-    start = np.zeros((rows.max() + 1, L)) if z0 is None else np.atleast_2d(np.asarray(z0, float))
+    start = start_logits(z0, rows, L)
     share = class_weights(weight, K)
     f0 = unit_attention(P, start, psi=rows)
     E0 = f0 @ f0.T

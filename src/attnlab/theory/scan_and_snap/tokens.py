@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.theory._check import FloatArray, probabilities, query_rows
+from attnlab.theory._check import Classes, Contexts, FloatArray, contexts, probabilities
 
 
 class Roles(NamedTuple):
@@ -22,11 +22,11 @@ class Roles(NamedTuple):
 
 
 def log_scores(
-    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
+    P: Contexts, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
 ) -> FloatArray:
     """ln c~_{l|n} = ln P(l|n) + z_{psi(n) l}, shape (..., K, L); -inf where P is 0."""
-    P = probabilities(P)
-    rows = query_rows(psi, len(P))
+    known = psi is not None or isinstance(P, Classes)
+    P, rows = contexts(P, psi)
     with np.errstate(divide="ignore"):
         log_p = np.log(P)
     if z is None:
@@ -36,11 +36,13 @@ def log_scores(
         raise InputError(
             f"z must have a row for each query in psi and {P.shape[1]} columns; got {z.shape}"
         )
+    if not known and z.shape[-2] > 1:
+        raise InputError(f"psi: z has {z.shape[-2]} rows; say which of them each class has")
     return np.asarray(log_p + z[..., rows, :])
 
 
 def attention_weights(
-    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
+    P: Contexts, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
 ) -> FloatArray:
     """c_{l|n} of Eq. 5, the attention that class n pays to token l when T is infinite.
 
@@ -52,7 +54,7 @@ def attention_weights(
 
 
 def unit_attention(
-    P: ArrayLike, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
+    P: Contexts, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
 ) -> FloatArray:
     """f_n = c_n / |c_n| of Eq. 7, one row per class (the paper's F has them as columns)."""
     score = log_scores(P, z, psi=psi)
@@ -60,7 +62,7 @@ def unit_attention(
     return np.asarray(weight / np.linalg.norm(weight, axis=-1, keepdims=True))
 
 
-def token_roles(P: ArrayLike) -> Roles:
+def token_roles(P: Contexts) -> Roles:
     """Global roles: a token is distinct if exactly one class has it, common if several do."""
     present = probabilities(P) > 0
     classes = np.asarray(present.sum(0))
