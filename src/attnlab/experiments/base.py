@@ -11,15 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Kind = Literal["figure", "study"]
 R = TypeVar("R", bound=ExperimentRecipe)

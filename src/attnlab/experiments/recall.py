@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import measures
@@ -20,11 +21,9 @@ from attnlab.measures.roles import in_play
 from attnlab.plots import style
 from attnlab.sweep import Part, run_parts
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 # The fall of a curve is measured between these recalls.
 UPPER, LOWER = 0.75, 0.25
+RATES = {"ratio": r"$\eta_Y/\eta_Z$", "eta_z": r"$\eta_Z$"}
 
 
 def by_size(parts: list[Part], arrays: list[xr.DataArray]) -> xr.DataArray:
@@ -119,13 +118,11 @@ def curves(
     )
 
 
-def draw_curves(recalls: xr.Dataset, *, varied: str, symbol: str, fixed: str) -> Figure:
+def draw_curves(recalls: xr.Dataset, *, varied: str) -> Figure:
     """A panel for each num_last, a curve for each value of `varied`; bands are one s.d."""
-    from matplotlib.figure import Figure
-
+    (fixed,) = set(RATES) - {varied}
     panels = recalls["num_last"].values
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 2.75), layout="constrained")
+    with style.page(2.75) as figure:
         axes = figure.subplots(1, panels.size, sharey=True, squeeze=False)[0]
         colours = style.ordered(recalls.sizes[varied])
         for ax, num_last in zip(axes, panels, strict=True):
@@ -134,7 +131,7 @@ def draw_curves(recalls: xr.Dataset, *, varied: str, symbol: str, fixed: str) ->
                 x, mean = curve["threshold"].values, curve["recall_mean"].values
                 half = np.nan_to_num(curve["recall_std"].values)
                 ax.fill_between(x, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
-                label = f"{symbol} = {float(curve[varied]):g}"
+                label = f"{RATES[varied]} = {float(curve[varied]):g}"
                 ax.plot(x, mean, color=colour, linestyle=dash, label=label)
             ax.axvline(1, color=style.OUTLINE, linestyle=":", linewidth=0.8)
             ax.set_xscale("log", base=2)
@@ -144,11 +141,10 @@ def draw_curves(recalls: xr.Dataset, *, varied: str, symbol: str, fixed: str) ->
             ax.set_xlabel("threshold × M")
         style.panel_titles(axes, size_titles(recalls))
         axes[0].set_ylabel("recall of distinct tokens")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=len(labels),
-            title=f"{fixed}; dotted: 1/M, M contextual tokens; bands: one s.d. over seeds",
-            title_fontsize=7.5,
+        style.legend_above(
+            figure, axes[0],
+            title=f"{RATES[fixed]} = {recalls.attrs[fixed]:g}; dotted: 1/M, M contextual tokens; "
+            "bands: one s.d. over seeds",
         )  # fmt: skip
     return figure
 

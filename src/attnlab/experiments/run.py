@@ -48,6 +48,7 @@ def run(
     begun = time.perf_counter()
     data = experiment.data(recipe, progress=progress, keep=Path(out) / RUNS)
     judgement = experiment.judge(data)
+    halves = on_halves(experiment.judge, data) if experiment.kind == "study" else ()
     table = experiment.table(data) if experiment.table else None
     folder.mkdir(parents=True, exist_ok=True)
     written = [*_pictures(experiment, data, folder), folder / f"{experiment.name}.nc"]
@@ -72,7 +73,7 @@ def run(
         source=experiment.source,
         caption=table.caption if table else "",
         table=table.shown() if table else (),
-        halves=on_halves(experiment.judge, data) if experiment.kind == "study" else (),
+        halves=halves,
     )
     write_record(folder, made)
     return made

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, told apart with any colour vision
 COMMON, DISTINCT = "#E69F00", "#0072B2"
@@ -43,6 +46,7 @@ def style() -> AbstractContextManager[None]:
             "ytick.labelsize": 7,
             "legend.fontsize": 7.5,
             "legend.frameon": False,
+            "legend.title_fontsize": 7.5,
             "legend.handlelength": 3,  # of dashes, whole ones
             "axes.spines.top": False,
             "axes.spines.right": False,
@@ -53,6 +57,25 @@ def style() -> AbstractContextManager[None]:
             "figure.dpi": 100,
             "savefig.dpi": 200,
         }
+    )
+
+
+@contextmanager
+def page(height: float) -> Iterator[Figure]:
+    """A figure of a page's width, with attnlab's settings for as long as it is drawn."""
+    from matplotlib.figure import Figure
+
+    with style():
+        yield Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
+
+
+def legend_above(
+    figure: Figure, ax: Any, *, ncols: int | None = None, title: str | None = None
+) -> None:
+    """The legend of one of the axes above them all; in one row, unless said otherwise."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=ncols or len(labels), title=title
     )
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab.experiments import text_runs
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table
 from attnlab.experiments.text_runs import TextRecipe
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COLUMNS = ("entropy_mean", "entropy_std", "loss_mean", "loss_std", "finite")
 PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are shown, not judged
@@ -56,10 +53,7 @@ def table(cells: xr.Dataset) -> Table:
 
 def draw(cells: xr.Dataset) -> Figure:
     """Entropy against the rate, and beside it what the rate does to the loss."""
-    from matplotlib.figure import Figure
-
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 2.9), layout="constrained")
+    with style.page(2.9) as figure:
         axes = figure.subplots(1, 2)
         colours = style.ordered(cells.sizes["layers"])
         for ax, name in zip(axes, ("entropy", "loss"), strict=True):
@@ -81,9 +75,8 @@ def draw(cells: xr.Dataset) -> Figure:
         axes[0].set_ylabel("entropy of attention,\nfirst layer (nats)")
         axes[1].set_ylabel("validation loss (nats per token)")
         style.panel_titles(axes, ["attention", "what was learnt"])
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=len(labels), title_fontsize=7.5,
+        style.legend_above(
+            figure, axes[0],
             title=f"{cells.attrs['steps']} iterations, {cells.attrs['seeds']} seeds, bars: one "
             "s.d., not below 0; dotted: before training",
         )  # fmt: skip

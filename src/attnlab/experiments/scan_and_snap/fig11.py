@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
 
 import xarray as xr
 
 from attnlab.experiments.base import Experiment, Judgement
 from attnlab.experiments.recall import RecallRecipe, curves, draw_curves, ends, outcome
-from attnlab.files.progress import Progress
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-def data(
-    recipe: RecallRecipe, *, progress: Progress = False, keep: Path | None = None
-) -> xr.Dataset:
-    """recall over (num_last, ratio, threshold); see `recall.curves`."""
-    return curves(recipe, varied="ratio", progress=progress, keep=keep)
-
-
-def draw(recalls: xr.Dataset) -> Figure:
-    """A panel for each num_last, a curve for each ratio."""
-    fixed = rf"$\eta_Z$ = {recalls.attrs['eta_z']:g}"
-    return draw_curves(recalls, varied="ratio", symbol=r"$\eta_Y/\eta_Z$", fixed=fixed)
 
 
 def judge(recalls: xr.Dataset) -> Judgement:
@@ -56,5 +38,6 @@ def judge(recalls: xr.Dataset) -> Judgement:
 
 EXPERIMENT = Experiment(
     name="fig11", kind="figure", title="Recall of distinct tokens and the ratio of the rates",
-    recipe=RecallRecipe, data=data, judge=judge, draw=draw,
+    recipe=RecallRecipe, judge=judge,
+    data=partial(curves, varied="ratio"), draw=partial(draw_curves, varied="ratio"),
 )  # fmt: skip

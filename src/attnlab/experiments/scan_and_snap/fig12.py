@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
 
 import xarray as xr
 
 from attnlab.experiments.base import Experiment, Judgement
 from attnlab.experiments.recall import RecallRecipe, curves, draw_curves, ends, outcome
-from attnlab.files.progress import Progress
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-def data(
-    recipe: RecallRecipe, *, progress: Progress = False, keep: Path | None = None
-) -> xr.Dataset:
-    """recall over (num_last, eta_z, threshold); see `recall.curves`."""
-    return curves(recipe, varied="eta_z", progress=progress, keep=keep)
-
-
-def draw(recalls: xr.Dataset) -> Figure:
-    """A panel for each num_last, a curve for each eta_Z."""
-    fixed = rf"$\eta_Y/\eta_Z$ = {recalls.attrs['ratio']:g}"
-    return draw_curves(recalls, varied="eta_z", symbol=r"$\eta_Z$", fixed=fixed)
 
 
 def judge(recalls: xr.Dataset) -> Judgement:
@@ -49,5 +31,6 @@ def judge(recalls: xr.Dataset) -> Judgement:
 
 EXPERIMENT = Experiment(
     name="fig12", kind="figure", title="Recall of distinct tokens and eta_Z",
-    recipe=RecallRecipe, data=data, judge=judge, draw=draw,
+    recipe=RecallRecipe, judge=judge,
+    data=partial(curves, varied="eta_z"), draw=partial(draw_curves, varied="eta_z"),
 )  # fmt: skip

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from attnlab import measures
 from attnlab.experiments.base import Experiment, Judgement, Standing
@@ -20,9 +22,6 @@ from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.sweep import run_parts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 STAGES = ("start", "common suppressed", "winner emerging", "frozen")
 
@@ -97,12 +96,8 @@ def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
 
 def draw(frames: xr.Dataset) -> Figure:
     """Bars of c~ at the four stages of the first run, above the course of every run."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
     runs = frames.sizes["eta_z"]
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 4.1), layout="constrained")
+    with style.page(4.1) as figure:
         rows = figure.add_gridspec(2, 1, height_ratios=[1.15, 1])
         bars, courses = rows[0].subgridspec(1, len(STAGES)), rows[1].subgridspec(1, runs)
         above = [figure.add_subplot(bars[j]) for j in range(len(STAGES))]

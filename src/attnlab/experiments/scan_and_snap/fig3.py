@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab import measures, theory
 from attnlab.experiments import joint
 from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.errors import InputError
-from attnlab.files.progress import Progress
+from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROUTES = {
     "printed": "Theorem 4 as printed: $e^{2B_n}$",
@@ -59,15 +57,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     is below 1 / (K (K - 1)), so that |lambda_1| < 1 / K as Assumption 2 asks.
     """
     settings = [joint.section_6(classes) for classes in recipe.classes]
-    share = 1.0 / len(settings)
-    parts = []
-    for i, setting in enumerate(settings):
-
-        def report(fraction: float, i: int = i) -> None:
-            if progress:
-                progress((i + fraction) * share)
-
-        parts.append(_curves(recipe, setting, report))
+    parts = [_curves(recipe, setting, report) for setting, report in in_turn(settings, progress)]
     weak = ("overlap", [bool(part["overlap"] < 1 / (part.K * (part.K - 1))) for part in parts])
     curves = xr.concat(parts, "overlap", coords="minimal").assign_coords(weak=weak)
     return curves.assign_attrs(eta_z=recipe.eta_z)
@@ -121,8 +111,6 @@ def draw(curves: xr.Dataset) -> Figure:
 
     Each panel has its own scale, and a dotted line at t_0 of each eta_Y.
     """
-    from matplotlib.figure import Figure
-
     overlaps = curves["overlap"].values
     panels = [("printed", 0), ("corrected", 0)]
     panels += [(name, i) for i in range(overlaps.size) for name in BY_OVERLAP]
@@ -147,12 +135,10 @@ def draw(curves: xr.Dataset) -> Figure:
         style.panel_titles(axes, titles)
         for ax in axes[-2:]:
             ax.set_xlabel("time $t$ in steps")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=len(labels),
+        style.legend_above(
+            figure, axes[0],
             title=rf"$\eta_Z$ = {curves.attrs['eta_z']:g}, K = {curves.attrs['K']}, "
             rf"M = {curves.attrs['M']}; dotted: $t_0$ of each $\eta_Y$; each panel has its scale",
-            title_fontsize=7.5,
         )  # fmt: skip
     return figure
 

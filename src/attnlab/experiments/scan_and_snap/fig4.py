@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from attnlab import measures
 from attnlab.experiments.base import Experiment, Judgement, Standing
@@ -14,9 +16,6 @@ from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.sweep import run_parts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def data(
@@ -46,9 +45,6 @@ def data(
 
 def draw(frames: xr.Dataset) -> Figure:
     """A block for each eta_Y, a row for each class, a column for each step; the outline is P."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
     blocks, columns = frames.sizes["eta_y"], frames.sizes["step"]
     rows = frames.sizes["sequence_class"]
     position = np.arange(frames.sizes["token"])

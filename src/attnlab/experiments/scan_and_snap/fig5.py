@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 from attnlab.sweep import run_parts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +50,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def draw(frames: xr.Dataset) -> Figure:
     """For each eta, attention over steps as an image, and its end as bars over the start."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
     columns, tokens = frames.sizes["eta"], frames["token"].values
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 3.9), layout="constrained")
+    with style.page(3.9) as figure:
         axes = figure.subplots(2, columns, sharey="row")
         top = float(frames["attention"].max())
         for j in range(columns):

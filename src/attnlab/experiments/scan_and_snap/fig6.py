@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from attnlab import measures
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table
@@ -19,9 +21,6 @@ from attnlab.files.progress import Progress
 from attnlab.measures import published
 from attnlab.plots import style
 from attnlab.sweep import run_parts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 AXES = tuple(published.FIG6_AXES)
 CAPTION = (
@@ -129,14 +128,10 @@ def _beside(cell: xr.Dataset) -> str:
 
 def draw(cells: xr.Dataset) -> Figure:
     """A panel for each num_last, a line for each eta_Z; open marks are the published values."""
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
     panels = cells["num_last"].values
     ratio = cells["ratio"].values
     position = np.arange(ratio.size)
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 2.75), layout="constrained")
+    with style.page(2.75) as figure:
         axes = figure.subplots(1, panels.size, sharey=True, squeeze=False)[0]
         colours = style.ordered(cells.sizes["eta_z"])
         for ax, num_last in zip(axes, panels, strict=True):

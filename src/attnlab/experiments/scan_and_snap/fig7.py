@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab.experiments import text_runs
 from attnlab.experiments.base import Experiment, Judgement, Standing
@@ -15,9 +16,6 @@ from attnlab.experiments.text_runs import TextRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.plots import style, words
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Attention counts as frozen when it changes between the last two moments by less than this share
 # of what it changed between the first two.
@@ -67,15 +65,12 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def draw(frames: xr.Dataset) -> Figure:
     """A row for each depth, a column for each moment; a query's row holds its attention."""
-    from matplotlib.figure import Figure
-
     rows, columns = frames.sizes["layers"], frames.sizes["moment"]
     families = words.fonts()
     labels = words.visible(frames["word"].values, families)
     given: Any = {"fontfamily": families, "parse_math": False}  # a word may be $a$ as well
     hidden = np.triu(np.ones((len(labels), len(labels)), dtype=bool), 1)  # the causal mask
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 1.45 * rows + 1.1), layout="constrained")
+    with style.page(1.45 * rows + 1.1) as figure:
         axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for i in range(rows):
             for j in range(columns):

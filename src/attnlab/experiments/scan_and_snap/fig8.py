@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab import theory
 from attnlab.experiments import joint
@@ -15,9 +15,6 @@ from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CLOSE = 30  # visits: the steps of h* can be told apart up to there
 
@@ -67,11 +64,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def draw(curves: xr.Dataset) -> Figure:
     """(a) h* as steps and h as a curve; (b) their gap, and its bound; (c) h in training."""
-    from matplotlib.figure import Figure
-
     M, eta_y = curves.attrs["M"], curves["eta_y"].values
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 2.9), layout="constrained")
+    with style.page(2.9) as figure:
         axes = figure.subplots(1, 3)
         for i, colour in enumerate(style.ordered(eta_y.size)):
             curve = curves.isel(eta_y=i)
@@ -110,8 +104,7 @@ def draw(curves: xr.Dataset) -> Figure:
         for ax in axes:
             ax.margins(x=0.02)
         axes[0].set_xlim(0, min(CLOSE, last))
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+        style.legend_above(figure, axes[0])
     return figure
 
 

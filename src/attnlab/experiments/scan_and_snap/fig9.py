@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab import theory
 from attnlab.experiments import joint
@@ -15,9 +16,6 @@ from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROUTES = {
     "printed": "Theorem 4 as printed",
@@ -87,10 +85,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 def draw(curves: xr.Dataset) -> Figure:
     """A panel for each route, with its own scale: t_0 dotted, B_n(t_0) as a dot."""
-    from matplotlib.figure import Figure
-
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 2.9), layout="constrained")
+    with style.page(2.9) as figure:
         axes = figure.subplots(1, 3, sharex=True)
         colours = style.ordered(curves.sizes["eta_z"])
         for ax, name in zip(axes, ROUTES, strict=True):
@@ -107,12 +102,10 @@ def draw(curves: xr.Dataset) -> Figure:
             ax.margins(x=0)
         axes[0].set_ylabel("growth bound $B_n(t)$")
         style.panel_titles(axes, list(ROUTES.values()))
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=len(labels),
+        style.legend_above(
+            figure, axes[0],
             title=rf"$\eta_Y/\eta_Z$ = {curves.attrs['ratio']:g}, K = {curves.attrs['K']}, "
             rf"M = {curves.attrs['M']}; dotted: $t_0$; dots: $B_n(t_0)$; each panel has its scale",
-            title_fontsize=7.5,
         )  # fmt: skip
     return figure
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import theory
@@ -26,9 +27,6 @@ from attnlab.experiments.estimate import Estimate, mean, share, standard_error
 from attnlab.experiments.recipe import StudyRecipe
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 KEPT = 0.9  # favourites are called kept where more than this share of them wins
 TOGETHER = {
@@ -181,8 +179,6 @@ def growth(runs: xr.Dataset) -> xr.DataArray:
 def draw(runs: xr.Dataset) -> Figure:
     """Kept favourites and covered tokens by the number of heads, at the first ratio; growth along
     training next to a head alone, by ratio."""
-    from matplotlib.figure import Figure
-
     heads = runs["heads"].values
     looks = {
         name: {"color": colour, "marker": style.MARKERS[i]}
@@ -190,8 +186,7 @@ def draw(runs: xr.Dataset) -> Figure:
             zip(TOGETHER, (style.GREEN, style.DISTINCT, style.ACCENT), strict=True)
         )
     }
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 2.9), layout="constrained")
+    with style.page(2.9) as figure:
         axes = figure.subplots(1, 3)
         first = runs.isel(ratio=0)
         for i, (together, label) in enumerate(TOGETHER.items()):
@@ -229,7 +224,7 @@ def draw(runs: xr.Dataset) -> Figure:
             ax.set_xticks(heads, [str(h) for h in heads])
             ax.set_xlabel("heads $H$")
         style.panel_titles(axes, ["kept", "covered", f"grown, H = {heads[-1]}"])
-        figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+        style.legend_above(figure, axes[1], ncols=4)
     return figure
 
 

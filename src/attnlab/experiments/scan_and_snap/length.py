@@ -13,10 +13,10 @@ import re
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab import theory
 from attnlab.data import SequenceClasses, classes_from
@@ -26,9 +26,6 @@ from attnlab.experiments.estimate import Estimate, jackknife, power
 from attnlab.experiments.recipe import StudyRecipe
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NEAR = 0.1  # z is called near its limit at this deviation
 
@@ -161,12 +158,9 @@ def _fitted(runs: xr.Dataset) -> xr.Dataset:
 
 def draw(runs: xr.Dataset) -> Figure:
     """The deviation against T, over the bias against M, and which tokens gain at which length."""
-    from matplotlib.figure import Figure
-
     length = runs["length"].values
     far = deviation(runs["excess"])
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 3.1), layout="constrained")
+    with style.page(3.1) as figure:
         axes = figure.subplots(1, 3)
         for i, colour in enumerate(style.ordered(runs.sizes["classes"])):
             name = str(runs["classes"].values[i])
@@ -205,12 +199,10 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[2].set_ylabel("logit $z_l$ at the end")
         axes[2].legend(fontsize=6.5)
         style.panel_titles(axes, ["distance from the limit", "over the bias", "who gains"])
-        figure.legend(
-            *axes[1].get_legend_handles_labels(), loc="outside upper center",
-            ncols=runs.sizes["classes"],
+        style.legend_above(
+            figure, axes[1], ncols=runs.sizes["classes"],
             title=f"(a): dashes by outputs that are never used; (c): {first['classes'].item()}, "
             "none of them; bars: s.e.",
-            title_fontsize=7.5,
         )  # fmt: skip
     return figure
 

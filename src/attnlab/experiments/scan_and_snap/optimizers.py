@@ -20,10 +20,10 @@ import re
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import theory
@@ -35,9 +35,6 @@ from attnlab.experiments.recipe import StudyRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RECORDS = 150  # along a training, in even ratios; in between, z is interpolated in the loss
 VOCABULARY, OVERLAP = 50, 0.5  # of the random pairs of classes on which the law is tried
@@ -256,11 +253,8 @@ def crossing(by_epsilon: xr.DataArray) -> float:
 
 def draw(runs: xr.Dataset) -> Figure:
     """Who gains at the matched loss, the sharpening by rate and along training, Adam by epsilon."""
-    from matplotlib.figure import Figure
-
     matched, middle = runs.attrs["matched"], middle_rate(runs)
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 5.2), layout="constrained")
+    with style.page(5.2) as figure:
         axes = figure.subplots(2, 2).ravel()
         for i, colour in enumerate(style.ordered(runs.sizes["choice"])):
             one = runs.isel(choice=i)
@@ -293,9 +287,9 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[3].set_xlabel(r"Adam's $\epsilon\,/\,g_0$")
         axes[3].set_ylim(top=1.0)  # room for the legend
         axes[3].legend(loc="upper left", ncols=2)
-        figure.legend(
-            *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5,
-            title=r"optimiser, $\eta$ in (a) and (c)", title_fontsize=7.5,
+        style.legend_above(
+            figure, axes[0], ncols=5,
+            title=r"optimiser, $\eta$ in (a) and (c)",
         )  # fmt: skip
         for ax in axes:
             ax.axhline(0, color=style.OUTLINE, linewidth=0.6)

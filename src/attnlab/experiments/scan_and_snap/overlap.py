@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab import theory
 from attnlab.data import random
@@ -29,9 +29,6 @@ from attnlab.experiments.recipe import StudyRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,15 +151,12 @@ def right(tokens: xr.Dataset, *, clear: float = 0.0, dynamics: str = "joint") ->
 
 def draw(tokens: xr.Dataset) -> Figure:
     """The map for K = 2, the share that gains, and the signs predicted beside "always loses"."""
-    from matplotlib.figure import Figure
-
     first = tokens.isel(ratio=0)
     two = first.sel(num_classes=2, concentration=tokens.attrs["quoted"])
     x = two["correlation"].broadcast_like(two["balance"]).values.ravel()
     y, z = two["balance"].values.ravel(), two["joint"].values.ravel()
     at = tokens["concentration"].values
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 3.0), layout="constrained")
+    with style.page(3.0) as figure:
         axes = figure.subplots(1, 3)
         for grows, colour, marker, label in (
             (z < 0, style.COMMON, "v", "(a) loses attention"),

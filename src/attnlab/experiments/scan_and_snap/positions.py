@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab import measures
 from attnlab.data import SequenceClasses, classes_from
@@ -23,9 +23,6 @@ from attnlab.experiments.estimate import jackknife, mean, share, standard_error
 from attnlab.experiments.recipe import StudyRecipe
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MEASURES = {
     "winner": "the most frequent wins",
@@ -124,10 +121,7 @@ def _measured(recipe: Recipe, classes: SequenceClasses, result: xr.Dataset) -> x
 
 def draw(runs: xr.Dataset) -> Figure:
     """Each measure against n_eff, biased and short; and the logits of class 0 by slope."""
-    from matplotlib.figure import Figure
-
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 4.4), layout="constrained")
+    with style.page(4.4) as figure:
         axes = figure.subplots(2, 3).ravel()
         per_seed = runs[list(MEASURES)].mean("sequence_class")
         shown = (0.8 * float(runs["positions"].min()), 1.25 * float(runs["positions"].max()))
@@ -159,7 +153,7 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[5].set_ylabel("learned bias at the end")
         titles = ["who wins", "order", "contrast", "snapping, where all seeds do", "who gains"]
         style.panel_titles(axes, [*titles, "a learned bias"])
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+        style.legend_above(figure, axes[0], ncols=2)
     return figure
 
 

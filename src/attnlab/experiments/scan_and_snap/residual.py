@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import theory
@@ -28,9 +28,6 @@ from attnlab.experiments.recipe import StudyRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LOCAL = 0.9  # roles are called local where they decide more than this share of the fates
 KINDS = ("everywhere", "within", "across", "own")
@@ -175,11 +172,8 @@ def gains(runs: xr.Dataset, kind: str = "across", *, what: str = "gaining") -> S
 
 def draw(runs: xr.Dataset) -> Figure:
     """The share of `across` that gains against the jitter, by mixture, queries and outputs."""
-    from matplotlib.figure import Figure
-
     cells = list(product(runs["mixture"].values, runs["queries"].values))
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 2.9), layout="constrained")
+    with style.page(2.9) as figure:
         axes = figure.subplots(1, len(cells), sharey=True, squeeze=False)[0]
         for ax, (mixture, queries) in zip(axes, cells, strict=True):
             cell = runs.sel(mixture=mixture, queries=queries)
@@ -200,12 +194,10 @@ def draw(runs: xr.Dataset) -> Figure:
             ax.set_ylim(-0.03, 1.05)
         axes[0].set_ylabel("locally distinct tokens that gain")
         style.panel_titles(axes, [f"{mixture}, {queries} queries" for mixture, queries in cells])
-        figure.legend(
-            *axes[0].get_legend_handles_labels(), loc="outside upper center",
-            ncols=runs.sizes["unused"],
+        style.legend_above(
+            figure, axes[0], ncols=runs.sizes["unused"],
             title=rf"outputs that are never used; $\eta_Y/\eta_Z$ = {float(runs['ratio'][-1]):g}; "
             "bars: s.e. over draws",
-            title_fontsize=7.5,
         )  # fmt: skip
     return figure
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from attnlab.data import classes_from
 from attnlab.dynamics import Sampled, Save, simulate
@@ -26,9 +27,6 @@ from attnlab.experiments.recipe import StudyRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Runs = TypeVar("Runs", xr.Dataset, xr.DataArray)
 
@@ -127,11 +125,8 @@ def unseen_part(excess: xr.DataArray) -> Estimate:
 
 def draw(runs: xr.Dataset) -> Figure:
     """The excess and its part, the spurious tokens' attention and their share, against N."""
-    from matplotlib.figure import Figure
-
     excess = limited(runs["excess"])
-    with style.style():
-        figure = Figure(figsize=(style.PAGE_WIDTH, 4.6), layout="constrained")
+    with style.page(4.6) as figure:
         axes = figure.subplots(2, 2).ravel()
         for i, colour in enumerate(style.ordered(runs.sizes["prior"])):
             look = {"color": colour, "marker": style.MARKERS[i], "capsize": 2}
@@ -164,10 +159,9 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[2].set_ylabel("attention to spurious tokens")
         axes[3].set_ylabel("share of common tokens\nthat gain")
         style.panel_titles(axes, ["excess", "never seen", "spurious attention", "how many"])
-        figure.legend(
-            *axes[1].get_legend_handles_labels(), loc="outside upper center",
-            ncols=runs.sizes["prior"], title=r"prior $\delta$, $z(0) = -\delta$ on common tokens",
-            title_fontsize=7.5,
+        style.legend_above(
+            figure, axes[1], ncols=runs.sizes["prior"],
+            title=r"prior $\delta$, $z(0) = -\delta$ on common tokens",
         )  # fmt: skip
     return figure
 
