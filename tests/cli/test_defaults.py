@@ -31,7 +31,7 @@ def call_of(*what, **how):
     asked = bound.arguments
     asked["engine"] = asked["engine"] or Sampled()
     optimizer = as_optimizer(asked["optimizer"], asked.pop("momentum"))
-    asked["optimizer"] = optimizer.within(asked["engine"])
+    asked["optimizer"] = optimizer.with_momentum(asked["engine"].usual_momentum)
     return asked | {"save": asked["save"] or Save(), "model": asked["model"] or Pairwise()}
 
 
@@ -83,7 +83,7 @@ def test_a_recipe_and_the_playground_leave_the_same_unsaid():
     default = call_of("syn-small")
     recipe = SweepRecipe(classes="syn-small", eta_y=1, eta_z=1, steps=100)
     assert recipe.engine.engine() == default["engine"]
-    assert recipe.optimizer.within(default["engine"]) == default["optimizer"]
+    assert recipe.optimizer.with_momentum(default["engine"].usual_momentum) == default["optimizer"]
     assert recipe.model.model() == default["model"]
     for name in ("save", "init", "seeds", "dtype"):
         assert getattr(recipe, name) == default[name]

@@ -34,7 +34,6 @@ from attnlab.dynamics.gradient import Parameters, Rows, class_rows
 from attnlab.dynamics.layout import dense_layout
 from attnlab.dynamics.models.extended import Given, Logits
 from attnlab.dynamics.positions import log_position_mass, position_from
-from attnlab.dynamics.rows import row_source
 from attnlab.dynamics.start import Start
 
 DOUBLE = {"dtype": "float64"}
@@ -192,7 +191,7 @@ def test_everything_trains_as_the_brute_force_on_the_same_sequences(everything):
     with jax.enable_x64(True):
         layout, where = layout_of(EVERYTHING, CLASSES, symmetric=True)
         key = program.seed_keys(np.array([11], np.uint32), None, program.DATA_STREAM)[0]
-        source = row_source(TRAINING_SET, CLASSES, where, EVERYTHING.position)
+        source = TRAINING_SET.source(CLASSES, where, EVERYTHING.position)
         kept = jax.jit(source.collect)(layout, key)
         tokens = where.tokens[np.argsort(where.position)][np.asarray(kept.places)]
         query = CLASSES.queries[np.asarray(kept.query)]
@@ -281,7 +280,7 @@ def test_a_position_bias_cancels_in_the_mean_and_leaves_fewer_tokens():
     classes = syn_small()
     layout, where = dense_layout(classes, symmetric_start=True)
     layout = layout.on_device(jnp.float32)
-    source = row_source(Sampled(length, 4000), classes, where, AlibiPosition(slope))
+    source = Sampled(length, 4000).source(classes, where, AlibiPosition(slope))
     rows = jax.jit(lambda key: source.draw(layout, key, None))(jax.random.key(0))
     first = np.asarray(rows.query) == 0
     w = np.exp(np.asarray(rows.shared_log_mass)[first])

@@ -7,7 +7,6 @@ import pytest
 
 from attnlab import AlibiPosition, LearnedPosition, Limit, Sampled, SequenceClasses
 from attnlab.dynamics.layout import dense_layout
-from attnlab.dynamics.rows import row_source
 
 # Token 2 belongs to two queries and so comes first in the layout; next token 6 to two queries.
 CLASSES = SequenceClasses(
@@ -19,7 +18,7 @@ LAYOUT = LAYOUT.on_device(jnp.float32)
 
 
 def draw(engine, position=None, step=0, seed=0):
-    source = row_source(engine, CLASSES, WHERE, position)
+    source = engine.source(CLASSES, WHERE, position)
 
     def rows(key):
         return source.draw(LAYOUT, jax.random.fold_in(key, step), source.collect(LAYOUT, key))
@@ -51,7 +50,7 @@ def test_slots_have_what_a_whole_row_has():
     layout, where = dense_layout(CLASSES, symmetric_start=True, by_class=True)
     assert layout.own_each == 1
     layout = layout.on_device(jnp.float32)
-    source = row_source(Sampled(40, 200), CLASSES, where)
+    source = Sampled(40, 200).source(CLASSES, where, None)
     slots = jax.jit(lambda key: source.draw(layout, jax.random.fold_in(key, 0), None))
     slots = jax.tree.map(np.asarray, slots(jax.random.key(0)))
     whole = draw(Sampled(40, 200))

@@ -2,8 +2,17 @@
 
 from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.engines import Engine, Flow, Limit, Sampled
-from attnlab.dynamics.models import Embedded, Model, Pairwise
-from attnlab.dynamics.models.extended import Extended
+from attnlab.dynamics.gradient import (
+    Block,
+    Parameters,
+    Rows,
+    class_rows,
+    decode,
+    dense_block,
+    dense_parameters,
+)
+from attnlab.dynamics.layout import Layout, TokenMap
+from attnlab.dynamics.models import Embedded, Extended, Model, Pairwise
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.positions import (
     AlibiPosition,
@@ -12,13 +21,16 @@ from attnlab.dynamics.positions import (
     Position,
     position_from,
 )
+from attnlab.dynamics.rows import RowSource, sequence_rows
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.simulate import simulate
 from attnlab.dynamics.simulation import Simulation, as_simulation
+from attnlab.dynamics.start import Start
 from attnlab.dynamics.stopping import Interrupted
 
 __all__ = [
     "AlibiPosition",
+    "Block",
     "Diverged",
     "Embedded",
     "Engine",
@@ -26,16 +38,27 @@ __all__ = [
     "FixedPosition",
     "Flow",
     "Interrupted",
+    "Layout",
     "LearnedPosition",
     "Limit",
     "Model",
     "Optimizer",
     "Pairwise",
+    "Parameters",
     "Position",
+    "RowSource",
+    "Rows",
     "Sampled",
     "Save",
     "Simulation",
+    "Start",
+    "TokenMap",
     "as_simulation",
+    "class_rows",
+    "decode",
+    "dense_block",
+    "dense_parameters",
     "position_from",
+    "sequence_rows",
     "simulate",
 ]

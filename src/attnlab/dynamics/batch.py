@@ -35,16 +35,17 @@ class Batch(ABC):
     def __init__(self, stack: Stack, runs: Indices, pace: Pace) -> None:
         self.stack, self.run, self.runs, self.pace = stack, stack.run, runs, pace
         self.shape = tuple(index.size for index in runs)
-        self.rates = tuple(rate[runs[2]].astype(self.run.dtype) for rate in self.run.grid.rates())
-        self.recorded = Recorded(self.run.moments)
+        self.rates = stack.rates(runs[2])
+        self.record_steps = self.run.simulation.record_steps
+        self.recorded = Recorded(self.record_steps)
 
     @abstractmethod
     def start(self, states: program.State) -> None:
         """Put the runs at step or time 0."""
 
     @abstractmethod
-    def advance(self, moment: Any) -> bool:
-        """One call into compiled code on the way to `moment`; whether all runs are there."""
+    def advance(self, step: Any) -> bool:
+        """One call into compiled code on the way to a step or time; whether all runs are there."""
 
     @abstractmethod
     def compile_advance(self) -> None:
@@ -56,7 +57,7 @@ class Batch(ABC):
 
     @property
     @abstractmethod
-    def moment(self) -> float:
+    def reached(self) -> float:
         """The step or time that all runs have come to."""
 
     @property
@@ -79,13 +80,13 @@ class Batch(ABC):
         runs = math.prod(self.shape)
         with self.precision():
             self.begin()
-            for index, moment in enumerate(self.run.moments):
-                reached = False
-                while not reached:
+            for index, step in enumerate(self.record_steps):
+                there = False
+                while not there:
                     if stopping.asked:
                         return
                     before = self.fraction
-                    reached = self.advance(moment)
+                    there = self.advance(step)
                     lost = len(self.recorded.failures) == runs
                     report(runs * ((1.0 if lost else self.fraction) - before), self.note)
                     if lost:
@@ -96,18 +97,18 @@ class Batch(ABC):
         """The run's precision, which is a setting of each thread."""
         return jax.enable_x64(self.run.dtype == np.float64)
 
-    def look(self) -> dict[str, NDArray[Any]]:
+    def observe(self) -> dict[str, NDArray[Any]]:
         """What was asked for, as it is now."""
         record = program.record(
-            self.run.model, self.run.what, self.stack.layout, self.stack.source, self.fixed,
-            self.states(), self.keys, np.int32(self.step),
+            self.run.simulation.model, self.run.what, self.stack.data, self.fixed, self.states(),
+            self.keys, np.int32(self.step),
         )  # fmt: skip
         return flatten(jax.device_get(record))
 
     def _record(self, index: int) -> None:
-        for name, value in self.look().items():
+        for name, value in self.observe().items():
             if name not in self.recorded.values:
-                shape = (*self.shape, self.run.moments.size, *value.shape[3:])
+                shape = (*self.shape, self.record_steps.size, *value.shape[3:])
                 self.recorded.values[name] = np.full(shape, np.nan, value.dtype)
             self.recorded.values[name][:, :, :, index] = value
         for failed in self.recorded.failures:

@@ -12,11 +12,8 @@ import jax
 import numpy as np
 
 from attnlab.dynamics.batch import Batch
-from attnlab.dynamics.engines import Flow
-from attnlab.dynamics.flow import FlowBatch
 from attnlab.dynamics.run import Recorded, Run
 from attnlab.dynamics.stack import stacks
-from attnlab.dynamics.stepping import SteppingBatch
 from attnlab.dynamics.stopping import Pace, Stopping
 from attnlab.files.progress import Report
 
@@ -32,8 +29,8 @@ class Drive:
         self.batches: list[Batch] = []
 
     def go(self, report: Report, stopping: Stopping) -> None:
-        """Compile, then advance; looks at `stopping` between calls into compiled code."""
-        kind = FlowBatch if isinstance(self.run.engine, Flow) else SteppingBatch
+        """Compile, then advance; asks `stopping` between calls into compiled code."""
+        kind = self.run.simulation.engine.batch
         with jax.enable_x64(self.run.dtype == np.float64):
             for alike in stacks(self.run):
                 programs = alike[0].programs
@@ -61,25 +58,26 @@ class Drive:
 
     def recorded(self) -> Recorded:
         """What was recorded up to now; the batches may still be at work."""
-        out = Recorded(self.run.moments)
+        out = Recorded(self.run.simulation.record_steps)
         for batch in self.batches:
             out.put(self.run, batch.runs, batch.recorded)  # repeats agree with themselves
         if len(out.failures) == math.prod(self.run.shape):  # none went on: keep what was reached
-            out.keep_before(max(moment for moment, _ in out.failures.values()))
+            out.keep_before(max(step for step, _ in out.failures.values()))
         return out
 
     def place(self) -> str:
         """How far the runs are, in words."""
-        clock, last = self.run.clock, self.run.moments[-1]
-        moments = sorted({batch.moment for batch in self.batches} or {0})
+        simulation = self.run.simulation
+        clock, last = simulation.clock, simulation.record_steps[-1]
+        reached = sorted({batch.reached for batch in self.batches} or {0})
         form = "," if clock == "step" else ".4g"
-        if len(moments) > 1:
-            return f"{clock}s {moments[0]:{form}} to {moments[-1]:{form}} of {last:{form}}"
-        return f"{clock} {moments[0]:{form}} of {last:{form}}"
+        if len(reached) > 1:
+            return f"{clock}s {reached[0]:{form}} to {reached[-1]:{form}} of {last:{form}}"
+        return f"{clock} {reached[0]:{form}} of {last:{form}}"
 
 
 def _compile(batch: Batch) -> None:
-    """Compile what the batches share, once: take no step, and look without keeping."""
+    """Compile what the batches share, once: take no step, and record nothing."""
     batch.begin()
 
     def in_thread(work: Callable[[], Any]) -> None:
@@ -87,4 +85,4 @@ def _compile(batch: Batch) -> None:
             work()
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(in_thread, (batch.compile_advance, batch.look)))
+        list(pool.map(in_thread, (batch.compile_advance, batch.observe)))

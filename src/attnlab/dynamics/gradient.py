@@ -56,6 +56,19 @@ class Rows(NamedTuple):
     first_own: Any = None  # (N,) place of the first own token of a row's class
 
 
+def dense_block(layout: Layout, per_token: jax.Array) -> Block:
+    """A matrix over the tokens of a dense layout, (..., A), as a block: there are no own ones."""
+    own = jnp.zeros((*per_token.shape[:-2], *layout.own_log_prob.shape), per_token.dtype)
+    return Block(per_token, own)
+
+
+def dense_parameters(layout: Layout, Y: jax.Array, Z: jax.Array) -> Parameters:
+    """Y (A, J) and Z (Q, A) of a dense layout, as blocks."""
+    tiles, width = layout.own_log_prob.shape
+    own = jnp.zeros((tiles, Y.shape[1], width), Y.dtype)
+    return Parameters(Block(Y, own), dense_block(layout, Z))
+
+
 def class_rows(layout: Layout, weight: jax.Array) -> Rows:
     """The rows of the limit T to infinity: one per class."""
     return Rows(layout.shared_log_prob, layout.own_log_prob, layout.query, layout.target, weight)
@@ -102,7 +115,7 @@ def loss_and_gradient(
     """Mean cross entropy over rows and its gradient (Eqs. 3 and 4 are minus this gradient)."""
     Y, Z = parameters
     f = _features(layout, rows, Z)
-    logits, cross_entropy, d = prediction(layout, rows, _logits(layout, rows, f, Y))
+    logits, cross_entropy, d = prediction(layout, rows, _outputs(layout, rows, f, Y))
     # Y (alpha - x_{T+1}) =: g counts a column with its multiplicity
     dm = layout.count_outputs(d)
     # f . g, which the projection takes away, is the same sum over outputs first
@@ -149,11 +162,19 @@ def _logit_gradient(
     return _from_rows(layout, rows, by_rows) + by_outputs
 
 
+def decode(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
+    """The decoder's logits Y^T f of each row, (N, J)."""
+    return _outputs(layout, rows, _features(layout, rows, parameters.Z), parameters.Y)
+
+
+def mean_loss(layout: Layout, rows: Rows, logits: jax.Array) -> jax.Array:
+    """The mean cross entropy over rows of the decoder's logits (N, J)."""
+    return jnp.sum(rows.weight * prediction(layout, rows, logits)[1])
+
+
 def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
     """The mean cross entropy over rows alone, for recording and for autodiff."""
-    f = _features(layout, rows, parameters.Z)
-    _, cross_entropy, _ = prediction(layout, rows, _logits(layout, rows, f, parameters.Y))
-    return jnp.sum(rows.weight * cross_entropy)
+    return mean_loss(layout, rows, decode(layout, rows, parameters))
 
 
 def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
@@ -165,7 +186,7 @@ def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
     return Block(mass.shared * scale, own)
 
 
-def _logits(layout: Layout, rows: Rows, f: Block, Y: Block) -> jax.Array:
+def _outputs(layout: Layout, rows: Rows, f: Block, Y: Block) -> jax.Array:
     """Y^T f, (N, J)."""
     if rows.first_own is not None and _write_out(f.shared.shape[0], Y.shared.shape[0]):
         return _sum_over_slots(layout, rows, f.shared, Y.shared)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnlab.data.classes import SequenceClasses
 from attnlab.data.presets import resolve
 from attnlab.dynamics.grid import Grid
+from attnlab.dynamics.models import Model
 from attnlab.files.errors import InputError
 
 PER_TOKEN = {"attention", "attention_logits"}
@@ -23,21 +24,23 @@ def label(
     values: Mapping[str, NDArray[Any]],
     *,
     clock: str,
-    moments: NDArray[Any],
-    heads: int = 1,
+    steps: NDArray[Any],
+    model: Model,
 ) -> xr.Dataset:
-    """Arrays (setting, seed, rate point, moment, ...) with their dims and coords.
+    """Arrays (setting, seed, rate point, step, ...) with their dims and coords.
+
+    steps: the steps or times along the dim `clock`.
 
     Beside them stand what they are about: P(l|m,n) where there are tokens, and the classes' query,
-    next token and prior. An axis of heads is there where there are several.
+    next token and prior. An axis of heads is there where the model has several.
     """
     outer = ("setting", *grid.dims())
-    head = ("head",) if heads > 1 else ()
+    head = ("head",) if model.heads > 1 else ()
     inner = {
         "loss": (),
-        "position_bias": (*head, "distance"),
         "attention": (*head, "sequence_class", "token"),
         "attention_logits": (*head, "query", "token"),
+        **model.extra_dims(),
     }
     per_class = (*head, "sequence_class")  # the statistics
     variables: dict[str, Any] = {
@@ -46,16 +49,18 @@ def label(
     }
     coords: dict[Any, Any] = {
         **grid.coords(),
-        clock: moments,
+        clock: steps,
         "sequence_class": np.arange(len(sets[0])),
         "query_token": (("setting", "sequence_class"), [of.query for of in sets]),
         "next_token": (("setting", "sequence_class"), [of.next_token for of in sets]),
         "prior": (("setting", "sequence_class"), [of.prior for of in sets]),
     }
     if head:
-        coords["head"] = np.arange(heads)
-    if "position_bias" in values:
-        coords["distance"] = np.arange(1, values["position_bias"].shape[-1] + 1)
+        coords["head"] = np.arange(model.heads)
+    for name in model.extra_dims().keys() & values.keys():
+        dims = model.extra_dims()[name]
+        sizes = dict(zip(dims, values[name].shape[-len(dims) :], strict=True)) if dims else {}
+        coords.update(model.extra_coords(sizes))
     if PER_TOKEN & set(values):
         coords["token"] = np.arange(sets[0].vocab_size)
         if sets[0].names is not None:

@@ -15,6 +15,7 @@ The dynamics of Lemma 1 touch only a few of the M x M entries of Y and Z:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,30 @@ from attnlab.data.classes import COMMON, SequenceClasses
 
 # Own tokens are padded to the largest class while that at most doubles their number.
 PADDING_FACTOR = 2
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a layout is."""
+
+    vocab_size: int  # M
+    classes: int  # K
+    queries: int  # Q
+    outputs: int  # J
+    shared: int  # A
+    own: tuple[int, int]  # R tiles of S
+
+    @property
+    def tokens(self) -> int:
+        """Token groups, shared and own."""
+        return self.shared + math.prod(self.own)
+
+    @classmethod
+    def expected(cls, classes: SequenceClasses, *, symmetric_start: bool) -> Sizes:
+        """Of a dense layout of these classes, before there is one."""
+        M, K, Q = classes.vocab_size, len(classes), classes.queries.size
+        outputs = min(np.unique(classes.next_token).size + 1, M) if symmetric_start else M
+        return cls(M, K, Q, outputs, classes.in_play.size, (K, 0))
 
 
 @jax.tree_util.register_dataclass
@@ -63,6 +88,28 @@ class Layout:
     def classes(self) -> int:
         """K."""
         return self.prior.shape[0]
+
+    @property
+    def num_outputs(self) -> int:
+        """J."""
+        return self.output_multiplicity.shape[-1]
+
+    @property
+    def num_shared(self) -> int:
+        """A; in a dense layout, where all tokens are."""
+        return self.shared_multiplicity.shape[-1]
+
+    @property
+    def sizes(self) -> Sizes:
+        """How large it is, where its arrays can be read."""
+        return Sizes(
+            vocab_size=int(np.sum(self.output_multiplicity)),
+            classes=self.classes,
+            queries=self.num_queries,
+            outputs=self.num_outputs,
+            shared=self.num_shared,
+            own=self.own_multiplicity.shape,
+        )
 
     @property
     def before_own(self) -> int:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
 import optax
 
-from attnlab.defaults import MOMENTUM
-from attnlab.dynamics.engines import Engine, Flow
 from attnlab.files.errors import InputError
+from attnlab.files.recipe import as_value, plain
 
 Name = Literal["sgd", "adam", "adamw"]
+Transformation = Callable[[Any], optax.GradientTransformation]  # of the rate
 ADAMW_DECAY = 1e-2
 
 
@@ -55,12 +56,15 @@ class Optimizer:
         if self.name != "sgd" and self.momentum:
             raise InputError("momentum: belongs to sgd; for Adam set beta_1")
 
-    def within(self, engine: Engine) -> Optimizer:
-        """What it is in a run with that engine."""
+    def with_momentum(self, usual: float) -> Optimizer:
+        """The same, with what is usual for sgd where no momentum was given."""
         if self.momentum is not None:
             return self
-        steps = self.name == "sgd" and not isinstance(engine, Flow)
-        return replace(self, momentum=MOMENTUM if steps else 0.0)
+        return replace(self, momentum=usual if self.name == "sgd" else 0.0)
+
+    def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
+        """The name, and what is not as it is by default; all of it with `defaults`."""
+        return {"name": self.name, **plain(self, defaults=defaults)}
 
     @property
     def keeps_still(self) -> bool:
@@ -82,10 +86,61 @@ class Optimizer:
         return optax.chain(optax.add_decayed_weights(self.weight_decay), plain)
 
 
-def as_optimizer(optimizer: str | Optimizer, momentum: float | None) -> Optimizer:
-    """An optimiser that was given by name, perhaps with its momentum, or as such."""
+@dataclass(frozen=True)
+class OptaxOptimizer(Optimizer):
+    """Any optax transformation, as a function of the rate; `simulate(optimizer=function)` makes it.
+
+    It is called by the module and the name of its function, which a file can hold and not give
+    back. Of the fields, none but the function is its own.
+    """
+
+    function: Transformation | None = field(default=None, repr=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        name = getattr(self.function, "__qualname__", "<none>")
+        if "<" in name:  # a lambda, or a function inside another
+            raise InputError(
+                f"optimizer: expected a function that is defined in a module, by whose name "
+                f"results can say what it was; got {self.function!r}"
+            )
+        name = f"{self.function.__module__}.{name}"
+        for field_name, value in (("name", name), ("momentum", 0.0), ("weight_decay", 0.0)):
+            object.__setattr__(self, field_name, value)
+
+    def transform(self, rate: float | jax.Array) -> optax.GradientTransformation:
+        """The optax transformation at one rate (a number or a traced scalar)."""
+        assert self.function is not None
+        return self.function(rate)
+
+    def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
+        """The name alone."""
+        return {"name": self.name}
+
+
+def as_optimizer(
+    optimizer: str | Optimizer | Transformation, momentum: float | None = None
+) -> Optimizer:
+    """An optimiser that was given by name, perhaps with its momentum, as a function or as such."""
     if isinstance(optimizer, str):
         return Optimizer(optimizer, momentum)  # type: ignore[arg-type]
     if momentum is not None:
-        raise InputError("momentum: set it in the Optimizer that was given")
-    return optimizer
+        raise InputError("momentum: set it in the optimizer that was given")
+    if isinstance(optimizer, Optimizer):
+        return optimizer
+    if not callable(optimizer):
+        raise InputError(
+            f"optimizer: expected one of {get_args(Name)}, an Optimizer or a function that makes "
+            f"an optax transformation from a rate, got {optimizer!r}"
+        )
+    return OptaxOptimizer(function=optimizer)
+
+
+def optimizer_from(document: Any) -> Optimizer:
+    """The optimiser that a document describes."""
+    name = document.get("name") if isinstance(document, dict) else document
+    if isinstance(name, str) and "." in name:
+        raise InputError(
+            f"optimizer: {name} is a function, which a file cannot hold; give it from Python"
+        )
+    made: Optimizer = as_value("optimizer", document, Optimizer)
+    return made

@@ -7,7 +7,9 @@ token, where it is attended to, has distance 0 and no bias; a softmax leaves one
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +20,27 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named
 
 
-class Position(Named):
-    """How the distance to the query counts."""
+class Position(Named, ABC):
+    """How the distance to the query counts.
 
+    learned: whether the bias is trained, so that it is needed which token stands where.
+    """
+
+    learned: ClassVar[bool] = False
+
+    @abstractmethod
     def biases(self, distances: int) -> NDArray[np.float64]:
         """p at distances 1, 2, ..., at the start."""
-        raise NotImplementedError
+
+    def check(self, distances: int) -> None:
+        """Refuse sequences with so many contextual tokens, if the bias does not fit them."""
 
 
 @dataclass(frozen=True)
 class LearnedPosition(Position):
     """One bias for each distance and head (T5), zero at the start, trained at rate eta_z."""
+
+    learned: ClassVar[bool] = True
 
     def biases(self, distances: int) -> NDArray[np.float64]:
         """p at distances 1, 2, ..., at the start."""
@@ -64,12 +76,15 @@ class FixedPosition(Position):
 
     def biases(self, distances: int) -> NDArray[np.float64]:
         """p at distances 1, 2, ..."""
+        return np.array(self.bias)
+
+    def check(self, distances: int) -> None:
+        """Refuse sequences of another length."""
         if distances != len(self.bias):
             raise InputError(
                 f"position: {len(self.bias)} biases were given, but sequences have {distances} "
                 "contextual tokens; give length - 1 biases, from distance 1 on"
             )
-        return np.array(self.bias)
 
 
 def position_from(text: str) -> Position:

@@ -9,23 +9,39 @@ own, only its seeds are vectorised.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.scipy.special import xlogy
 
 from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.gradient import Block, Parameters, row_sum
 from attnlab.dynamics.layout import Layout
-from attnlab.dynamics.models import Model
-from attnlab.dynamics.models.extended import Extended
+from attnlab.dynamics.models.base import Model
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.rows import RowSource
 from attnlab.dynamics.start import Start
 
 DATA_STREAM, START_STREAM = 0, 1
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What a program is compiled for: the model, and what moves it."""
+
+    model: Model
+    optimizer: Optimizer
+
+
+class Data(NamedTuple):
+    """What is learnt from: where tokens are, and what draws rows of them."""
+
+    layout: Layout
+    source: RowSource
 
 
 class State(NamedTuple):
@@ -48,38 +64,40 @@ def seed_keys(seeds: jax.Array, cell: jax.Array | None, stream: int) -> jax.Arra
     return jax.vmap(one_seed)(seeds)
 
 
-@compiled("model", "optimizer", "random", "points")
+@compiled("learner", "random")
 def begin(
-    model: Model,
-    optimizer: Optimizer,
+    learner: Learner,
     random: bool,
-    points: int,
     layout: Layout,
     start: Start,
     seeds: jax.Array,
     cell: jax.Array | None,
+    rates: tuple[jax.Array, jax.Array],
 ) -> tuple[jax.Array, Any, State]:
     """The keys of the seeds' sequences, what stays fixed, (setting, seed, ...), and the states
     before the first step, (setting, seed, rate, ...), with nothing in the optimisers' memory."""
+    points = rates[0].shape[0]
 
     def one_setting(layout: Layout, start: Start) -> tuple[Any, Parameters]:
         keys = seed_keys(seeds, cell, START_STREAM)
-        return jax.vmap(lambda key: model.begin(layout, start, random, key))(keys)
+        return jax.vmap(lambda key: learner.model.begin(layout, start, random, key))(keys)
 
     fixed, trained = each(one_setting)(layout, start)
     trained = jax.tree.map(lambda x: jnp.repeat(x[:, :, None], points, axis=2), trained)
-    transform = optimizer.transform(0.0)  # rates do not enter it
-    init = jax.vmap(jax.vmap(jax.vmap(transform.init)))
-    states = State(trained, (init(trained.Y), init(trained.Z)))
+
+    def memory(trained: Parameters, *rates: jax.Array) -> tuple[Any, Any]:
+        Y, Z = _transforms(learner, rates)
+        return Y.init(trained.Y), Z.init(trained.Z)
+
+    by_rate = jax.vmap(memory)
+    states = State(trained, jax.vmap(jax.vmap(lambda of: by_rate(of, *rates)))(trained))
     return seed_keys(seeds, cell, DATA_STREAM), fixed, states
 
 
-@compiled("model", "optimizer")
+@compiled("learner")
 def advance(
-    model: Model,
-    optimizer: Optimizer,
-    layout: Layout,
-    source: RowSource,
+    learner: Learner,
+    data: Data,
     fixed: Any,
     states: State,
     rates: tuple[jax.Array, jax.Array],
@@ -89,23 +107,23 @@ def advance(
 ) -> tuple[State, jax.Array]:
     """Take `count` steps from step `first` on.
 
-    States are (setting, seed, rate, ...), layout and source (setting, ...); rates are one array
-    over the rate axis each. Returns also whether what is trained is finite: (2, setting, seed,
-    rate), for Y and for Z.
+    States are (setting, seed, rate, ...), data (setting, ...); rates are one array over the rate
+    axis each. Returns also whether what is trained is finite: (2, setting, seed, rate), for Y and
+    for Z.
     """
-    factors = model.rate_factors()
 
-    def one_setting(layout: Layout, source: RowSource, fixed: Any, states: State) -> State:
+    def one_setting(data: Data, fixed: Any, states: State) -> State:
+        layout, source = data
+
         def one_seed(key: jax.Array, fixed: Any, states: State) -> State:
             kept = source.collect(layout, key)
 
             def step(i: jax.Array, states: State) -> State:
                 rows = source.draw(layout, jax.random.fold_in(key, i), kept)
 
-                def one_run(state: State, eta_y: jax.Array, eta_z: jax.Array) -> State:
-                    _, gradient = model.loss_and_gradient(layout, rows, state.trained, fixed)
-                    etas = (eta_y * factors[0], eta_z * factors[1])
-                    return _move(optimizer, state, gradient, etas)
+                def one_run(state: State, *rates: jax.Array) -> State:
+                    _, slope = learner.model.loss_and_gradient(layout, rows, state.trained, fixed)
+                    return _move(learner, state, slope, rates)
 
                 return each(one_run)(states, *rates)
 
@@ -113,19 +131,29 @@ def advance(
 
         return each(one_seed)(keys, fixed, states)
 
-    states = each(one_setting)(layout, source, fixed, states)
+    states = each(one_setting)(data, fixed, states)
     return states, jnp.stack([_all_finite(group) for group in states.trained])
 
 
-def _move(
-    optimizer: Optimizer, state: State, gradient: Parameters, etas: tuple[jax.Array, jax.Array]
-) -> State:
+def _transforms(
+    learner: Learner, rates: tuple[jax.Array, ...]
+) -> list[optax.GradientTransformation]:
+    """What moves Y and what moves Z, at the rates of a run."""
+    factors = learner.model.rate_factors()
+    return [
+        learner.optimizer.transform(eta * factor)
+        for eta, factor in zip(rates, factors, strict=True)
+    ]
+
+
+def _move(learner: Learner, state: State, slope: Parameters, rates: tuple[jax.Array, ...]) -> State:
     """One run after one step of its optimisers."""
     moved = []
-    for trained, slope, memory, eta in zip(
-        state.trained, gradient, state.optimizer, etas, strict=True
+    for transform, *group in zip(
+        _transforms(learner, rates), state.trained, slope, state.optimizer, strict=True
     ):
-        update, memory = optimizer.transform(eta).update(slope, memory, trained)
+        trained, slope_of, memory = group
+        update, memory = transform.update(slope_of, memory, trained)
         moved.append((jax.tree.map(jnp.add, trained, update), memory))
     (Y, memory_y), (Z, memory_z) = moved
     return State(Parameters(Y, Z), (memory_y, memory_z))
@@ -135,8 +163,7 @@ def _move(
 def record(
     model: Model,
     what: tuple[str, ...],
-    layout: Layout,
-    source: RowSource,
+    data: Data,
     fixed: Any,
     states: State,
     keys: jax.Array,
@@ -144,7 +171,9 @@ def record(
 ) -> dict[str, Any]:
     """What was asked for, of every run, at `step`: loss is that of the batch about to be taken."""
 
-    def one_setting(layout: Layout, source: RowSource, fixed: Any, states: State) -> dict[str, Any]:
+    def one_setting(data: Data, fixed: Any, states: State) -> dict[str, Any]:
+        layout, source = data
+
         def one_seed(key: jax.Array, fixed: Any, states: State) -> dict[str, Any]:
             rows = None
             if "loss" in what:
@@ -161,7 +190,7 @@ def record(
 
         return each(one_seed)(keys, fixed, states)
 
-    return each(one_setting)(layout, source, fixed, states)
+    return each(one_setting)(data, fixed, states)
 
 
 def each(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,17 +214,14 @@ def observe(
     out: dict[str, Any] = {}
     if "logits" in what:
         out["logits"] = model.attention_logits(layout, trained, fixed)
-        bias = model.position_bias(trained) if isinstance(model, Extended) else None
-        if bias is not None:
-            out["position_bias"] = bias
+        out.update(model.extras(layout, trained, fixed))
     if "attention" in what or "statistics" in what:
         c = model.attention(layout, trained, fixed)
         if "attention" in what:
             out["attention"] = c
         if "statistics" in what:
             of_layout = partial(statistics, layout)
-            several_heads = c.shared.ndim == 3
-            out["statistics"] = (jax.vmap(of_layout) if several_heads else of_layout)(c)
+            out["statistics"] = (jax.vmap(of_layout) if model.heads > 1 else of_layout)(c)
     return out
 
 

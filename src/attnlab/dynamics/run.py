@@ -1,32 +1,30 @@
-"""A prepared call of simulate(), and what comes out of its engine."""
+"""A simulation laid out, and what comes out of its engine."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.classes import SequenceClasses
-from attnlab.dynamics.engines import Engine, Flow, Sampled
 from attnlab.dynamics.gradient import Block
-from attnlab.dynamics.grid import Grid
 from attnlab.dynamics.layout import Layout, TokenMap
-from attnlab.dynamics.models import Model
-from attnlab.dynamics.models.extended import Extended
 from attnlab.dynamics.optimizers import Optimizer
-from attnlab.dynamics.positions import Position
-from attnlab.dynamics.start import Init, Start
+from attnlab.dynamics.start import Start
+
+if TYPE_CHECKING:
+    from attnlab.dynamics.simulation import Simulation
 
 Indices = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A set of sequence classes, laid out."""
+class LaidOutClasses:
+    """A set of sequence classes, and where each of its tokens is."""
 
     classes: SequenceClasses
     layout: Layout
@@ -41,72 +39,80 @@ class Setting:
         """A block of logits as an array over all tokens."""
         return self.where.logits(shared, own, self.start_logits, self.classes.query_index)
 
+    def start_blocks(self) -> Block:
+        """The logits at the start, as a block."""
+        shape = self.layout.own_log_prob.shape
+        return Block(*self.where.blocks(self.start_logits, self.classes.query_index, shape))
+
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that a call of simulate() fixes, checked and laid out."""
+    """A simulation whose sets of classes are laid out: what batches are made from."""
 
-    settings: tuple[Setting, ...]
-    engine: Engine
-    model: Model
-    optimizer: Optimizer
-    init: Init
-    grid: Grid
-    what: tuple[str, ...]
-    moments: NDArray[Any]  # steps or times to record at
-    dtype: np.dtype[Any]
-    own_data: bool = False
+    simulation: Simulation
+    sets: tuple[LaidOutClasses, ...]
 
-    def cell(self, setting: int, point: int) -> NDArray[np.uint32]:
-        """Two words that tell a run's cell from others, whatever it is computed together with."""
-        rates = [float(rate[point]) for rate in self.grid.rates()]
-        init = self.init if isinstance(self.init, str) else "given"
-        what = (self.settings[setting].classes.digest, self.engine, self.model, self.optimizer)
-        digest = hashlib.sha256(repr((*what, init, rates)).encode()).digest()
-        return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
+    @classmethod
+    def of(cls, simulation: Simulation) -> Run:
+        """Lay out every set."""
+        made = [
+            LaidOutClasses(
+                classes,
+                *simulation.model.lay_out(classes, simulation),
+                simulation.start_logits(classes),
+            )
+            for classes in simulation.sets
+        ]
+        return cls(simulation, tuple(made))
 
     @property
-    def position(self) -> Position | None:
-        """How the model sees positions, if it does."""
-        position = self.model.position if isinstance(self.model, Extended) else None
-        assert not isinstance(position, str)  # a text has become a Position when it was made
-        return position
+    def optimizer(self) -> Optimizer:
+        """The optimiser as it is with the engine."""
+        return self.simulation.moving
 
     @property
-    def clock(self) -> str:
-        """What moments are: "step", or "time" for the flow."""
-        return "time" if isinstance(self.engine, Flow) else "step"
+    def dtype(self) -> np.dtype[Any]:
+        """Of what is trained."""
+        return np.dtype(self.simulation.dtype)
+
+    @property
+    def what(self) -> tuple[str, ...]:
+        """What is recorded."""
+        return tuple(self.simulation.save.what)
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Settings, seeds and rate points: their product is the number of runs."""
-        return len(self.settings), self.grid.seeds.size, self.grid.points
+        grid = self.simulation.grid
+        return len(self.sets), grid.seeds.size, grid.points
 
-    def start(self, setting: Setting) -> Start:
-        """What the runs of a setting start from."""
-        classes, where = setting.classes, setting.where
-        logits = where.blocks(
-            setting.start_logits, classes.query_index, setting.layout.own_log_prob.shape
-        )
-        # programs are compiled for shapes: a length that a model does not see stays out of them
-        distances = 0
-        if isinstance(self.model, Extended) and isinstance(self.engine, Sampled):
-            distances = self.engine.length - 1
+    def cell(self, setting: int, point: int) -> NDArray[np.uint32]:
+        """Two words that tell a run's cell from others, whatever it is computed together with."""
+        s = self.simulation
+        rates = [float(rate[point]) for rate in s.grid.rates()]
+        init = s.init if isinstance(s.init, str) else "given"
+        what = (self.sets[setting].classes.digest, s.engine, s.model, self.optimizer)
+        digest = hashlib.sha256(repr((*what, init, rates)).encode()).digest()
+        return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
+
+    def start(self, laid_out: LaidOutClasses) -> Start:
+        """What the runs of a set of classes start from."""
+        classes, where = laid_out.classes, laid_out.where
         return Start(
-            logits=Block(*logits),
+            logits=laid_out.start_blocks(),
             tokens=where.tokens[np.argsort(where.position)],
             queries=classes.queries,
             query_place=where.places(classes.queries),
-            bias=np.zeros(distances) if self.position is None else self.position.biases(distances),
+            bias=self.simulation.model.start_bias(self.simulation.engine.distances),
             drawn=where.drawn,
         )
 
 
 @dataclass
 class Recorded:
-    """What was recorded: arrays are (setting, seed, rate, moment, ...), by name."""
+    """What was recorded: arrays are (setting, seed, rate, step, ...), by name."""
 
-    moments: NDArray[Any]
+    steps: NDArray[Any]
     values: dict[str, NDArray[Any]] = field(default_factory=dict)
     count: int = 0  # of the records that are whole
     # (setting, seed, rate) -> (the step or time of the failure, what failed)
@@ -121,7 +127,7 @@ class Recorded:
         records = {name: leaf[:, :, :, :count] for name, leaf in dict(some.values).items()}
         for name, leaf in _by_token(run, runs[0], records if count else {}).items():
             if name not in self.values:
-                shape = (*run.shape, self.moments.size, *leaf.shape[4:])
+                shape = (*run.shape, self.steps.size, *leaf.shape[4:])
                 self.values[name] = np.full(shape, np.nan, leaf.dtype)
             self.values[name][places] = leaf
         self.count = max(self.count, count)
@@ -129,14 +135,14 @@ class Recorded:
             setting, seed, point = (int(of[i]) for of, i in zip(runs, place, strict=True))
             self.failures[setting, seed, point] = failure
 
-    def keep_before(self, moment: float) -> None:
-        """Drop the records from `moment` on."""
-        self.count = min(self.count, int(np.searchsorted(self.moments, moment)))
+    def keep_before(self, step: float) -> None:
+        """Drop the records from `step` on."""
+        self.count = min(self.count, int(np.searchsorted(self.steps, step)))
         self.drop_the_rest()
 
     def drop_the_rest(self) -> None:
         """Drop the records that no run has come to."""
-        self.moments = self.moments[: self.count]
+        self.steps = self.steps[: self.count]
         self.values = {name: leaf[:, :, :, : self.count] for name, leaf in self.values.items()}
 
 
@@ -158,14 +164,14 @@ def _by_token(
 ) -> dict[str, NDArray[Any]]:
     """Flat records (setting, ...) with their blocks as arrays over all tokens."""
     out = {name: leaf for name, leaf in values.items() if "." not in name}
-    chosen = [run.settings[number] for number in settings]
+    chosen = [run.sets[number] for number in settings]
 
     def join(name: str, how: Callable[..., NDArray[Any]]) -> NDArray[Any]:
         shared, own = values[f"{name}.shared"], values[f"{name}.own"]
         return np.stack([how(*each) for each in zip(chosen, shared, own, strict=True)])
 
     if "attention.shared" in values:
-        out["attention"] = join("attention", Setting.attention)
+        out["attention"] = join("attention", LaidOutClasses.attention)
     if "logits.shared" in values:
-        out["attention_logits"] = join("logits", Setting.logits)
+        out["attention_logits"] = join("logits", LaidOutClasses.logits)
     return out

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.dynamics.engines import require_whole
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, require_whole
 from attnlab.files.memory import require_memory
 
 WHAT = ("attention", "logits", "loss", "statistics")

@@ -17,11 +17,16 @@ from attnlab.data.class_files import classes_document, classes_from_document
 from attnlab.data.classes import SequenceClasses
 from attnlab.data.presets import is_preset, resolve
 from attnlab.defaults import ETA_Y, ETA_Z, STEPS
-from attnlab.dynamics.engines import MOST_STEPS, Engine, Flow, Sampled, require_whole
+from attnlab.dynamics.engines import Engine, Sampled
 from attnlab.dynamics.grid import Grid, as_rate, make_grid
 from attnlab.dynamics.labels import classes_of
-from attnlab.dynamics.models import Embedded, Extended, Model, Pairwise
-from attnlab.dynamics.optimizers import Optimizer, as_optimizer
+from attnlab.dynamics.models import Model, Pairwise
+from attnlab.dynamics.optimizers import (
+    Optimizer,
+    Transformation,
+    as_optimizer,
+    optimizer_from,
+)
 from attnlab.dynamics.save import Save
 from attnlab.dynamics.start import Init, checked_init, initial_logits
 from attnlab.files.documents import check_keys
@@ -53,8 +58,9 @@ class Simulation:
     engine: `Sampled(length=128, batch_size=128)` (default), `Limit(batch_size=None)` or `Flow()`.
     model: `Pairwise()` (Y and Z, default), `Embedded(dim)` (U, W_Q, W_K, W_V), `Extended(...)`
         (residual, normalisation, heads, positions, self-attention; docs/guides/variants.md).
-    optimizer: "sgd", "adam", "adamw" or an `Optimizer`. The momentum of sgd is 0.9 unless it is
-        given; the flow has none.
+    optimizer: "sgd", "adam", "adamw", an `Optimizer`, or a function that makes an optax
+        transformation from a rate. The momentum of sgd is 0.9 unless it is given; the flow has
+        none.
     eta_y, eta_z: rates of the decoder Y and of the attention Z; numbers, lists (each becomes a
         dim) or DataArrays (their dims are kept), all run together.
     steps: optimiser steps; for `Flow`, time in units of one expected-gradient step.
@@ -89,46 +95,21 @@ class Simulation:
             object.__setattr__(self, name, value)
 
         put("classes", _resolved(self.classes))
-        put("optimizer", as_optimizer(self.optimizer, None))
+        put("optimizer", as_optimizer(self.optimizer))
         for name, base in (("engine", Engine), ("model", Model)):
             if not isinstance(getattr(self, name), base):
                 known = ", ".join(kind.__name__ for kind in base.kinds().values())
                 raise InputError(f"{name}: expected one of {known}, got {getattr(self, name)!r}")
-        self._check()
+        if self.dtype not in ("float32", "float64"):
+            raise InputError(f"dtype: expected 'float32' or 'float64', got {self.dtype!r}")
+        self.engine.check(self.steps, self.dtype, self.moving)
+        self.model.check(self.engine, self.init)
         put("steps", float(self.steps) if self.clock == "time" else int(self.steps))
         grid = make_grid(self.eta_y, self.eta_z, self.seeds, self.dtype)
         put("eta_y", as_rate("eta_y", self.eta_y, self.dtype))
         put("eta_z", as_rate("eta_z", self.eta_z, self.dtype))
         put("seeds", tuple(grid.seeds.tolist()))
         put("init", checked_init(self.sets[0], self.init, heads=self.model.heads))
-
-    def _check(self) -> None:
-        """Refuse what does not go together."""
-        engine, steps, model = self.engine, self.steps, self.model
-        if self.dtype not in ("float32", "float64"):
-            raise InputError(f"dtype: expected 'float32' or 'float64', got {self.dtype!r}")
-        if isinstance(engine, Flow):
-            if not 0 < steps <= float(np.finfo(self.dtype).max):
-                raise InputError(
-                    f"steps: expected a positive time, finite in {self.dtype}, got {steps}"
-                )
-            engine.require_precision(self.dtype)
-            decay = self.optimizer.weight_decay
-            if self.moving != Optimizer(momentum=0.0, weight_decay=decay):
-                raise InputError(
-                    "optimizer: the flow is that of plain gradient descent; use 'sgd' without "
-                    "momentum, or a stepping engine"
-                )
-        else:
-            require_whole("steps", steps, 1)
-            if steps > MOST_STEPS:
-                raise InputError(f"steps: expected at most {MOST_STEPS:,}, got {steps}")
-        if isinstance(model, Embedded) and not isinstance(self.init, str):
-            raise InputError(
-                "init: Embedded starts from 'zero' or 'uniform', not from given logits"
-            )
-        if isinstance(model, Extended):
-            model.require_length(engine)
 
     @property
     def sets(self) -> tuple[SequenceClasses, ...]:
@@ -138,12 +119,12 @@ class Simulation:
     @property
     def moving(self) -> Optimizer:
         """The optimiser as it is with this engine."""
-        return self.optimizer.within(self.engine)
+        return self.optimizer.with_momentum(self.engine.usual_momentum)
 
     @property
     def clock(self) -> Literal["step", "time"]:
         """The dim along which runs are recorded."""
-        return "time" if isinstance(self.engine, Flow) else "step"
+        return self.engine.clock
 
     @cached_property
     def grid(self) -> Grid:
@@ -151,15 +132,13 @@ class Simulation:
         return make_grid(self.eta_y, self.eta_z, self.seeds, self.dtype)
 
     @cached_property
-    def moments(self) -> NDArray[Any]:
+    def record_steps(self) -> NDArray[Any]:
         """The steps, or times of the flow, at which runs are recorded."""
         first, what = self.sets[0], self.save.what
         rows = ("attention" in what) * len(first) + ("logits" in what) * first.queries.size
         numbers = len(self.sets) * self.grid.runs * self.model.heads * rows * first.vocab_size
         record_bytes = numbers * np.dtype(self.dtype).itemsize
-        if self.clock == "time":
-            return self.save.times(float(self.steps), record_bytes)
-        return self.save.steps(int(self.steps), record_bytes)
+        return self.engine.record_steps(self.save, self.steps, record_bytes)
 
     def start_logits(self, classes: SequenceClasses) -> NDArray[np.float64]:
         """z(0) of one of the sets, (query, token) or (head, query, token)."""
@@ -203,7 +182,7 @@ class Simulation:
             **self._settings(),
             "engine": self.engine.to_document(defaults=True),
             "model": self.model.to_document(defaults=True),
-            "optimizer": plain(self.moving, defaults=True),
+            "optimizer": self.moving.to_document(defaults=True),
             "seeds": list(self.seeds),  # type: ignore[arg-type]
             "save": plain(self.save, defaults=True),
         }
@@ -213,7 +192,7 @@ class Simulation:
         return {
             "engine": self.engine.to_document(),
             "model": self.model.to_document(),
-            "optimizer": {"name": self.optimizer.name, **plain(self.optimizer)},
+            "optimizer": self.optimizer.to_document(),
             "eta_y": _rate_document(self.eta_y),
             "eta_z": _rate_document(self.eta_z),
             "steps": self.steps,
@@ -252,7 +231,7 @@ class Fields(TypedDict, total=False):
     """The fields of a `Simulation` past its classes and engine, and the momentum of its sgd."""
 
     model: Model | None
-    optimizer: str | Optimizer
+    optimizer: str | Optimizer | Transformation
     momentum: float | None
     eta_y: Any
     eta_z: Any
@@ -302,7 +281,10 @@ _KINDS: dict[str, Any] = {
 
 def _read_settings(document: dict[str, Any]) -> dict[str, Any]:
     """The fields past the classes, from a document."""
-    given = {name: as_value(name, value, _KINDS[name]) for name, value in document.items()}
+    given = {
+        name: optimizer_from(value) if name == "optimizer" else as_value(name, value, _KINDS[name])
+        for name, value in document.items()
+    }
     if isinstance(given.get("init"), tuple):
         given["init"] = np.asarray(document["init"], dtype=np.float64)
     for name in ("eta_y", "eta_z"):

@@ -11,13 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.dynamics import program
-from attnlab.dynamics.engines import Flow, Limit, Sampled
-from attnlab.dynamics.layout import Layout
-from attnlab.dynamics.models.extended import Extended
-from attnlab.dynamics.positions import LearnedPosition
-from attnlab.dynamics.rows import RowSource, row_source
-from attnlab.dynamics.run import Indices, Run, Setting
-from attnlab.dynamics.start import Start, is_symmetric
+from attnlab.dynamics.run import Indices, LaidOutClasses, Run
+from attnlab.dynamics.start import Start, is_random
 
 # Runs advance together while their arrays stay in a processor's cache, or well within an
 # accelerator's memory. XLA's matrix products on a CPU fall to a tenth of their speed when more
@@ -36,30 +31,39 @@ class Stack:
 
     run: Run
     settings: NDArray[np.int64]
-    layout: Layout
-    source: RowSource
+    data: program.Data
     start: Start
     at_once: tuple[int, int]
 
     @property
     def programs(self) -> Hashable:
         """What its programs are compiled for."""
-        run = self.run
-        leaves, structure = jax.tree.flatten((self.layout, self.source, self.start))
+        run, simulation = self.run, self.run.simulation
+        leaves, structure = jax.tree.flatten((self.data, self.start))
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         return (
-            type(run.engine), run.model, run.optimizer, run.what, run.dtype, is_symmetric(run.init),
-            run.own_data, self.at_once, structure, shapes,
+            type(simulation.engine), self.learner, run.what, run.dtype, is_random(simulation.init),
+            simulation.own_data, self.at_once, structure, shapes,
         )  # fmt: skip
+
+    @property
+    def learner(self) -> program.Learner:
+        """The model, and what moves it."""
+        return program.Learner(self.run.simulation.model, self.run.optimizer)
+
+    def rates(self, points: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """eta_y and eta_z at these rate points."""
+        eta_y, eta_z = self.run.simulation.grid.rates()
+        return eta_y[points].astype(self.run.dtype), eta_z[points].astype(self.run.dtype)
 
     def begin(self, runs: Indices) -> tuple[jax.Array, Any, program.State]:
         """Where these runs start; see `program.begin`."""
         settings, seeds, points = runs
-        run = self.run
+        simulation = self.run.simulation
+        cell = self.run.cell(settings[0], points[0]) if simulation.own_data else None
         return program.begin(
-            run.model, run.optimizer, not is_symmetric(run.init), points.size, self.layout,
-            self.start, run.grid.seeds[seeds].astype(np.uint32),
-            run.cell(settings[0], points[0]) if run.own_data else None,
+            self.learner, is_random(simulation.init), self.data.layout, self.start,
+            simulation.grid.seeds[seeds].astype(np.uint32), cell, self.rates(points),
         )  # fmt: skip
 
     def batches(self) -> Iterator[Indices]:
@@ -73,8 +77,8 @@ class Stack:
 def stacks(run: Run) -> Iterator[list[Stack]]:
     """All settings of a run, in lists that share their compiled programs."""
     alike: dict[Any, list[tuple[int, Any]]] = {}
-    for number, setting in enumerate(run.settings):
-        arrays = setting.layout, _source(run, setting), run.start(setting)
+    for number, laid_out in enumerate(run.sets):
+        arrays = _data(run, laid_out), run.start(laid_out)
         leaves, structure = jax.tree.flatten(arrays)
         key = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         alike.setdefault(key, []).append((number, arrays))
@@ -83,38 +87,34 @@ def stacks(run: Run) -> Iterator[list[Stack]]:
         made = []
         for chosen in _cut(len(members), at_once[0]):
             numbers, arrays = zip(*(members[i] for i in chosen), strict=True)
-            layout, source, start = jax.tree.map(lambda *leaves: np.stack(leaves), *arrays)
+            (layout, source), start = jax.tree.map(lambda *leaves: np.stack(leaves), *arrays)
             source, start = jax.device_put((source, start))
-            layout = layout.on_device(run.dtype)
-            made.append(Stack(run, np.array(numbers), layout, source, start, at_once[1:]))
+            data = program.Data(layout.on_device(run.dtype), source)
+            made.append(Stack(run, np.array(numbers), data, start, at_once[1:]))
         yield made
 
 
-def _source(run: Run, setting: Setting) -> RowSource:
-    # the flow draws nothing: its rows are the classes, as those of the expected gradient are
-    engine: Any = Limit() if isinstance(run.engine, Flow) else run.engine
-    return row_source(engine, setting.classes, setting.where, run.position)
+def _data(run: Run, laid_out: LaidOutClasses) -> program.Data:
+    engine, position = run.simulation.engine, run.simulation.model.distance_bias
+    source = engine.source(laid_out.classes, laid_out.where, position)
+    return program.Data(laid_out.layout, source)
 
 
-def _at_once(run: Run, settings: int, arrays: Any) -> tuple[int, int, int]:
+def _at_once(run: Run, settings: int, arrays: tuple[program.Data, Start]) -> tuple[int, int, int]:
     """How many settings, seeds and rate points advance together."""
-    layout = arrays[0]
-    outputs = layout.output_multiplicity.size
-    shared = layout.shared_multiplicity.size
-    tokens = shared + layout.own_multiplicity.size
-    rows = run.engine.rows if isinstance(run.engine, Sampled) else layout.prior.size
-    blocks, heads = 1, 1
-    if isinstance(run.model, Extended):
-        blocks, heads = run.model.blocks, run.model.heads
-    numbers = 4 * blocks * outputs * tokens + 3 * rows * (outputs + heads * shared)
-    if isinstance(run.position, LearnedPosition) and isinstance(run.engine, Sampled):
-        numbers += 3 * rows * heads * run.engine.length
+    model, engine = run.simulation.model, run.simulation.engine
+    sizes = arrays[0].layout.sizes
+    rows = engine.rows_per_step(sizes.classes)
+    per_row = sizes.outputs + model.heads * sizes.shared
+    if model.distance_bias is not None and model.distance_bias.learned:
+        per_row += model.heads * (engine.distances + 1)
+    numbers = 4 * model.blocks * sizes.outputs * sizes.tokens + 3 * rows * per_row
     _, seeds, points = run.shape
     bytes_of_run = numbers * run.dtype.itemsize
     budget = WORKING_BYTES.get(jax.default_backend(), ACCELERATOR_BYTES)
     most = RUNS_AT_ONCE.get(jax.default_backend(), seeds * points * settings)
     fitting = max(1, min(most, budget // bytes_of_run))
-    if run.own_data:
+    if run.simulation.own_data:
         return 1, _even_share(seeds, fitting), 1
     points_at_once = _even_share(points, fitting)
     seeds_at_once = _even_share(seeds, max(1, fitting // points_at_once))

@@ -14,9 +14,9 @@ from attnlab.files.errors import InputError
 Init = Literal["zero", "uniform"] | ArrayLike | xr.DataArray
 
 
-def is_symmetric(init: Init) -> bool:
-    """Whether Y(0) = 0, so that outputs that are never a target stay identical."""
-    return not (isinstance(init, str) and init == "uniform")
+def is_random(init: Init) -> bool:
+    """Whether the start is drawn."""
+    return isinstance(init, str) and init == "uniform"
 
 
 def checked_init(classes: SequenceClasses, init: Init, *, heads: int = 1) -> Init:

@@ -23,18 +23,18 @@ class SteppingBatch(Batch):
         return self.state
 
     @property
-    def moment(self) -> float:
+    def reached(self) -> float:
         return self.step
 
     @property
     def fraction(self) -> float:
-        return self.step / max(int(self.run.moments[-1]), 1)
+        return self.step / max(int(self.record_steps[-1]), 1)
 
     def compile_advance(self) -> None:
         self.call(0)
 
-    def advance(self, moment: int) -> bool:
-        count = min(int(moment) - self.step, self.pace.steps)
+    def advance(self, step: int) -> bool:
+        count = min(int(step) - self.step, self.pace.steps)
         if count:
             begun = time.perf_counter()
             state, finite = self.call(count)
@@ -43,13 +43,13 @@ class SteppingBatch(Batch):
                 self._find_failures(count, finite)
             self.state = state
             self.step += count
-        return self.step == moment
+        return self.step == step
 
     def call(self, count: int) -> tuple[program.State, NDArray[np.bool_]]:
         """The runs `count` steps later; which are finite as (array, setting, seed, rate)."""
         state, finite = program.advance(
-            self.run.model, self.run.optimizer, self.stack.layout, self.stack.source, self.fixed,
-            self.state, self.rates, self.keys, np.int32(self.step), np.int32(count),
+            self.stack.learner, self.stack.data, self.fixed, self.state, self.rates, self.keys,
+            np.int32(self.step), np.int32(count),
         )  # fmt: skip
         return state, np.asarray(finite)
 

@@ -14,7 +14,7 @@ FILE = "classes.yaml"
 def python(setting: Setting) -> str:
     """A script that simulates a setting."""
     given = setting.arguments()
-    if isinstance(given["model"], Pairwise):
+    if given["model"] == Pairwise():
         del given["model"]
     words = {
         name: f"attnlab.{value!r}" if name in ("save", "model") else repr(value)

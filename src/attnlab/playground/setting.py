@@ -118,9 +118,8 @@ class Setting:
             )
         if not self.flow:
             outputs = data.vocab_size if self.init == "uniform" else len(data) + 1
-            engine = self.engine
-            rows = engine.batch_size if isinstance(engine, Sampled) else len(data)
-            work = self.steps * (rows or 1) * data.in_play.size * outputs * self.heads
+            rows = self.engine.rows_per_step(len(data))
+            work = self.steps * rows * data.in_play.size * outputs * self.heads
             if work > MOST_WORK:
                 raise InputError(
                     f"steps: this run is {work / MOST_WORK:.1f} times what a session may ask for; "

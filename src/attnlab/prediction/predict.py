@@ -55,7 +55,9 @@ def predict(
     simulation = as_simulation(simulation, engine, **fields)
     chosen = _rung(theory)
     chosen.check(simulation)
-    records = simulation.moments if at is None else replace(simulation, save=_at(at)).moments
+    records = (
+        simulation.record_steps if at is None else replace(simulation, save=_at(at)).record_steps
+    )
     sets = [_predict_set(simulation, classes, chosen, records) for classes in simulation.sets]
     if isinstance(simulation.classes, tuple):
         coords = [name for name in OF_CLASSES if name in sets[0].coords]
@@ -93,7 +95,7 @@ def _predict_set(
     grid = replace(simulation.grid, seeds=simulation.grid.seeds[:1])  # they make no difference
     dataset = label(
         [classes], grid, {name: of[None, None] for name, of in of_tokens.items()},
-        clock=simulation.clock, moments=records,
+        clock=simulation.clock, steps=records, model=simulation.model,
     ).isel(setting=0, seed=0, drop=True)  # fmt: skip
     dataset = dataset.assign({name: getattr(measures, name)(dataset) for name in STATISTICS})
     order = (*simulation.grid.dims(), simulation.clock, ...)

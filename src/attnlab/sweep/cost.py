@@ -60,7 +60,7 @@ def cost_of(setting: SweepRecipe, classes: SequenceClasses, records: int) -> Cos
     trained = outputs * A * heads + (M * d + 5 * d**2)
     state = STATE_COPIES[setting.clock] * trained * itemsize
     engine = setting.engine.engine()
-    rows = engine.rows if isinstance(engine, Sampled) else K
+    rows = engine.rows_per_step(K)
     tables = 0.0
     gradient = STEP_SECONDS + PRODUCT_SECONDS * (heads * rows * A * outputs + d * M * (d + A))
     if isinstance(engine, Sampled):

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.dynamics.engines import require_whole
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, require_whole
 
 Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "none", "learned", "alibi"]

@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.dynamics.engines import MOST_STEPS, require_whole
+from attnlab.dynamics.engines import MOST_STEPS
 from attnlab.dynamics.grid import RUN_BYTES
 from attnlab.dynamics.optimizers import Optimizer
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, require_whole
 from attnlab.files.memory import require_memory
 from attnlab.text.corpus import Corpus
 from attnlab.text.model import TransformerSpec

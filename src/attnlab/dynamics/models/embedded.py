@@ -9,20 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.dynamics.engines import require_whole
 from attnlab.dynamics.gradient import (
     PRECISION,
     Block,
     Parameters,
     Rows,
-    attention,
-    loss,
+    decode,
+    dense_parameters,
     loss_and_gradient,
 )
-from attnlab.dynamics.layout import Layout
+from attnlab.dynamics.layout import Layout, Sizes
 from attnlab.dynamics.models.base import Model
 from attnlab.dynamics.start import Start
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, require_whole
 
 
 class Embedding(NamedTuple):
@@ -73,15 +72,13 @@ class Embedded(Model):
         d = fixed.outputs.shape[1]
         Y = _product(fixed.tokens, _product(fixed.outputs, W_V).T)
         Z = _product(_product(fixed.queries, W_Q), _product(fixed.tokens, W_K).T) / np.sqrt(d)
-        tiles, width = layout.own_log_prob.shape
-        return Parameters(
-            Y=Block(Y, jnp.zeros((tiles, Y.shape[1], width), Y.dtype)),
-            Z=Block(Z.astype(Y.dtype), jnp.zeros((tiles, width), Y.dtype)),
-        )
+        return dense_parameters(layout, Y, Z.astype(Y.dtype))
 
-    def loss(self, layout: Layout, rows: Rows, trained: Parameters, fixed: Embedding) -> jax.Array:
-        """The mean cross entropy over rows."""
-        return loss(layout, rows, self.matrices(layout, trained, fixed))
+    def outputs(
+        self, layout: Layout, rows: Rows, trained: Parameters, fixed: Embedding
+    ) -> jax.Array:
+        """The decoder's logits Y^T f of each row."""
+        return decode(layout, rows, self.matrices(layout, trained, fixed))
 
     def loss_and_gradient(
         self, layout: Layout, rows: Rows, trained: Parameters, fixed: Embedding
@@ -95,9 +92,19 @@ class Embedded(Model):
         """z in the layout's blocks."""
         return self.matrices(layout, trained, fixed).Z
 
-    def attention(self, layout: Layout, trained: Parameters, fixed: Embedding) -> Block:
-        """c_{l|m,n} of Eq. 5 for each class."""
-        return attention(layout, self.attention_logits(layout, trained, fixed))
+    def numbers(self, sizes: Sizes) -> dict[str, int]:
+        """Numbers of U, W_V, W_Q and W_K, and of the Y and Z that they make."""
+        d, tokens = self.dim, sizes.tokens
+        return {
+            "classes": sizes.outputs * tokens,
+            "heads": sizes.queries * tokens,
+            "dim": 5 * d**2 + d * sizes.vocab_size,
+        }
+
+    def products(self, sizes: Sizes, rows: int) -> int:
+        """Those of Y and Z, and those that make Y from W_V."""
+        d = self.dim
+        return super().products(sizes, rows) + d * sizes.vocab_size * (d + sizes.tokens)
 
     def begin(
         self, layout: Layout, start: Start, random: bool, key: jax.Array

@@ -18,35 +18,35 @@ attends to itself, w_m has 1 added, for its own position.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import logsumexp
+from numpy.typing import NDArray
 
-from attnlab.dynamics.engines import Engine, Sampled, require_whole
+from attnlab.data.classes import SequenceClasses
 from attnlab.dynamics.gradient import (
     PRECISION,
     Block,
     Parameters,
     Rows,
     class_rows,
+    dense_block,
     pick,
-    prediction,
 )
-from attnlab.dynamics.layout import Layout
+from attnlab.dynamics.layout import Layout, Sizes, TokenMap, dense_layout
 from attnlab.dynamics.models.base import Model
-from attnlab.dynamics.positions import (
-    FixedPosition,
-    LearnedPosition,
-    Position,
-    log_position_mass,
-    position_from,
-)
-from attnlab.dynamics.start import Start
-from attnlab.files.errors import InputError
+from attnlab.dynamics.positions import Position, log_position_mass, position_from
+from attnlab.dynamics.start import Init, Start, is_random
+from attnlab.files.errors import InputError, require_whole
+
+if TYPE_CHECKING:
+    from attnlab.dynamics.engines import Engine
+    from attnlab.dynamics.simulation import Simulation
 
 Normalization = Literal["l2", "rms", "layer", "none"]
 Combine = Literal["average", "concatenate"]
@@ -111,11 +111,11 @@ class Extended(Model):
                 f"got {self.position!r}"
             )
 
-    def require_length(self, engine: Engine) -> None:
+    def check(self, engine: Engine, init: Init) -> None:
         """Refuse what has no meaning for T to infinity, and biases that do not fit the length."""
-        if isinstance(engine, Sampled):
-            if isinstance(self.position, FixedPosition):
-                self.position.biases(engine.length - 1)
+        if engine.distances:
+            if self.distance_bias is not None:
+                self.distance_bias.check(engine.distances)
         elif self.position is not None:
             raise InputError(
                 "position: for T to infinity a bias by distance cancels, because tokens are drawn "
@@ -137,7 +137,7 @@ class Extended(Model):
     ) -> tuple[Given, Parameters]:
         """Y(0) as (block, J, A) and z(0); drawn as in `Pairwise` if `random`."""
         dtype = layout.prior.dtype
-        outputs, tokens = layout.output_multiplicity.shape[0], layout.shared_multiplicity.shape[0]
+        outputs, tokens = layout.num_outputs, layout.num_shared
         y_shape = (self.blocks, outputs, tokens)
         z_shape = (self.heads, layout.num_queries, tokens)
         if random:
@@ -151,30 +151,45 @@ class Extended(Model):
         trained_bias = jnp.tile(bias if self._learns_bias else bias[:0], (self.heads, 1))
         return Given(start.query_place, bias), Parameters(Y, Logits(z, trained_bias))
 
-    def loss(self, layout: Layout, rows: Rows, trained: Parameters, given: Given) -> jax.Array:
-        """The mean cross entropy over rows."""
-        outputs = self._outputs(layout, rows, trained, given)
-        return jnp.sum(rows.weight * prediction(layout, rows, outputs)[1])
+    def symmetric(self, init: Init) -> bool:
+        """From Y(0) = 0 outputs that are never a target stay identical."""
+        return not is_random(init)
 
-    def loss_and_gradient(
-        self, layout: Layout, rows: Rows, trained: Parameters, given: Given
-    ) -> tuple[jax.Array, Parameters]:
-        """The loss and its gradient: the error alpha - x_{T+1}, in the form that does not cancel
-        late in training, pulled back through the outputs."""
-        outputs, pull_back = jax.vjp(
-            lambda trained: self._outputs(layout, rows, trained, given), trained
+    def lay_out(self, classes: SequenceClasses, simulation: Simulation) -> tuple[Layout, TokenMap]:
+        """Dense, with the queries' own tokens where they are seen."""
+        return dense_layout(
+            classes,
+            symmetric_start=self.symmetric(simulation.init),
+            also=classes.queries if self.residual or self.attend_self else None,
+            whole=self.normalization == "layer",  # the mean is taken away from all M coordinates
         )
-        _, cross_entropy, error = prediction(layout, rows, outputs)
-        (slope,) = pull_back(layout.count_outputs(error))
-        # an entry that stands for several equal ones moves with the slope of one of them
-        stands_for = layout.output_multiplicity[:, None] * layout.shared_multiplicity
-        return jnp.sum(rows.weight * cross_entropy), slope._replace(Y=slope.Y / stands_for)
 
-    def attention_logits(self, layout: Layout, trained: Parameters, given: Given) -> Block:
+    def per_entry(self, layout: Layout, slope: Parameters) -> Parameters:
+        """An entry of Y stands for the outputs and the tokens of its groups."""
+        stands_for = layout.output_multiplicity[:, None] * layout.shared_multiplicity
+        return slope._replace(Y=slope.Y / stands_for)
+
+    @property
+    def distance_bias(self) -> Position | None:
+        """How the distance to the query counts."""
+        assert not isinstance(self.position, str)  # a text has become a Position when it was made
+        return self.position
+
+    def start_bias(self, distances: int) -> NDArray[np.float64]:
+        """The bias by distance at the start; zero where there is none, as many as there are."""
+        position = self.distance_bias
+        return np.zeros(distances) if position is None else position.biases(distances)
+
+    def numbers(self, sizes: Sizes) -> dict[str, int]:
+        """Numbers of Y, of its further blocks, and of z."""
+        Y, z = sizes.outputs * sizes.tokens, sizes.queries * sizes.tokens
+        return {"classes": Y, "heads": (self.blocks - 1) * Y + self.heads * z}
+
+    def attention_logits(self, layout: Layout, trained: Parameters, fixed: Given) -> Block:
         """z as (head, query, token); without the head axis where there is one head."""
         return self._seen(layout, trained.Z.z)
 
-    def attention(self, layout: Layout, trained: Parameters, given: Given) -> Block:
+    def attention(self, layout: Layout, trained: Parameters, fixed: Given) -> Block:
         """c_{l|m,n} of each head: X^T b at the expected mass of a class's sequences.
 
         Tokens are drawn alike at all distances, so that a position bias cancels (Eq. 5 stays as
@@ -182,29 +197,37 @@ class Extended(Model):
         """
         rows = class_rows(layout, layout.prior)
         if self.attend_self:
-            bias = trained.Z.bias if self._learns_bias else given.bias[None]
+            bias = trained.Z.bias if self._learns_bias else fixed.bias[None]
             context = logsumexp(bias, axis=1)[:, None, None]
             rows = rows._replace(shared_log_mass=rows.shared_log_mass + context)
-        return self._seen(layout, self._attend(layout, rows, trained.Z, given))
+        return self._seen(layout, self._attend(layout, rows, trained.Z, fixed))
 
-    def position_bias(self, trained: Parameters) -> jax.Array | None:
-        """The learned bias as (head, distance), without the head axis where there is one."""
-        if not self._learns_bias:
-            return None
-        return trained.Z.bias if self.heads > 1 else trained.Z.bias[0]
+    def extras(self, layout: Layout, trained: Parameters, fixed: Given) -> dict[str, jax.Array]:
+        """The learned bias, without the head axis where there is one head."""
+        bias = trained.Z.bias if self.heads > 1 else trained.Z.bias[0]
+        return {"position_bias": bias} if self._learns_bias else {}
+
+    def extra_dims(self) -> dict[str, tuple[str, ...]]:
+        """The learned bias is (head, distance)."""
+        dims = ("head", "distance")[self.heads == 1 :]
+        return {"position_bias": dims} if self._learns_bias else {}
+
+    def extra_coords(self, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+        """The token just before the query has distance 1."""
+        return {dim: np.arange(1, size + 1) for dim, size in sizes.items() if dim == "distance"}
 
     @property
     def _learns_bias(self) -> bool:
-        return isinstance(self.position, LearnedPosition)
+        return self.distance_bias is not None and self.distance_bias.learned
 
-    def _outputs(self, layout: Layout, rows: Rows, trained: Parameters, given: Given) -> jax.Array:
+    def outputs(self, layout: Layout, rows: Rows, trained: Parameters, fixed: Given) -> jax.Array:
         """The decoder's logits, (N, J)."""
-        x = self._attend(layout, rows, trained.Z, given)  # (H, N, A)
+        x = self._attend(layout, rows, trained.Z, fixed)  # (H, N, A)
         if self.combine == "average":
             x = jnp.mean(x, axis=0, keepdims=True)
         f = self._normalized(layout, x)
         if self.residual:
-            x_T = self._is_own(layout, rows, given).astype(x.dtype)
+            x_T = self._is_own(layout, rows, fixed).astype(x.dtype)
             f = self._normalized(layout, f + self._normalized(layout, x_T))
         return jnp.einsum("hna,hja->nj", layout.count_shared(f), trained.Y, precision=PRECISION)
 
@@ -238,11 +261,9 @@ class Extended(Model):
 
     def _is_own(self, layout: Layout, rows: Rows, given: Given) -> jax.Array:
         """(N, A): whether the token is the row's query."""
-        tokens = jnp.arange(layout.shared_multiplicity.shape[0])
+        tokens = jnp.arange(layout.num_shared)
         return given.query_place[rows.query][:, None] == tokens
 
     def _seen(self, layout: Layout, per_head: jax.Array) -> Block:
-        """As a block of the layout, which has no own tokens here."""
-        own = jnp.zeros((*per_head.shape[:-2], *layout.own_log_prob.shape), per_head.dtype)
-        block = Block(per_head, own)
-        return block if self.heads > 1 else Block(*(part[0] for part in block))
+        """As a block of the layout, without the head axis where there is one head."""
+        return dense_block(layout, per_head if self.heads > 1 else per_head[0])

@@ -1,4 +1,4 @@
-"""The batches of the gradient flow of the expected loss, integrated adaptively.
+"""Flow: the gradient flow of the expected loss, integrated adaptively.
 
 The solver's steps are diffrax's; the loop around them is ours, so that it comes back after a while
 (to report progress, to be stopped, to give up) and goes on where it was.
@@ -7,25 +7,34 @@ The solver's steps are diffrax's; the loop around them is ours, so that it comes
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.data.classes import SequenceClasses
 from attnlab.dynamics import program
 from attnlab.dynamics.batch import Batch
 from attnlab.dynamics.compiling import compiled
-from attnlab.dynamics.engines import Flow
+from attnlab.dynamics.engines.base import MOST_STEPS, Engine
+from attnlab.dynamics.engines.limit import Limit, LimitRows
 from attnlab.dynamics.gradient import Parameters, class_rows
-from attnlab.dynamics.layout import Layout
-from attnlab.dynamics.models import Model
+from attnlab.dynamics.layout import Layout, TokenMap
+from attnlab.dynamics.models.base import Model
+from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.positions import Position
+from attnlab.dynamics.save import Save
+from attnlab.files.errors import InputError, require_whole
 
 FIRST_STEP = 1e-3
 TOLERANCES = {"float32": (1e-5, 1e-7), "float64": (1e-9, 1e-11)}
-MOST_STEPS = 100_000  # flows that end take a few hundred, or thousands where rates are far apart
+USUAL_MOST_STEPS = (
+    100_000  # flows that end take a few hundred, or thousands where rates are far apart
+)
 
 
 class State(NamedTuple):
@@ -68,50 +77,50 @@ class FlowBatch(Batch):
         return program.State(self.state.there, ((), ()))
 
     @property
-    def moment(self) -> float:
+    def reached(self) -> float:
         return float(self.times.min())
 
     @property
     def fraction(self) -> float:
         """By the logarithm of time: steps grow with it."""
-        passed, last = (np.log1p(t / FIRST_STEP) for t in (self.times, self.run.moments[-1]))
+        passed, last = (np.log1p(t / FIRST_STEP) for t in (self.times, self.record_steps[-1]))
         return float(passed.mean() / last) if last else 1.0
 
     @property
     def engine(self) -> Flow:
-        assert isinstance(self.run.engine, Flow)
-        return self.run.engine
+        assert isinstance(self.run.simulation.engine, Flow)
+        return self.run.simulation.engine
 
     @property
     def most_steps(self) -> int:
-        return self.engine.most_steps or MOST_STEPS
+        return self.engine.most_steps or USUAL_MOST_STEPS
 
     def compile_advance(self) -> None:
         self.call(0.0, 0)
 
-    def advance(self, moment: float) -> bool:
+    def advance(self, step: float) -> bool:
         before, begun = self.state.taken, time.perf_counter()
-        self.state, arrived, lost = self.call(moment, self.pace.steps)
+        self.state, arrived, lost = self.call(step, self.pace.steps)
         self.pace.took(int(np.max(self.state.taken - before)), time.perf_counter() - begun)
-        self.times = np.where(arrived, self.run.dtype.type(moment), self.state.time)
+        self.times = np.where(arrived, self.run.dtype.type(step), self.state.time)
         taken = int(np.max(self.state.taken))
-        self.note = f"time {self.moment:.3g}, step {taken:,} of {self.most_steps:,} at most"
+        self.note = f"time {self.reached:.3g}, step {taken:,} of {self.most_steps:,} at most"
         for setting, seed, point in np.argwhere(lost).tolist():
             place = setting, seed, point
             self.recorded.failures[place] = self._failure(place)
         return bool(np.all(arrived | lost))
 
-    def call(self, moment: float, steps: int) -> tuple[State, NDArray[Any], NDArray[Any]]:
-        """The runs after up to so many steps towards `moment`; which of them are there, and which
-        never will be."""
+    def call(self, target: float, steps: int) -> tuple[State, NDArray[Any], NDArray[Any]]:
+        """The runs after up to so many steps towards the time `target`; which of them are there,
+        and which never will be."""
         number, (rtol, atol) = self.run.dtype.type, TOLERANCES[str(self.run.dtype)]
         limits = Limits(
             number(self.engine.rtol or rtol), number(self.engine.atol or atol),
             np.int32(self.most_steps), np.int32(steps),
         )  # fmt: skip
         state, arrived, lost = _advance(
-            self.run.model, self.run.optimizer.weight_decay, self.stack.layout, self.fixed,
-            self.state, self.rates, number(moment), limits,
+            self.run.simulation.model, self.run.optimizer.weight_decay, self.stack.data.layout,
+            self.fixed, self.state, self.rates, number(target), limits,
         )  # fmt: skip
         state = state._replace(
             time=np.asarray(state.time), size=np.asarray(state.size), taken=np.asarray(state.taken)
@@ -123,11 +132,72 @@ class FlowBatch(Batch):
         time, size = float(self.state.time[place]), float(self.state.size[place])
         if self.state.taken[place] < self.most_steps:
             return time, f"the flow could take no further step in {self.run.dtype}"
-        left = (float(self.run.moments[-1]) - time) / max(size, np.finfo(self.run.dtype).tiny)
+        left = (float(self.record_steps[-1]) - time) / max(size, np.finfo(self.run.dtype).tiny)
         return (
             time,
             f"the flow was given up after {self.most_steps:,} steps (about {left:.0e} left)",
         )
+
+
+@dataclass(frozen=True)
+class Flow(Engine):
+    """Continuous time: the gradient flow of the expected loss for T to infinity.
+
+    Time is measured in expected-gradient steps: dY/dt = -eta_y dL/dY, dZ/dt = -eta_z dL/dZ, so
+    one unit of time is one small step of ``Limit()``. Integrated adaptively; `rtol` and `atol`
+    default to what the dtype can carry. A run that has not arrived after `most_steps` steps of the
+    solver (by default 100,000) is given up, as `Diverged`.
+    """
+
+    clock: ClassVar[Literal["step", "time"]] = "time"
+    batch: ClassVar[type[Batch]] = FlowBatch
+    usual_momentum: ClassVar[float] = 0.0
+    row_kind: ClassVar[Literal["tokens", "slots", "classes"]] = "classes"
+
+    rtol: float | None = None
+    atol: float | None = None
+    most_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        self._require_precision("float64")
+        if self.most_steps is not None:
+            require_whole("most_steps", self.most_steps, 1)
+            if self.most_steps > MOST_STEPS:
+                raise InputError(
+                    f"most_steps: expected at most {MOST_STEPS:,}, got {self.most_steps}"
+                )
+
+    def source(
+        self, classes: SequenceClasses, where: TokenMap, position: Position | None
+    ) -> LimitRows:
+        """The flow draws nothing: its rows are those of the expected gradient."""
+        return Limit().source(classes, where, position)
+
+    def check(self, steps: Any, dtype: str, optimizer: Optimizer) -> None:
+        """Refuse times and tolerances beyond the dtype, and what is no plain gradient descent."""
+        if not 0 < steps <= float(np.finfo(dtype).max):
+            raise InputError(f"steps: expected a positive time, finite in {dtype}, got {steps}")
+        self._require_precision(dtype)
+        if optimizer != Optimizer(momentum=0.0, weight_decay=optimizer.weight_decay):
+            raise InputError(
+                "optimizer: the flow is that of plain gradient descent; use 'sgd' without "
+                "momentum, or a stepping engine"
+            )
+
+    def record_steps(self, save: Save, last: float, bytes_per_record: int) -> NDArray[Any]:
+        """The times to record at."""
+        return save.times(float(last), bytes_per_record)
+
+    def _require_precision(self, dtype: str) -> None:
+        """Refuse tolerances that numbers of the dtype cannot meet."""
+        numbers = np.finfo(dtype)
+        least = {"rtol": 10 * float(numbers.eps), "atol": float(numbers.tiny)}
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and not smallest <= value < np.inf:
+                raise InputError(
+                    f"{name}: expected a number of at least {smallest:.1e} in {dtype}, got {value}"
+                )
 
 
 @compiled("model", "weight_decay")
