@@ -42,13 +42,13 @@ def test_two_nodes_and_a_killed_worker_give_what_one_process_gives(tmp_path, clu
     marks.mkdir()
     victim = PLAN.groups[1].key
 
-    def task(group, code):  # inside the test, so that Ray sends it along
+    def task(group, expected):  # inside the test, so that Ray sends it along
         node = ray.get_runtime_context().get_node_id()
         (marks / f"{node}-{group.key}").touch()
         if group.key == victim and not (marks / "killed").exists():
             (marks / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return attempt(group, code=code)
+        return attempt(group, expected=expected)
 
     monkeypatch.setattr(module, "_task", task)
     ran = run_in(out, PLAN, executor=Ray(address=cluster.address))
@@ -68,8 +68,8 @@ def test_a_task_sees_its_own_gpu_and_does_not_take_all_of_its_memory(
     mark = tmp_path / "seen"
     real = module._task
 
-    def task(group, code):
-        outcome = real(group, code)
+    def task(group, expected):
+        outcome = real(group, expected)
         names = ("CUDA_VISIBLE_DEVICES", "XLA_PYTHON_CLIENT_PREALLOCATE")
         mark.write_text(" ".join(os.environ[name] for name in names))
         return outcome
@@ -81,10 +81,11 @@ def test_a_task_sees_its_own_gpu_and_does_not_take_all_of_its_memory(
     assert mark.read_text() == "0 false"
 
 
-def test_a_worker_with_other_code_is_refused(cluster, monkeypatch):
-    monkeypatch.setattr(module, "code_digest", lambda *folders: "of the driver")
+def test_a_worker_with_other_numerics_is_refused(cluster, monkeypatch):
+    monkeypatch.setattr(module, "numerics", lambda *folders: {"jax": "of the driver"})
     index = run_plan(in_groups(tiny(), 16), Memory(), executor=Ray(cluster.address)).index
-    assert "this worker has another version of attnlab" in index.groups[0].cause
+    assert "this worker's installation makes other numbers" in index.groups[0].cause
+    assert "{'jax': 'of the driver'}" in index.groups[0].cause
 
 
 def test_a_ray_that_does_not_start_is_no_traceback(tmp_path, monkeypatch):

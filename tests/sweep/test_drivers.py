@@ -131,7 +131,7 @@ def test_two_drivers_share_the_work_and_one_takes_over_from_a_dead_one(tmp_path,
     assert status(folder).complete
 
 
-def troubled(group, tell=None, code=None):
+def troubled(group, tell=None, expected=None):
     """The group's worker has the trouble that its mark says, once."""
     mark = Path(os.environ["ATTNLAB_TEST_MARKS"]) / group.key
     trouble = mark.read_text() if mark.exists() else ""
@@ -149,7 +149,7 @@ def troubled(group, tell=None, code=None):
             os.write(pipe.fileno(), message[100:])
 
         Connection._send_bytes = send
-    return attempt(group, tell, code)
+    return attempt(group, tell, expected)
 
 
 class Onlooker(Silent):
@@ -186,7 +186,7 @@ def test_spawned_workers_give_the_same_whatever_happens_to_them(tmp_path, expect
     assert not multiprocessing.active_children()
 
 
-def always_die(group, tell=None, code=None):
+def always_die(group, tell=None, expected=None):
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -22,14 +22,13 @@ from attnlab.experiments.made import Made, file_digest, read_record, write_recor
 from attnlab.files.atomic import atomic_path
 from attnlab.files.code import code_digest, digest_of
 from attnlab.files.netcdf import save
+from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
 from attnlab.files.provenance import provenance, versions
 from attnlab.plots.style import style
 
-CODE = (
-    "data", "files", "measures", "dynamics", "theory", "audit", "sweep", "text", "plots",
-    "experiments",
-)  # fmt: skip
+NUMBERS = ("data", "measures", "dynamics", "theory", "sweep", "text")
+CODE = ("prediction", "audit", "plots", "experiments")
 RUNS = "runs"  # simulations, kept for the experiments that share them
 PNG_DPI = 200
 DRAWING = threading.Lock()  # matplotlib's settings are those of the whole process
@@ -94,7 +93,8 @@ def find_or_run(
 
 def key_of(experiment: Experiment[R], recipe: R) -> str:
     """The digest of all that decides what comes out of one of attnlab's experiments."""
-    return digest_of([experiment.name, asdict(recipe), recipe.inputs(), code_digest(*CODE)])
+    made_by = [numerics(*NUMBERS), code_digest(*CODE)]
+    return digest_of([experiment.name, asdict(recipe), recipe.inputs(), made_by])
 
 
 def _pictures(experiment: Experiment[R], data: xr.Dataset, folder: Path) -> list[Path]:

@@ -8,13 +8,14 @@ from pathlib import Path
 import xarray as xr
 
 from attnlab.experiments.recipe import ExperimentRecipe
-from attnlab.files.code import code_digest, digest_of
+from attnlab.files.code import digest_of
 from attnlab.files.errors import InputError
+from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
 from attnlab.text import Corpus, Training, open_corpus, train
 
 # What decides a training's numbers, apart from its recipe.
-CODE = ("files", "measures", "dynamics", "text")
+NUMBERS = ("measures", "dynamics", "text")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ def run(
         out = None
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
-            out = keep / f"text-{digest_of([plan.document(corpus), code_digest(*CODE)])[:20]}"
+            out = keep / f"text-{digest_of([plan.document(corpus), numerics(*NUMBERS)])[:20]}"
 
         def report(fraction: float, done: int = sum(costs[:i]), own: int = costs[i]) -> None:
             if progress:

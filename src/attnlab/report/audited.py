@@ -16,10 +16,12 @@ from attnlab.audit.run import WHOLE
 from attnlab.experiments.made import Made, file_digest, read_record, write_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.code import code_digest, digest_of
+from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
 from attnlab.files.provenance import versions
 
-CODE = ("data", "dynamics", "files", "measures", "theory", "audit")
+NUMBERS = ("data", "measures", "dynamics", "theory")
+CODE = ("prediction", "audit")
 DOCUMENT = "audit.json"
 ABOUT = (
     "Every lemma, theorem, corollary, remark and informal claim, predicted, measured and judged."
@@ -27,7 +29,7 @@ ABOUT = (
 
 
 def _key() -> str:
-    return digest_of(["audit", code_digest(*CODE)])
+    return digest_of(["audit", numerics(*NUMBERS), code_digest(*CODE)])
 
 
 def find_audit(*, folder: Path) -> Made | None:

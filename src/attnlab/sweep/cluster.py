@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from attnlab.files.code import code_digest
 from attnlab.files.errors import InputError
+from attnlab.files.numerics import numerics
 from attnlab.sweep.executor import RETRIES, Outcome, Outcomes, Tell, attempt, become_worker
-from attnlab.sweep.group import CODE, Group
+from attnlab.sweep.group import NUMBERS, Group
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Ray:
 
     def _tasks(self, ray: Any, groups: Iterator[Group]) -> Outcomes:
         task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(_task)
-        code = code_digest(*CODE)
+        expected = numerics(*NUMBERS)
         pending: dict[Any, Group] = {}
         while True:
             # twice as many as can run, so that a worker finds its next group waiting
@@ -53,7 +53,7 @@ class Ray:
                 group = next(groups, None)
                 if group is None:
                     break
-                pending[task.remote(group, code)] = group
+                pending[task.remote(group, expected)] = group
             if not pending:
                 return
             (done,), _ = ray.wait(list(pending), num_returns=1)
@@ -75,9 +75,9 @@ class Ray:
         return max(1, min(room))
 
 
-def _task(group: Group, code: str) -> Outcome:
+def _task(group: Group, expected: Mapping[str, int | str]) -> Outcome:
     become_worker()
-    return attempt(group, code=code)
+    return attempt(group, expected=expected)
 
 
 def _import_ray() -> Any:

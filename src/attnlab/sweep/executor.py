@@ -5,15 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import wait as wait_for
 from typing import Protocol
 
 import xarray as xr
 
-from attnlab.files.code import code_digest
-from attnlab.sweep.group import CODE, Group, run_group
+from attnlab.files.numerics import numerics
+from attnlab.sweep.group import NUMBERS, Group, run_group
 
 RETRIES = 3  # of a group whose worker died
 
@@ -41,14 +41,20 @@ class Executor(Protocol):
     def run(self, groups: Iterator[Group], tell: Tell) -> Outcomes: ...
 
 
-def attempt(group: Group, tell: Tell | None = None, code: str | None = None) -> Outcome:
+def attempt(
+    group: Group, tell: Tell | None = None, expected: Mapping[str, int | str] | None = None
+) -> Outcome:
     """Run a group; what goes wrong is an outcome too.
 
-    code: the driver's digest of the code, where the worker's installation may be another.
+    expected: the driver's numerics, where the worker's installation may be another.
     """
     try:
-        if code not in (None, code_digest(*CODE)):
-            raise RuntimeError("this worker has another version of attnlab, JAX or NumPy installed")
+        here = numerics(*NUMBERS)
+        if expected not in (None, here):
+            raise RuntimeError(
+                f"this worker's installation makes other numbers ({here}) than the driver's "
+                f"({expected}); install the same versions there"
+            )
         return Outcome(run_group(group, tell))
     except Exception as problem:
         return Outcome(cause=f"{type(problem).__name__}: {problem}")

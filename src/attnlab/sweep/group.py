@@ -14,15 +14,16 @@ import xarray as xr
 
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Diverged, Save, simulate
-from attnlab.files.code import code_digest, digest_of
+from attnlab.files.code import digest_of
 from attnlab.files.errors import InputError
+from attnlab.files.numerics import numerics
 from attnlab.files.provenance import provenance
 from attnlab.sweep.recipe import SweepRecipe
 from attnlab.sweep.schema import OUTER, schema_of
 from attnlab.sweep.summary import summary
 
 # What decides a group's numbers, apart from its spec; and how its file is laid out.
-CODE = ("data", "files", "measures", "dynamics")
+NUMBERS = ("data", "measures", "dynamics", "sweep")
 FORMAT = 2
 # Coords that belong to the classes, of which a group may have several.
 OF_CLASSES = ("query_token", "next_token", "prior", "token_name")
@@ -77,8 +78,8 @@ class Group:
 
     @cached_property
     def key(self) -> str:
-        """The name of the group: a digest of its spec and of the code that runs it."""
-        return digest_of([FORMAT, self.spec, code_digest(*CODE)])[:24]
+        """The name of the group: a digest of its spec and of the numerics of what runs it."""
+        return digest_of([FORMAT, self.spec, numerics(*NUMBERS)])[:24]
 
 
 def check_key(key: str) -> None:

@@ -1,0 +1,206 @@
+"""Golden numbers: a little of what each folder computes, always of the same.
+
+`./lab python tests/support/golden.py FOLDER ...` writes them down anew.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import attnlab
+from attnlab import measures, theory
+from attnlab.data import class_table, classes_from, count_sampler, draw_classes, token_sampler
+from attnlab.files.numerics import NUMERICS
+from attnlab.text import Corpus, TransformerSpec, estimate_classes, train
+
+PATH = Path(__file__).parents[1] / "golden.json"
+CLASSES = "syn-medium:num_last=2,next_per_last=2,local_common=1"
+RANDOM = "random:vocab=30,classes=4,queries=2"
+PRESETS = (
+    "syn-small", CLASSES, "family:lowest=0.2", "single-common", "symmetric", "local-common",
+    "zipf:vocab=40,classes=4,queries=2", RANDOM,
+)  # fmt: skip
+
+
+def of(values: Any) -> list[float]:
+    """Two numbers that change with any of the values: their size, and a sum with signs."""
+    flat = np.asarray(values, dtype=np.float64).ravel() / np.sqrt(np.size(values))
+    return [float(np.linalg.norm(flat)), float(flat @ np.cos(np.arange(flat.size)))]
+
+
+def data() -> dict[str, list[float]]:
+    import jax
+
+    found = {}
+    for name in PRESETS:
+        classes = classes_from(name)
+        found[name] = of(np.concatenate([classes.probs.ravel(), classes.prior]))
+    classes, key = classes_from(RANDOM), jax.random.key(0)
+    counts, tokens = count_sampler(classes, 100), token_sampler(classes, 20)
+
+    @jax.jit
+    def draw() -> dict[str, Any]:
+        drawn = draw_classes(class_table(classes), key, (64,))
+        return {
+            "draw_classes": drawn,
+            "counts": counts.draw_counts(key, drawn),
+            "tokens": tokens.draw(key, drawn),
+        }
+
+    return found | {name: of(values) for name, values in draw().items()}
+
+
+def measured() -> xr.Dataset:
+    """A result by hand: three classes of two queries, attention that moves and comes to rest."""
+    classes = classes_from(CLASSES)
+    step = np.array([0, 1, 2, 4, 8, 16, 32])
+    token = np.arange(classes.vocab_size)
+    logits = (1 - np.exp(-step / 3))[:, None, None] * np.cos(np.add.outer([0, 1], token))
+    weight = classes.probs * np.exp(logits)[:, classes.query_index]
+    return xr.Dataset(
+        {
+            "probability": (("sequence_class", "token"), classes.probs),
+            "attention": (
+                ("step", "sequence_class", "token"), weight / weight.sum(-1, keepdims=True),
+            ),
+            "attention_logits": (("step", "query", "token"), logits),
+        },
+        coords={
+            "step": step, "token": token, "query": classes.queries,
+            "sequence_class": np.arange(len(classes)),
+            "query_token": ("sequence_class", classes.query),
+            "next_token": ("sequence_class", classes.next_token),
+        },
+    )  # fmt: skip
+
+
+def of_measures() -> dict[str, list[float]]:
+    result = measured()
+    first, second = np.flatnonzero(result["probability"].values[0])[:2]
+    found = {
+        name: getattr(measures, name)(result)
+        for name in ("entropy", "distinct_entropy", "common_mass", "effective_tokens",
+                     "attention_speed", "snap_time")
+    }  # fmt: skip
+    pair = {"token": int(first), "other": int(second), "sequence_class": 0}
+    found["relative_gain"] = measures.relative_gain(result, **pair)
+    found["growth_factor"] = measures.growth_factor(result)
+    return {name: of(values) for name, values in found.items()}
+
+
+def dynamics() -> dict[str, list[float]]:
+    heads = attnlab.Extended(
+        residual=True, normalization="layer", heads=2, combine="concatenate",
+        position=attnlab.LearnedPosition(), attend_self=True,
+    )  # fmt: skip
+    few = attnlab.Sampled(length=16, batch_size=8, sequences=16)
+    # every engine, every model and both kinds of start, in few programs
+    runs: dict[str, dict[str, Any]] = {
+        "sampled, float32": {"engine": attnlab.Sampled(length=16, batch_size=8)},
+        "limit, embedded, adam": {
+            "engine": attnlab.Limit(batch_size=4), "model": attnlab.Embedded(dim=24),
+            "optimizer": "adam", "init": "uniform", "dtype": "float64",
+        },
+        "flow, normalised": {
+            "engine": attnlab.Flow(), "model": attnlab.Extended(normalization="rms"),
+            "dtype": "float64",
+        },
+        "few sequences, extended": {
+            "engine": few, "model": heads, "init": "uniform", "own_data": True, "dtype": "float64",
+        },
+    }  # fmt: skip
+    found = {}
+    for name, given in runs.items():
+        save = attnlab.Save(what=("attention", "logits", "loss"), every=2)
+        result = attnlab.simulate(
+            CLASSES, eta_y=[0.5, 1.0], eta_z=0.5, steps=4, seeds=2, save=save, progress=False,
+            **given,
+        )  # fmt: skip
+        for variable in ("attention", "attention_logits", "loss"):
+            found[f"{name}: {variable}"] = of(result[variable])
+    return found
+
+
+def of_theory() -> dict[str, list[float]]:
+    classes, t = classes_from(CLASSES), np.array([0.0, 5.0, 50.0, 500.0])
+    P, psi, K, M = classes.probs, classes.query_index, len(classes), classes.vocab_size
+    rates = {"K": K, "M": M, "eta_y": 1.0}
+    flow = {"psi": psi, "M": M, "eta_y": 1.0, "eta_z": 0.5}
+    E = theory.correlation(P, psi=psi)
+    found = {
+        "h": theory.h(t, M=M, eta_y=1.0),
+        "gamma": theory.gamma(t, **rates),
+        "gamma_peak": theory.gamma_peak(**rates),
+        "transition_times": theory.transition_times(**rates),
+        "reduced_time": theory.reduced_time(t, **rates, eta_z=0.5),
+        "decoder_error": theory.decoder_error(t, **rates),
+        "correlation": E,
+        "e_prime": theory.e_prime(E),
+        "beta": theory.beta(E, M=M),
+        "xi": theory.xi(E, M=M),
+        "token_fates": theory.token_fates(P, psi=psi),
+        "attention_flow": theory.attention_flow(P, t, **flow).logits,
+        "attention_flow, printed": theory.attention_flow(P, t, **flow, form="printed").logits,
+        "sgd_flow": theory.sgd_flow(P, t, **flow).logits,
+        "growth_bound": theory.growth_bound(t, **rates, eta_z=0.5, C0=0.1),
+        "residual_velocity": theory.residual_velocity(P, np.zeros((2, M)), psi=psi, M=M),
+    }
+    return {name: of(values) for name, values in found.items()}
+
+
+def of_sweep() -> dict[str, list[float]]:
+    from attnlab.sweep.summary import summary
+
+    result = measured()
+    found = summary(
+        result.assign(
+            attention=result["attention"].expand_dims(setting=1, cell=1, seed=1),
+            probability=result["probability"].expand_dims(setting=1),
+        )
+    )
+    return {str(name): of(found[name]) for name in sorted(found)}
+
+
+def text() -> dict[str, list[float]]:
+    ids = 1 + (np.arange(4000) ** 2 // 7 % 17).astype(np.int32)
+    vocabulary = ("<unk>", *(f"w{i}" for i in range(17)))
+    corpus = Corpus("counting", "word", vocabulary, ids[:3000], ids[3000:], "counting")
+    spec = TransformerSpec(layers=1, heads=2, dim=16, feed_forward=16, context=8)
+    result = train(
+        corpus, spec, rates=2.0, steps=4, batch=4, measure_every=2, validation_tokens=160,
+        progress=False,
+    )  # fmt: skip
+    classes = estimate_classes(corpus, queries=2, following=2, context=8, min_count=2)
+    names = ("validation_loss", "entropy", "attention", "top_mass")
+    return {
+        **{name: of(result[name]) for name in names},
+        "classes": of(np.concatenate([classes.probs.ravel(), classes.prior])),
+    }
+
+
+MAKERS: dict[str, Callable[[], dict[str, list[float]]]] = {
+    "data": data,
+    "measures": of_measures,
+    "dynamics": dynamics,
+    "theory": of_theory,
+    "sweep": of_sweep,
+    "text": text,
+}
+
+
+def record(*folders: str) -> None:
+    """Write the numbers of these folders down, with the versions that they belong to."""
+    kept = json.loads(PATH.read_text())
+    for folder in folders:
+        kept[folder] = {"version": NUMERICS[folder], "numbers": MAKERS[folder]()}
+    in_order = {name: kept[name] for name in MAKERS if name in kept}
+    PATH.write_text(json.dumps(in_order, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    record(*(sys.argv[1:] or MAKERS))
