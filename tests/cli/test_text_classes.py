@@ -63,7 +63,7 @@ def test_agreement_prints_one_document_and_draws(text, tmp_path):
     code, out, err = text(*arguments, "--json", "--plot", "agreement.png")
     assert (code, err) == (0, "")
     document = json.loads(out)
-    assert len(document["agreement"]) == 3 * 2 * 2 * 4
+    assert len(document["agreement"]) == 3 * 2 * 2 * 6
     assert {row["training"] for row in document["agreement"]} == {"limit", "sampled", "windows"}
     assert len(document["winners"]) == 4
     assert "an inverse document frequency" in document["in_words"]

@@ -9,6 +9,7 @@ from small_text import ANNOUNCED, read_corpus
 from attnlab import Limit, Save
 from attnlab.text import measure_agreement, scores
 from attnlab.text.agreement import (
+    IDF,
     SCORES,
     TARGETS,
     TOKENS,
@@ -167,7 +168,7 @@ def test_the_words_claim_no_more_than_the_intervals(result, theory, idf, words, 
     """theory, idf: the correlation with z for the classes of the two queries."""
     of_query = np.unique(result["query_token"], return_inverse=True)[1]
     told = result.copy(deep=True)
-    for name, values in (("Eq. 10", theory), *((name, idf) for name in SCORES[2:])):
+    for name, values in (("Eq. 10", theory), *((name, idf) for name in IDF)):
         place = {"training": "windows", "target": "logits", "tokens": tokens, "score": name}
         told["rank_correlation"].loc[place] = np.array(values)[of_query]
     every, frequent = in_words(told).split("Among the 10 % most frequent")

@@ -29,7 +29,10 @@ CONFIDENCE = 0.95
 # What was trained on: classes for T to infinity, classes at length T, the windows themselves.
 TRAININGS = ("limit", "sampled", "windows")
 TARGETS = ("logits", "attention")
-SCORES = ("Eq. 10", "frequency", "TF-IDF of classes", "TF-IDF of windows")
+# The ladder of theories, and what needs none.
+PRINTED, THEORY, SGD = "Eq. 10 as printed", "Eq. 10", "SGD's decoder"
+IDF = ("TF-IDF of classes", "TF-IDF of windows")
+SCORES = (PRINTED, THEORY, SGD, "frequency", *IDF)
 MEASURES = ("rank_correlation", "recall")
 # Of a class's tokens, all are ranked, and the most frequent: most tokens are rare, and hardly move.
 TOKENS = ("all", "frequent")
@@ -51,7 +54,7 @@ def measure_agreement(
     top: int = 10,
     progress: Choice = "auto",
 ) -> xr.Dataset:
-    """Train the paper's model on a text in three ways, and hold four scores against it.
+    """Train the paper's model on a text in three ways, and hold six scores against it.
 
     The first four arguments choose the classes (see `find_windows`). eta_y well above eta_z is
     Assumption 1c. top: of how many tokens the recall is taken.
@@ -92,7 +95,9 @@ def _scores(
 ) -> list[scores.Score]:
     """In the order of SCORES."""
     return [
+        scores.printed(classes, **rates),
         scores.eq10(classes, **rates),
+        scores.sgd(classes, **rates),
         scores.frequency(classes),
         scores.tf_idf_of_classes(classes),
         scores.tf_idf_of_windows(classes, windows),
@@ -225,12 +230,11 @@ def in_words(result: xr.Dataset) -> str:
     c = found["rank_correlation"].sel(training="windows", target="attention", tokens="all")
     c = c.to_series()
     carriers = (result["probability"] > 0).sum("sequence_class").values
-    theory, _, *idf = SCORES
     return (
         f"{int((carriers == 1).sum())} of {int((carriers > 0).sum())} contextual tokens are "
         f"distinct, and of those alone Theorem 2 speaks; Eq. 10 speaks of all. Attention is term "
         f"frequency times a learnt weight, P exp(z), and frequency alone ranks it with "
-        f"{c['frequency']:.2f} ({idf[1]}: {c[idf[1]]:.2f}, {theory}: {c[theory]:.2f}). Of what is "
+        f"{c['frequency']:.2f} ({IDF[1]}: {c[IDF[1]]:.2f}, {THEORY}: {c[THEORY]:.2f}). Of what is "
         f"learnt, z: {_of_z(result, found, 'all')}. Among the {100 * FREQUENT:g} % most frequent "
         f"tokens of each class: {_of_z(result, found, 'frequent')}. Differences are paired over "
         f"{found.attrs['queries']} queries, ± half the 95 % t-interval."
@@ -255,9 +259,8 @@ def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
     cell = {"training": "windows", "target": "logits", "tokens": tokens}
     z = found.sel(cell)["rank_correlation"].to_series()
     low = found.sel(cell)["rank_correlation_low"].to_series()
-    theory, _, *idf = SCORES
-    best = max(idf, key=lambda name: z[name])
-    mean, half = difference(result, best, theory, **cell)
+    best = max(IDF, key=lambda name: z[name])
+    mean, half = difference(result, best, THEORY, **cell)
     by = f"{mean:+.2f}"
     if abs(mean) > half:
         beside = f"{'more' if mean > 0 else 'less'} so than"
@@ -266,7 +269,8 @@ def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
     if np.isfinite(half):
         by += f" ± {half:.2f}"
     return (
-        f"{theory} ranks it with {z[theory]:.2f}, the idf of classes with {z[idf[0]]:.2f}, that of "
-        f"windows with {z[idf[1]]:.2f}; it is {'in part' if low[best] > 0 else 'not clearly'} an "
-        f"inverse document frequency, {beside} it is the z of {theory} ({by})"
+        f"{THEORY} ranks it with {z[THEORY]:.2f} (as printed {z[PRINTED]:.2f}, with {SGD} "
+        f"{z[SGD]:.2f}), the idf of classes with {z[IDF[0]]:.2f}, that of windows with "
+        f"{z[IDF[1]]:.2f}; it is {'in part' if low[best] > 0 else 'not clearly'} an "
+        f"inverse document frequency, {beside} it is the z of {THEORY} ({by})"
     )

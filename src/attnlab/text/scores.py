@@ -24,22 +24,39 @@ class Score(NamedTuple):
     attention: NDArray[np.float64]
 
 
+# Scores rank tokens; nobody compares their digits.
+_TOLERANCES: dict[str, float] = {"rtol": 1e-4, "atol": 1e-6}
+
+
+def printed(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
+    """The theory as printed: z after `steps` by Eq. 10 with the class weight 1 and Eq. 88."""
+    flow = theory.attention_flow(
+        classes, steps, eta_y=eta_y, eta_z=eta_z, weight=1.0, form="printed", **_TOLERANCES
+    )
+    return _by_logits(classes, flow.logits)
+
+
 def eq10(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
-    """The theory: z after `steps` by Eq. 10 with the classes' own prior, and Eq. 5 with it.
+    """The theory corrected: z after `steps` by Eq. 10, each class with its own clock, and Eq. 5.
 
     Eq. 10 speaks of every token. Theorems 2 and 3, its corollaries for distinct tokens, are silent
     about common ones, and in a text nearly all tokens are common.
     """
-    seen, psi, M = classes.in_play, classes.query_index, classes.vocab_size
-    P = classes.probs[:, seen]
-    tau = theory.reduced_time(steps, K=len(classes), M=M, eta_y=eta_y, eta_z=eta_z)
-    # to rank tokens, not to compare digits
-    path = theory.attention_path(
-        P, tau, psi=psi, M=M, weight=classes.prior, rtol=1e-4, atol=1e-6
-    ).logits
-    weight, attention = np.zeros((2, len(classes), M))
-    weight[:, seen] = path[psi]
-    attention[:, seen] = theory.attention_weights(P, path, psi=psi)
+    flow = theory.attention_flow(classes, steps, eta_y=eta_y, eta_z=eta_z, **_TOLERANCES)
+    return _by_logits(classes, flow.logits)
+
+
+def sgd(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
+    """The next rung (ours): the decoder that SGD trains in place of Theorem 1's."""
+    flow = theory.sgd_flow(classes, steps, eta_y=eta_y, eta_z=eta_z, **_TOLERANCES)
+    return _by_logits(classes, flow.logits)
+
+
+def _by_logits(classes: SequenceClasses, z: NDArray[np.float64]) -> Score:
+    """z of contextual tokens, (query, token), and the attention that they make, over all tokens."""
+    weight, attention = np.zeros((2, len(classes), classes.vocab_size))
+    weight[:, classes.in_play] = z[classes.query_index]
+    attention[:, classes.in_play] = theory.attention_weights(classes, z)
     return Score(weight, attention)
 
 
