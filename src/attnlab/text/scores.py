@@ -7,7 +7,7 @@ attention, to be held against c.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class Score(NamedTuple):
 
 
 # Scores rank tokens; nobody compares their digits.
-_TOLERANCES: dict[str, float] = {"rtol": 1e-4, "atol": 1e-6}
+_TOLERANCES: Any = {"rtol": 1e-4, "atol": 1e-6}
 
 
 def printed(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
