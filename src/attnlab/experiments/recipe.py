@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from attnlab.data import classes_from
 from attnlab.files.documents import within
@@ -19,10 +19,12 @@ NOTE = [line.name for line in fields(Recipe)]
 class ExperimentRecipe(Recipe):
     """What an experiment is made with, nothing of which is negative.
 
-    ours: which of its settings are not the source's, in words.
+    ours: which of its settings are not the source's, in words. resumes: whether its data take long,
+    and are gone on with after a stop.
     """
 
     ours: str | None = None
+    resumes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

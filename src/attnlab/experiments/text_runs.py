@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import ClassVar
 
 import xarray as xr
 
@@ -26,6 +27,7 @@ class TextRecipe(ExperimentRecipe):
     depth. training: how; its model is taken at each of these depths.
     """
 
+    resumes: ClassVar[bool] = True
     corpus: str
     validation: str | None = None
     vocab_size: int | None = None

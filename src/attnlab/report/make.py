@@ -11,7 +11,6 @@ from typing import Any
 from attnlab.experiments import Made, experiment, names_of, recipe_for
 from attnlab.experiments.catalogue import has_recipe
 from attnlab.experiments.run import find, find_or_run
-from attnlab.experiments.text_runs import TextRecipe
 from attnlab.files.atomic import atomic_path
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
@@ -74,8 +73,8 @@ def reproduce(
     making = Making([*parts, "report"], make, out=out, watch=watch)
     # Training on text runs long and compiles little, all else compiles much: together they keep
     # two cores at work. Training is here, where a signal comes, because it goes on from a stop.
-    on_text = [name for name in parts if isinstance(asked.get(name), TextRecipe)]
-    making.side_by_side(on_text, [name for name in parts if name not in on_text])
+    long = [name for name in parts if name in asked and asked[name].resumes]
+    making.side_by_side(long, [name for name in parts if name not in long])
     making.one_by_one(["report"])
     return Reproduction(out, making.in_order, out / REPORT, time.perf_counter() - begun)
 
