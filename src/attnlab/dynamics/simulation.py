@@ -76,7 +76,7 @@ class Simulation:
     lump: let exchangeable tokens share one entry; exact, and off only to check that it is.
     """
 
-    classes: SequenceClasses | tuple[SequenceClasses, ...]
+    classes: Classes
     engine: Engine = field(default_factory=Sampled)
     model: Model = field(default_factory=Pairwise)
     optimizer: Optimizer = field(default_factory=Optimizer)
@@ -114,7 +114,8 @@ class Simulation:
     @property
     def sets(self) -> tuple[SequenceClasses, ...]:
         """The sets of classes, one or several."""
-        return self.classes if isinstance(self.classes, tuple) else (self.classes,)
+        made: Any = self.classes  # read from their names by now
+        return made if isinstance(made, tuple) else (made,)
 
     @property
     def moving(self) -> Optimizer:
