@@ -45,7 +45,6 @@ def main(arguments: list[str]) -> None:
     from attnlab import simulate
     from attnlab.dynamics import Limit, Optimizer, Save
     from attnlab.sweep import Local, Ray, SweepRecipe, cluster, local, make_plan, run_in
-    from attnlab.sweep.choices import EngineRecipe
     from attnlab.sweep.store import Folder
 
     classes = "single-common:num_classes=10,distinct=10,vocab_size=200"
@@ -68,14 +67,16 @@ def main(arguments: list[str]) -> None:
         # what a call costs besides its steps does not count
         steps = int(2 * count * options.seconds / (seconds(3 * count) - seconds(count)))
     recipe = SweepRecipe(
-        classes=classes,
+        given={
+            "classes": classes,
+            "eta_y": 1.0,
+            "eta_z": 1.0,
+            "engine": Limit(),
+            "optimizer": Optimizer(momentum=0.0),
+            "steps": steps,
+            "save": Save(what="loss", at=[steps]),
+        },
         grid={"common_prob": tuple(np.linspace(0.1, 0.5, options.groups).tolist())},
-        eta_y=1.0,
-        eta_z=1.0,
-        engine=EngineRecipe("limit"),
-        optimizer=Optimizer(momentum=0.0),
-        steps=steps,
-        save=Save(what="loss", at=[steps]),
     )
     memory = make_plan(recipe).shapes[0].cost.memory
     plan = make_plan(recipe, memory_budget=memory)

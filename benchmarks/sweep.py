@@ -31,26 +31,27 @@ def main(arguments: list[str]) -> None:
 
     import numpy as np
 
-    from attnlab.dynamics import Optimizer, Save
-    from attnlab.sweep import SweepRecipe, group, make_plan, open_sweep, run_in
-    from attnlab.sweep.choices import EngineRecipe
+    from attnlab.dynamics import Limit, Optimizer, Save
+    from attnlab.sweep import SweepRecipe, make_plan, open_sweep, run_in, simulations
 
     rates = tuple(np.linspace(0.1, 1.0, options.rates).tolist())
     recipe = SweepRecipe(
-        classes="single-common:num_classes=2,distinct=2,vocab_size=20",
+        given={
+            "classes": "single-common:num_classes=2,distinct=2,vocab_size=20",
+            "engine": Limit(),
+            "optimizer": Optimizer(momentum=0.0),
+            "steps": 1,
+            "save": Save(what=("statistics", "loss"), at=[1]),
+        },
         grid={
             "common_prob": tuple(np.linspace(0.1, 0.5, options.settings).tolist()),
             "eta_z": rates,
             "ratio": rates,
         },
-        engine=EngineRecipe("limit"),
-        optimizer=Optimizer(momentum=0.0),
-        steps=1,
-        save=Save(what=("statistics", "loss"), at=[1]),
     )
     cells = options.settings * options.rates**2
-    simulating = _Timed(group.simulate)
-    group.simulate = simulating  # type: ignore[assignment]
+    simulating = _Timed(simulations.simulate)
+    simulations.simulate = simulating  # type: ignore[assignment]
 
     with tempfile.TemporaryDirectory() as folder:
         plan = make_plan(recipe)

@@ -39,6 +39,8 @@ _HOMES = {
     "play": "playground",
     "load": "files.netcdf",
     "save": "files.netcdf",
+    "Local": "sweep",
+    "Ray": "sweep",
     "open_sweep": "sweep",
 }
 _FOLDERS = (
@@ -57,9 +59,11 @@ __all__ = [
     "Interrupted",
     "LearnedPosition",
     "Limit",
+    "Local",
     "Model",
     "Optimizer",
     "Pairwise",
+    "Ray",
     "Sampled",
     "Save",
     "SequenceClasses",
@@ -121,7 +125,7 @@ if TYPE_CHECKING:
     from attnlab.playground import play
     from attnlab.prediction import Theory
     from attnlab.prediction.predict import predict
-    from attnlab.sweep import open_sweep
+    from attnlab.sweep import Local, Ray, open_sweep
     from attnlab.sweep.sweep import sweep
 
 

@@ -14,7 +14,6 @@ from attnlab.playground.setting import Setting
 from attnlab.report import make_studies
 from attnlab.report import reproduce as make_parts
 from attnlab.sweep import SweepRecipe
-from attnlab.sweep.sweep import sweep
 from attnlab.text import TransformerSpec, estimate_classes, measure_agreement, open_corpus, train
 
 SIMULATE = inspect.signature(attnlab.simulate)  # before a test puts something else in its place
@@ -81,12 +80,9 @@ def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
 
 def test_a_recipe_and_the_playground_leave_the_same_unsaid():
     default = call_of("syn-small")
-    recipe = SweepRecipe(classes="syn-small", eta_y=1, eta_z=1, steps=100)
-    assert recipe.engine.engine() == default["engine"]
-    assert recipe.optimizer.with_momentum(default["engine"].usual_momentum) == default["optimizer"]
-    assert recipe.model.model() == default["model"]
-    for name in ("save", "init", "seeds", "dtype"):
-        assert getattr(recipe, name) == default[name]
+    recipe = SweepRecipe(given={"classes": "syn-small", "eta_y": 1, "eta_z": 1})
+    ((way, _),) = recipe.settings()
+    assert way == attnlab.Simulation("syn-small")
     setting = Setting()
     opened = call_of(setting.sequence_classes, setting.engine, **setting.arguments())
     for name in default.keys() - {"classes", "save", "seeds"}:
@@ -104,7 +100,6 @@ def test_a_recipe_and_the_playground_leave_the_same_unsaid():
         (text_classes.agreement_verb, measure_agreement),
         (reproduce.reproduce_verb, make_parts),
         (study.study_verb, make_studies),
-        (sweep, attnlab.simulate),
     ],
     ids=lambda of: of.__name__,
 )
@@ -115,8 +110,6 @@ def test_what_is_asked_for_in_two_ways_has_one_default(verb, function):
 
     one, other = defaults(verb), defaults(function)
     shared = one.keys() & other.keys() - {"names"}  # those of parts: none are all
-    if verb is sweep:
-        shared -= {"eta_y", "eta_z"}  # a sweep wants them said, in the grid or outside
     assert len(shared) > 1
     for name in shared:
         value = float(one[name]) if name == "rates" else one[name]

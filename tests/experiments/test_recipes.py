@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from attnlab.data import classes_from
 from attnlab.dynamics import Sampled
 from attnlab.experiments import SimulationRecipe, experiment, names_of, recipe_for
 from attnlab.files.recipe import read_recipe
@@ -89,10 +88,11 @@ def test_fig6_is_the_protocol():
         "eta_z": (0.5, 1, 2, 3),
         "ratio": (1, 2, 5, 10),
     }
-    assert recipe.engine.engine() == Sampled(128, 128)
-    assert (recipe.optimizer.name, recipe.optimizer.momentum) == ("sgd", 0.9)
-    assert (recipe.init, recipe.steps, recipe.seeds) == ("uniform", 100, 10)
-    sizes = [classes_from(setting.classes).vocab_size for setting in recipe.settings()]
+    base = recipe.base
+    assert base.engine == Sampled(128, 128)
+    assert (base.optimizer.name, base.optimizer.momentum) == ("sgd", 0.9)
+    assert (base.init, base.steps, len(base.seeds)) == ("uniform", 100, 10)
+    sizes = [classes.vocab_size for _, classes in recipe.settings()]
     assert sizes == [33, 79, 125, 240]
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweep import group, run_in
+from attnlab.sweep import run_in, simulations
 
 
 def main(folder: Path, groups: int, gate: Path) -> None:
-    real, begun = group.simulate, count()
+    real, begun = simulations.simulate, count()
 
     def slow(*args, **given):
         if next(begun) >= groups:
@@ -23,7 +23,7 @@ def main(folder: Path, groups: int, gate: Path) -> None:
                 time.sleep(0.02)
         return real(*args, **given)
 
-    group.simulate = slow
+    simulations.simulate = slow
     print(run_in(folder, in_groups(tiny())).computed)
 
 

@@ -154,7 +154,7 @@ def of_theory() -> dict[str, list[float]]:
 
 
 def of_sweep() -> dict[str, list[float]]:
-    from attnlab.sweep.summary import summary
+    from attnlab.sweep.simulations import summary
 
     result = measured()
     found = summary(

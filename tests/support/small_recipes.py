@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from attnlab.dynamics import Save
+from attnlab.dynamics import Sampled, Save
 from attnlab.experiments import recipe_for
-from attnlab.sweep import EngineRecipe
 
 # as Section 6 asks, with a vocabulary that keeps the flow cheap
 CLASSES = "single-common:num_classes=4,distinct=3,common_prob=0.1,vocab_size=100"
@@ -26,9 +25,9 @@ def small(name: str) -> Any:
         return replace(recipe, runs=small("fig6"))
     if name == "fig6":
         grid = {"num_last": (1.0,), "eta_z": (0.5, 1.0, 3.0), "ratio": (1.0, 5.0, 10.0)}
-        return replace(recipe, grid=grid, seeds=6, engine=EngineRecipe("sampled", 128, 64))
+        return replace(recipe.changed(seeds=6, engine=Sampled(128, 64)), grid=grid)
     if name == "fig2":
-        return replace(recipe, steps=100)
+        return recipe.changed(steps=100)
     if name == "fig5":
-        return replace(recipe, save=Save(what=("attention",), at=(0, 50, 100)))
+        return recipe.changed(save=Save(what=("attention",), at=(0, 50, 100)))
     return recipe

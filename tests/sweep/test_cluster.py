@@ -10,8 +10,8 @@ from tiny_sweep import in_groups, tiny
 
 from attnlab.sweep import Local, Ray, Stopped, open_sweep, run_in
 from attnlab.sweep import cluster as module
+from attnlab.sweep.driver import run_plan
 from attnlab.sweep.executor import attempt
-from attnlab.sweep.run import run_plan
 from attnlab.sweep.store import Folder, Memory
 from attnlab.sweep.whole import whole
 

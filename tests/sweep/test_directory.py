@@ -20,10 +20,10 @@ import attnlab
 from attnlab.files import netcdf as files
 from attnlab.files.netcdf import DamagedFile
 from attnlab.files.sealed import unseal, write_sealed
-from attnlab.sweep import Stopped, open_sweep, run_in, status
+from attnlab.sweep import Stopped, open_sweep, run_in, simulations, status
+from attnlab.sweep.driver import Silent
 from attnlab.sweep.group import Place
 from attnlab.sweep.index import Entry, Index, index_document
-from attnlab.sweep.run import Silent
 from attnlab.sweep.schema import Schema
 from attnlab.sweep.store import Folder
 
@@ -51,8 +51,8 @@ def bytes_of(folder):
 def test_a_sweep_is_kept_and_opened(done):
     result = open_sweep(done)
     in_memory = attnlab.sweep(
-        PLAN.recipe.classes, attnlab.Limit(), grid=PLAN.recipe.grid, ratio=2.0, momentum=0.0,
-        steps=10, seeds=2, save=PLAN.recipe.save,
+        PLAN.recipe.given["classes"], attnlab.Limit(), grid=PLAN.recipe.grid, ratio=2.0,
+        momentum=0.0, steps=10, seeds=2, save=PLAN.recipe.given["save"],
     )  # fmt: skip
     xr.testing.assert_identical(result.load().drop_attrs(), in_memory.drop_attrs())
     before = bytes_of(done)
@@ -182,6 +182,20 @@ def test_no_byte_of_a_group_can_change_unnoticed(done):
         path.write_bytes(flipped)
         with pytest.raises(DamagedFile), Folder(done).read(KEYS[2]):
             pass
+
+
+def test_the_ledger_keeps_the_traceback_of_a_group_that_raised(tmp_path, monkeypatch):
+    def broken(simulation, **given):
+        raise ZeroDivisionError("for this test")
+
+    monkeypatch.setattr(simulations, "simulate", broken)
+    assert run_in(tmp_path, PLAN).index.failed_runs == PLAN.runs
+    failed = [e for e in Folder(tmp_path).ledger.read()[0] if e["state"] == "failed"]
+    assert len(failed) == len(PLAN.groups)
+    for entry in failed:
+        assert entry["cause"] == "ZeroDivisionError: for this test"
+        assert entry["traceback"].startswith("Traceback (most recent call last):")
+        assert "in broken" in entry["traceback"]
 
 
 def test_a_damaged_line_of_the_ledger_does_not_hide_what_failed(done):

@@ -20,8 +20,8 @@ import xarray as xr
 from tiny_sweep import in_groups, tiny
 
 from attnlab.sweep import Local, Stopped, local, open_sweep, run_in, status
+from attnlab.sweep.driver import Silent, run_plan
 from attnlab.sweep.executor import attempt
-from attnlab.sweep.run import Silent, run_plan
 from attnlab.sweep.store import Folder, Memory
 from attnlab.sweep.whole import whole
 

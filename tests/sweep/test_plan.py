@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from tiny_sweep import in_groups, tiny
 
-from attnlab.dynamics import Optimizer, Save, program
+from attnlab.dynamics import Embedded, Extended, Flow, Limit, Optimizer, Sampled, Save, program
 from attnlab.files.recipe import read_recipe
 from attnlab.files.shipped import recipe_folder
-from attnlab.sweep import EngineRecipe, ModelRecipe, SweepRecipe, make_plan
+from attnlab.sweep import SweepRecipe, make_plan
+from attnlab.sweep.driver import run_plan
 from attnlab.sweep.plan import plan_document
-from attnlab.sweep.run import run_plan
 from attnlab.sweep.store import Memory
 
 CLASSES = "single-common:num_classes=2,vocab_size=20"
@@ -18,7 +18,7 @@ CLASSES = "single-common:num_classes=2,vocab_size=20"
 def covered(plan):
     """How often each run is in a group, over (setting, cell, seed)."""
     recipe = plan.recipe
-    count = np.zeros((len(recipe.settings()), recipe.rates()[0].size, len(recipe.seed_list())))
+    count = np.zeros((len(recipe.settings()), recipe.points["eta_z"].size, len(recipe.seeds)))
     for group in plan.groups:
         place = group.place
         count[np.ix_(place.settings, range(*place.cells), range(*place.seeds))] += 1
@@ -43,12 +43,12 @@ def test_settings_of_one_shape_share_a_group_and_others_do_not():
 
 
 def test_what_sequences_are_drawn_from_counts_for_each_setting():
-    recipe = tiny(engine=EngineRecipe("sampled", length=64, batch_size=4))
+    recipe = tiny(engine=Sampled(length=64, batch_size=4))
     (shape,) = make_plan(recipe).shapes
     of_setting = 4 * shape.cost.memory + shape.cost.tables
     assert shape.cost.tables > 0 and shape.memory == 4 * of_setting
     plan = make_plan(recipe, memory_budget=2 * of_setting)
-    assert [len(group.classes) for group in plan.groups] == [2, 2]
+    assert [len(group.value.classes) for group in plan.groups] == [2, 2]
     assert (covered(plan) == 1).all()
 
 
@@ -75,7 +75,7 @@ def test_a_group_is_named_by_what_decides_its_numbers():
     assert group.key == same.key
     for changes in (
         {"steps": 11}, {"seeds": 3}, {"ratio": 3.0}, {"dtype": "float64"}, {"init": "uniform"},
-        {"engine": EngineRecipe("limit", batch_size=2)},
+        {"engine": Limit(batch_size=2)},
     ):  # fmt: skip
         assert all(other.key != group.key for other in make_plan(tiny(**changes)).groups)
 
@@ -87,19 +87,19 @@ def test_a_group_is_named_by_what_decides_its_numbers():
         ({"steps": 1.5}, "steps: expected a whole number of at least 1, got 1.5"),
         ({"steps": 1e300}, "steps: expected at most 2,147,483,647, got 1e+300"),
         (
-            {"engine": EngineRecipe("flow"), "optimizer": Optimizer(momentum=0.5)},
+            {"engine": Flow(), "optimizer": Optimizer(momentum=0.5)},
             "optimizer: the flow is that of plain gradient descent",
         ),
-        ({"engine": EngineRecipe("flow", rtol=1e-9)}, "rtol: expected a number of at least 1"),
-        ({"model": ModelRecipe("extended", position="learned")}, "use the engine Sampled"),
+        ({"engine": Flow(rtol=1e-9)}, "rtol: expected a number of at least 1"),
+        ({"model": Extended(position="learned")}, "use the engine Sampled"),
         (
             {
-                "model": ModelRecipe("extended", position="learned"),
-                "engine": EngineRecipe("sampled", length=2**31 - 1),
+                "model": Extended(position="learned"),
+                "engine": Sampled(length=2**31 - 1),
             },
             "would need",
         ),
-        ({"grid": {"steps": (5, 0)}}, "grid: at steps = 0: steps: expected a positive number"),
+        ({"grid": {"steps": (5, 0)}}, "grid: at steps = 0: steps: expected a whole number"),
         (
             {"steps": 2e9, "save": Save("loss", every=1)},
             "save.every: would record each run 2e+09 times; record it at most 10,000,000 times",
@@ -109,15 +109,15 @@ def test_a_group_is_named_by_what_decides_its_numbers():
             "save.geometric: would record each run 1e+12 times",
         ),
         (
-            {"model": ModelRecipe("embedded", dim=10**9)},
+            {"model": Embedded(10**9)},
             "would need 80 EB; this machine has",
         ),
         (
-            {"engine": EngineRecipe("sampled", batch_size=10**12)},
+            {"engine": Sampled(batch_size=10**12)},
             "take fewer tokens, classes, sequences, dims or records",
         ),
         (
-            {"engine": EngineRecipe("sampled", sequences=10**12)},
+            {"engine": Sampled(sequences=10**12)},
             "would need",
         ),
         (

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from tiny_sweep import tiny
 
-from attnlab.dynamics import Embedded, Extended, Flow, Limit, Sampled
+from attnlab.data import classes_from
+from attnlab.dynamics import AlibiPosition, Embedded, Extended, LearnedPosition, Sampled
 from attnlab.files.recipe import as_recipe, read_recipe
 from attnlab.files.shipped import recipe_folder
-from attnlab.sweep import EngineRecipe, ModelRecipe, SweepRecipe
+from attnlab.sweep import SweepRecipe
 
 SMALL = {"classes": "syn-medium", "eta_y": 1, "eta_z": 1, "steps": 5}
 
@@ -19,7 +20,7 @@ def test_a_figures_recipe_is_a_sweep_and_a_sweep_needs_no_lab_note():
     assert recipe.about.startswith("Attention over distinct tokens")
     assert len(recipe.settings()) == 4
     assert as_recipe(SMALL, SweepRecipe).about is None
-    assert as_recipe({**SMALL, "seeds": [4, 2]}, SweepRecipe).seed_list() == (4, 2)
+    assert as_recipe({**SMALL, "seeds": [4, 2]}, SweepRecipe).seeds == (4, 2)
 
 
 def test_every_kind_of_parameter_can_be_swept():
@@ -42,24 +43,53 @@ def test_every_kind_of_parameter_can_be_swept():
     ]  # fmt: skip
     settings = recipe.settings()
     assert len(settings) == 2**6
-    last = settings[-1]
-    assert last.classes == "syn-medium:num_last=2"
-    assert last.engine.engine() == Sampled(length=16)
+    last, classes = settings[-1]
+    assert classes == classes_from("syn-medium:num_last=2")
+    assert last.engine == Sampled(length=16)
     assert last.optimizer.momentum == 0.9
-    assert last.model.model() == Extended(residual=True, heads=2)
+    assert last.model == Extended(residual=True, heads=2)
     assert (last.init, last.steps) == ("uniform", 10)
-    eta_y, eta_z = last.rates()
-    np.testing.assert_array_equal(eta_y, [1, 2])
-    np.testing.assert_array_equal(eta_z, [0.5, 1])
+    np.testing.assert_array_equal(recipe.points["eta_y"], [1, 2])
+    np.testing.assert_array_equal(recipe.points["eta_z"], [0.5, 1])
 
 
 def test_names_and_classes_can_be_swept_and_parameters_keep_all_their_digits():
     recipe = tiny(grid={"classes": ("syn-small", "syn-medium"), "optimizer.name": ("sgd", "adam")},
                   eta_z=1.0)  # fmt: skip
     assert list(recipe.dims()) == ["classes", "optimizer"]
-    assert [s.optimizer.name for s in recipe.settings()] == ["sgd", "adam"] * 2
-    (setting,) = tiny(grid={"common_prob": (0.1234567890123,)}, eta_z=1.0).settings()
-    assert setting.classes.endswith("common_prob=0.1234567890123")
+    assert [way.optimizer.name for way, _ in recipe.settings()] == ["sgd", "adam"] * 2
+    ((_, classes),) = tiny(grid={"common_prob": (0.1234567890123,)}, eta_z=1.0).settings()
+    assert "common_prob=0.1234567890123" in classes.origin
+
+
+def test_a_parameter_of_the_grid_replaces_that_of_the_name():
+    recipe = tiny(classes="syn-medium:num_last=3, next_per_last=2", eta_z=1.0,
+                  grid={"num_last": (1, 2)})  # fmt: skip
+    made = [classes for _, classes in recipe.settings()]
+    assert made == [classes_from(f"syn-medium:num_last={n},next_per_last=2") for n in (1, 2)]
+
+
+def test_whole_parts_and_what_is_deep_inside_can_be_swept():
+    models = (Embedded(7), {"name": "extended", "heads": 2})
+    recipe = tiny(grid={"model": models}, eta_z=1.0)
+    assert [way.model for way, _ in recipe.settings()] == [Embedded(7), Extended(heads=2)]
+    assert recipe.axes()[0] == {"model": ("embedded:dim=7", "extended:heads=2")}
+    model = Extended(position=AlibiPosition(0.1))
+    for name, values, expected in (
+        ("model.position.slope", (0.5,), AlibiPosition(0.5)),
+        ("model.position", ({"name": "alibi", "slope": 0.5},), AlibiPosition(0.5)),
+        ("model.position", (LearnedPosition(),), LearnedPosition()),
+        ("model.position", ("alibi:0.25",), AlibiPosition(0.25)),
+    ):
+        recipe = tiny(grid={name: values}, eta_z=1.0, model=model, engine=Sampled(8, 4))
+        ((way, _),) = recipe.settings()
+        assert way.model == Extended(position=expected)
+
+
+def test_a_recipe_reads_as_it_was_written():
+    recipe = tiny(grid={"model": (Extended(heads=2),), "eta_z": (0.5, 1.0)})
+    assert as_recipe(recipe.to_document(), SweepRecipe).to_document() == recipe.to_document()
+    assert as_recipe(recipe.to_document(), SweepRecipe).base == recipe.base
 
 
 @pytest.mark.parametrize(
@@ -84,7 +114,7 @@ def test_what_a_recipe_refuses(changes, message):
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
-        ({"engine.length": ("a",)}, "engine.length: expected a whole number, got 'a'"),
+        ({"engine.batch_size": ("a",)}, "engine.batch_size: expected a whole number, got 'a'"),
         ({"engine.length": (8,)}, "engine.length: belongs to the engine 'sampled', not to 'limit'"),
         ({"optimizer.momentum": (1.5,)}, "optimizer.momentum: expected a number in [0, 1)"),
         ({"model.name": ("embedded",)}, "model.dim: missing; the model 'embedded' needs it"),
@@ -178,18 +208,3 @@ def test_a_grid_is_counted_before_it_is_laid_out():
 def test_two_names_may_not_give_one_dim():
     with pytest.raises(ValueError, match="two of its names give the same dim"):
         tiny(grid={"vocab_size": (20,), "classes.vocab_size": (30,)}, eta_z=1.0)
-
-
-def test_engines_and_models_by_name():
-    assert EngineRecipe("limit").engine() == Limit()
-    assert EngineRecipe("flow", rtol=1e-3).engine() == Flow(rtol=1e-3)
-    assert ModelRecipe("embedded", dim=7).model() == Embedded(7)
-    assert ModelRecipe("extended", position="alibi:0.5").model().position.slope == 0.5
-    for wrong, message in (
-        (lambda: EngineRecipe("limit", length=3), "length: belongs to the engine 'sampled'"),
-        (lambda: EngineRecipe("flow", batch_size=3), "batch_size: belongs to the engine"),
-        (lambda: EngineRecipe("sampled", length=1), "length: expected a whole number of at least"),
-        (lambda: ModelRecipe("pairwise", heads=2), "heads: belongs to the model 'extended'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            wrong()

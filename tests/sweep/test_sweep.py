@@ -10,23 +10,19 @@ from tiny_sweep import in_groups, tiny
 import attnlab
 from attnlab.data import classes_from
 from attnlab.dynamics import (
-    AlibiPosition,
-    Embedded,
     Extended,
-    Flow,
     Limit,
     Optimizer,
-    Pairwise,
-    Sampled,
     Save,
 )
-from attnlab.sweep import run_parts
-from attnlab.sweep.run import run_plan
+from attnlab.sweep import run_apart, simulations
+from attnlab.sweep.driver import run_plan
 from attnlab.sweep.store import Memory
-from attnlab.sweep.sweep import _engine_recipe, _model_recipe
 from attnlab.sweep.whole import whole
 
 RECIPE = tiny()
+CLASSES = RECIPE.given["classes"]
+STEPS, SAVE = RECIPE.given["steps"], RECIPE.given["save"]
 
 
 def run(plan):
@@ -43,10 +39,10 @@ def result():
 def call(**given):
     """attnlab.sweep() as the recipe would have it."""
     same = {
-        "grid": dict(RECIPE.grid), "ratio": RECIPE.ratio, "steps": RECIPE.steps,
-        "seeds": RECIPE.seeds, "save": RECIPE.save, "engine": Limit(), "momentum": 0.0,
+        **{name: of for name, of in RECIPE.given.items() if name not in ("classes", "optimizer")},
+        "grid": dict(RECIPE.grid), "momentum": 0.0,
     }  # fmt: skip
-    return attnlab.sweep(RECIPE.classes, **{**same, **given})
+    return attnlab.sweep(CLASSES, **{**same, **given})
 
 
 def test_a_cell_is_what_simulate_gives(result):
@@ -55,9 +51,9 @@ def test_a_cell_is_what_simulate_gives(result):
     )  # fmt: skip
     for cell in ({"common_prob": 0.2, "eta_z": 1.0}, {"common_prob": 0.4, "eta_z": 0.5}):
         alone = attnlab.simulate(
-            f"{RECIPE.classes},common_prob={cell['common_prob']}", Limit(), momentum=0.0,
-            eta_y=[0.5, 2 * cell["eta_z"]], eta_z=cell["eta_z"], steps=RECIPE.steps,
-            seeds=RECIPE.seeds, save=RECIPE.save,
+            f"{CLASSES},common_prob={cell['common_prob']}", Limit(), momentum=0.0,
+            eta_y=[0.5, 2 * cell["eta_z"]], eta_z=cell["eta_z"], steps=STEPS,
+            seeds=RECIPE.seeds, save=SAVE,
         ).isel(eta_y=1)  # fmt: skip
         same = result.sel(cell)
         for name in ("attention", "loss", "entropy", "probability", "query_token"):
@@ -115,23 +111,23 @@ def test_settings_in_which_tokens_have_other_roles_are_summed_up_apart(tmp_path)
         np.testing.assert_allclose(together[name], run(in_groups(recipe))[name], rtol=1e-6)
 
 
-def test_settings_of_different_sizes_are_padded_and_parts_are_not():
+def test_settings_of_different_sizes_are_padded_and_apart_they_are_not():
     recipe = tiny(
         classes="syn-medium", grid={"num_last": (1, 2)}, eta_z=1.0, steps=2, seeds=1,
         save=Save(what=("attention", "logits"), every=1),
     )  # fmt: skip
     result = run(in_groups(recipe))
-    parts = run_parts(recipe)
-    assert [part.parameters for part in parts] == [{"num_last": 1}, {"num_last": 2}]
-    for part in parts:
-        sizes = part.result.sizes
-        padded = result.sel(part.parameters)
+    apart = run_apart(recipe)
+    assert [int(alone["num_last"]) for alone in apart] == [1, 2]
+    for alone in apart:
+        sizes = alone.sizes
+        padded = result.sel(num_last=alone["num_last"])
         own = padded.isel(
             sequence_class=slice(sizes["sequence_class"]), token=slice(sizes["token"])
-        ).sel(query=part.result["query"])
-        np.testing.assert_array_equal(own["attention"], part.result["attention"])
-        np.testing.assert_array_equal(own["attention_logits"], part.result["attention_logits"])
-        assert not part.result["attention"].isnull().any()
+        ).sel(query=alone["query"])
+        np.testing.assert_array_equal(own["attention"], alone["attention"])
+        np.testing.assert_array_equal(own["attention_logits"], alone["attention_logits"])
+        assert not alone["attention"].isnull().any()
     small = result.sel(num_last=1)
     assert small["attention"].isel(sequence_class=slice(2, None)).isnull().all()
     assert (small["query_token"].isel(sequence_class=slice(2, None)) == -1).all()
@@ -149,26 +145,28 @@ def test_heads_and_steps_as_dims():
 
 
 def test_classes_given_as_an_object(result):
-    classes = classes_from(f"{RECIPE.classes},common_prob=0.2")
-    made = attnlab.sweep(
-        classes, Limit(), grid={"eta_z": RECIPE.grid["eta_z"]}, ratio=RECIPE.ratio, momentum=0.0,
-        steps=RECIPE.steps, seeds=RECIPE.seeds, save=RECIPE.save,
-    )  # fmt: skip
+    classes = classes_from(f"{CLASSES},common_prob=0.2")
+    given = {"ratio": 2.0, "momentum": 0.0, "steps": STEPS, "seeds": RECIPE.seeds, "save": SAVE}
+    made = attnlab.sweep(classes, Limit(), grid={"eta_z": RECIPE.grid["eta_z"]}, **given)
     np.testing.assert_array_equal(made["attention"], result["attention"].sel(common_prob=0.2))
-    with pytest.raises(ValueError, match="have no parameters to sweep"):
-        attnlab.sweep(classes, grid={"distinct": [2]}, eta_y=1, eta_z=1, steps=1)
+    own = attnlab.SequenceClasses(classes.probs, classes.query, classes.next_token, origin="mine")
+    with pytest.raises(ValueError, match="'mine' has no parameters of its own"):
+        attnlab.sweep(own, grid={"distinct": [2]}, eta_y=1, eta_z=1, steps=1)
 
 
-def test_engines_and_models_survive_becoming_a_recipe():
-    for engine in (Sampled(8, 4), Limit(), Limit(3), Flow(rtol=1e-4), Sampled(8, 2, sequences=3)):
-        assert _engine_recipe(engine).engine() == engine
-    whole_set = _engine_recipe(Sampled(8, None, sequences=3)).engine()
-    assert whole_set == Sampled(8, 3, sequences=3)  # which is the same
-    for model in (
-        Pairwise(), Embedded(7), Extended(residual=True, heads=2), Extended(position="learned"),
-        Extended(position=AlibiPosition(0.25)), Extended(position="fixed:0,-1.5"),
-    ):  # fmt: skip
-        assert _model_recipe(model).model() == model
+def test_a_simulation_is_swept_over_any_of_its_fields(result):
+    simulation = attnlab.Simulation(
+        f"{CLASSES},common_prob=0.2", Limit(), optimizer=Optimizer(momentum=0.0), eta_z=7.0,
+        steps=STEPS, seeds=RECIPE.seeds, save=SAVE,
+    )  # fmt: skip
+    grid = {"common_prob": RECIPE.grid["common_prob"], "eta_z": RECIPE.grid["eta_z"]}
+    made = attnlab.sweep(simulation, grid=grid, ratio=2.0)
+    xr.testing.assert_identical(made.drop_attrs(), result)
+    deep = attnlab.sweep(simulation, grid={"dtype": ["float32", "float64"]})
+    np.testing.assert_array_equal(
+        deep["attention"].sel(dtype="float64"),
+        attnlab.simulate(simulation, eta_y=[1, 2], eta_z=7.0, dtype="float64")["attention"][0],
+    )
 
 
 def test_a_diverged_run_is_recorded_with_its_cause_and_the_rest_goes_on():
@@ -186,20 +184,18 @@ def test_a_diverged_run_is_recorded_with_its_cause_and_the_rest_goes_on():
     assert index.failed_runs == 4
     assert all("became non-finite at step" in group.cause for group in index.groups)
     with pytest.raises(attnlab.Diverged, match="became non-finite"):
-        run_parts(recipe)
+        run_apart(recipe)
 
 
 def test_a_group_that_raises_does_not_stop_the_others(monkeypatch):
-    from attnlab.sweep import group
-
-    real = group.simulate
+    real = simulations.simulate
 
     def sometimes(simulation, **given):
         if "common_prob=0.3" in simulation.sets[0].origin:
             raise MemoryError("no room")
         return real(simulation, **given)
 
-    monkeypatch.setattr(group, "simulate", sometimes)
+    monkeypatch.setattr(simulations, "simulate", sometimes)
     store = Memory()
     index = run_plan(in_groups(RECIPE), store).index
     (failed,) = [entry for entry in index.groups if entry.schema is None]
@@ -208,5 +204,5 @@ def test_a_group_that_raises_does_not_stop_the_others(monkeypatch):
     assert not result.finished.sel(common_prob=0.3).any()
     assert result.finished.sum() == 3 * 2 * 2
     assert result.loss.sel(common_prob=0.3).isnull().all()
-    monkeypatch.setattr(group, "simulate", real)
+    monkeypatch.setattr(simulations, "simulate", real)
     assert run_plan(in_groups(RECIPE), store).computed == 1  # only what is missing

@@ -18,8 +18,8 @@ from attnlab.files.progress import LOADING, in_words, waiting, watching
 
 if TYPE_CHECKING:
     from attnlab.sweep import Executor, Plan, Status
+    from attnlab.sweep.driver import Ran
     from attnlab.sweep.group import Group
-    from attnlab.sweep.run import Ran
 
 HELP = """Run a grid of simulations, thousands of them, on one machine or a cluster.
 

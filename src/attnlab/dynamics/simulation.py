@@ -208,7 +208,7 @@ class Simulation:
     @classmethod
     def from_document(cls, document: Any) -> Simulation:
         """The simulation that a document describes; errors name the field and the remedy."""
-        check_keys("", document, ("classes", *_KINDS), ("classes",))
+        check_keys("", document, ("classes", *FIELD_KINDS), ("classes",))
         classes = document["classes"]
         if isinstance(classes, list):
             made: Any = tuple(_read_classes(f"classes[{i}]", of) for i, of in enumerate(classes))
@@ -222,7 +222,7 @@ class Simulation:
         """The simulation that a labelled result was made from."""
         try:
             spec = json.loads(result.attrs["spec"])
-            settings = {name: spec[name] for name in _KINDS}
+            settings = {name: spec[name] for name in FIELD_KINDS}
         except (KeyError, TypeError, json.JSONDecodeError):
             raise InputError("result: not one that simulate() or predict() made") from None
         return cls(classes=classes_of(result, spec["classes"]), **_read_settings(settings))
@@ -264,7 +264,7 @@ def as_simulation(
     return Simulation(classes=given, **chosen)  # type: ignore[arg-type]
 
 
-_KINDS: dict[str, Any] = {
+FIELD_KINDS: dict[str, Any] = {
     "engine": Engine,
     "model": Model,
     "optimizer": Optimizer,
@@ -283,7 +283,9 @@ _KINDS: dict[str, Any] = {
 def _read_settings(document: dict[str, Any]) -> dict[str, Any]:
     """The fields past the classes, from a document."""
     given = {
-        name: optimizer_from(value) if name == "optimizer" else as_value(name, value, _KINDS[name])
+        name: optimizer_from(value)
+        if name == "optimizer"
+        else as_value(name, value, FIELD_KINDS[name])
         for name, value in document.items()
     }
     if isinstance(given.get("init"), tuple):

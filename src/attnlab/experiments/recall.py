@@ -19,18 +19,18 @@ from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures.roles import in_play
 from attnlab.plots import style
-from attnlab.sweep import Part, run_parts
+from attnlab.sweep import run_apart
 
 # The fall of a curve is measured between these recalls.
 UPPER, LOWER = 0.75, 0.25
 RATES = {"ratio": r"$\eta_Y/\eta_Z$", "eta_z": r"$\eta_Z$"}
 
 
-def by_size(parts: list[Part], arrays: list[xr.DataArray]) -> xr.DataArray:
-    """One array per part along `num_last`, the number of queries; K stands beside it."""
+def by_size(results: list[xr.Dataset], arrays: list[xr.DataArray]) -> xr.DataArray:
+    """One array per result along `num_last`, the number of queries; K stands beside it."""
     coords = {
-        "num_last": [int(part.parameters["num_last"]) for part in parts],
-        "classes": ("num_last", [part.result.sizes["sequence_class"] for part in parts]),
+        "num_last": [int(result["num_last"]) for result in results],
+        "classes": ("num_last", [result.sizes["sequence_class"] for result in results]),
     }
     return xr.concat(arrays, "num_last").assign_coords(coords)
 
@@ -81,7 +81,7 @@ class RecallRecipe(ExperimentRecipe):
 
     def with_seeds(self, seeds: int) -> Self:
         """The same with other seeds of the runs."""
-        return replace(self, runs=replace(self.runs, seeds=seeds))
+        return replace(self, runs=self.runs.changed(seeds=seeds))
 
     def in_words(self) -> dict[str, str]:
         """The settings, and below them those of the runs."""
@@ -99,14 +99,14 @@ def curves(
     """
     levels = recipe.thresholds.values()
     recalls = []
-    parts = run_parts(recipe.runs, progress=progress, keep=keep)
-    for part in parts:
-        result = part.result.isel(step=-1).sel(recipe.select)
+    results = run_apart(recipe.runs, progress=progress, keep=keep)
+    for result in results:
+        result = result.isel(step=-1).sel(recipe.select)
         tokens = int(in_play(result).sum())
         recall = measures.recall(result, levels / tokens).transpose(varied, "seed", "threshold")
         recall = recall.assign_coords(threshold=levels)
         recalls.append(recall.drop_vars(["step", *recipe.select]))
-    recall = by_size(parts, recalls)
+    recall = by_size(results, recalls)
     mean = recall.mean("seed")
     return xr.Dataset(
         {

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from attnlab.data import classes_from
 from attnlab.files.documents import within
 from attnlab.files.errors import InputError
-from attnlab.files.recipe import Recipe
+from attnlab.files.recipe import Named, Recipe
 from attnlab.sweep.recipe import SweepRecipe
 
 NOTE = [line.name for line in fields(Recipe)]
@@ -30,7 +30,8 @@ class ExperimentRecipe(Recipe):
         super().__post_init__()
         for line in fields(self):
             if line.name not in NOTE:
-                _refuse_negative(line.name, getattr(self, line.name))
+                where = "" if "inline" in line.metadata else line.name
+                _refuse_negative(where, getattr(self, line.name))
 
     def inputs(self) -> list[str]:
         """Digests of what is read from elsewhere: the classes that a field of this name names."""
@@ -42,7 +43,8 @@ class ExperimentRecipe(Recipe):
 
     def in_words(self) -> dict[str, str]:
         """The settings by name, without what the recipe says about itself."""
-        given = {name: value for name, value in vars(self).items() if name not in NOTE}
+        said = {line.name: getattr(self, line.name) for line in fields(self)}
+        given = {name: value for name, value in said.items() if name not in NOTE}
         return {name: _words(value) for name, value in given.items() if value is not None}
 
 
@@ -52,7 +54,13 @@ class SimulationRecipe(SweepRecipe, ExperimentRecipe):
 
     def inputs(self) -> list[str]:
         """Digests of the classes of every setting."""
-        return [classes_from(setting.classes).digest for setting in self.settings()]
+        return [classes.digest for _, classes in self.settings()]
+
+    def in_words(self) -> dict[str, str]:
+        """The settings by name, those of the simulation among them."""
+        found = super().in_words()
+        found.pop("given")
+        return {name: _words(value) for name, value in self.given.items()} | found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +102,8 @@ def _texts(given: Any) -> list[str]:
 
 
 def _words(value: Any) -> str:
+    if isinstance(value, Named):
+        value = value.to_document(defaults=True)
     if is_dataclass(value) and not isinstance(value, type):
         given = {item.name: getattr(value, item.name) for item in fields(value)}
         value = {

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from attnlab.files.netcdf import save
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
 from attnlab.files.provenance import provenance, versions
+from attnlab.files.recipe import plain
 from attnlab.plots.style import style
 
 NUMBERS = ("data", "measures", "dynamics", "theory", "sweep", "text")
@@ -51,7 +51,7 @@ def run(
     table = experiment.table(data) if experiment.table else None
     folder.mkdir(parents=True, exist_ok=True)
     written = [*_pictures(experiment, data, folder), folder / f"{experiment.name}.nc"]
-    save(data.assign_attrs(provenance({"recipe": asdict(recipe)})), written[-1])
+    save(data.assign_attrs(provenance({"recipe": plain(recipe, defaults=True)})), written[-1])
     written += _tables(experiment.name, data, table, folder)
     made = Made(
         name=experiment.name,
@@ -94,7 +94,7 @@ def find_or_run(
 def key_of(experiment: Experiment[R], recipe: R) -> str:
     """The digest of all that decides what comes out of one of attnlab's experiments."""
     made_by = [numerics(*NUMBERS), code_digest(*CODE)]
-    return digest_of([experiment.name, asdict(recipe), recipe.inputs(), made_by])
+    return digest_of([experiment.name, plain(recipe, defaults=True), recipe.inputs(), made_by])
 
 
 def _pictures(experiment: Experiment[R], data: xr.Dataset, folder: Path) -> list[Path]:

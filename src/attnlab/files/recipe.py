@@ -4,7 +4,7 @@ A recipe's shape is a dataclass, and its types are the whole schema: whole and o
 true and false, `Literal` words, lists (`Sequence[X]`, `tuple[X, ...]`, or a fixed `tuple[X, Y]`,
 all of which become tuples), mappings (`dict[str, X]`), what may be absent (`X | None`) and other
 dataclasses. A dataclass may stand in a file of its own, whose name is then given in its place,
-relative to the file that names it.
+relative to the file that names it. A field may be `inline`: its keys stand beside the others.
 
 An unknown key is refused with the nearest known one, and whatever is wrong is named by its path:
 `recipes/fig6.yaml: engine.lenght: unknown key; did you mean 'length'?`
@@ -16,7 +16,7 @@ import math
 import os
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -65,6 +65,14 @@ class Recipe:
                 raise InputError(f"{where}: expected [lowest, highest], got [{low}, {high}]")
 
 
+def inline(kinds: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> dict[str, Any]:
+    """Metadata of a field that is a dict of several keys of the file, each with its own kind.
+
+    kinds: those keys with their kinds, given what stands in the file.
+    """
+    return {"inline": kinds}
+
+
 class Numbers:
     """The kind of an array: lists of numbers, nested as its dims are."""
 
@@ -104,6 +112,8 @@ def plain(value: Any, *, defaults: bool = False) -> Any:
         return value.to_document(defaults=defaults)
     if isinstance(value, tuple | list):
         return [plain(item, defaults=defaults) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item, defaults=defaults) for key, item in value.items()}
     return _fields(value, defaults) if is_dataclass(value) else value
 
 
@@ -156,17 +166,18 @@ class _Reader:
     def dataclass(self, where: str, value: Any, kind: Any) -> Any:
         if isinstance(value, str) and value.lower().endswith(SUFFIXES):
             return _read(self.folder / value, kind, self.inside)
-        known = {field.name: field for field in fields(kind) if field.init}
-        needed = [
-            name
-            for name, field in known.items()
-            if field.default is MISSING and field.default_factory is MISSING
-        ]
-        check_keys(where, value, known, needed)
-        hints = _hints(kind)
+        inlined = next((field for field in fields(kind) if "inline" in field.metadata), None)
+        known = {f.name: f for f in fields(kind) if f.init and f is not inlined}
+        hints = {name: _hints(kind)[name] for name in known}
+        if inlined is not None and isinstance(value, dict):
+            hints = {**inlined.metadata["inline"](value), **hints}
+        check_keys(where, value, hints, _needed(kind))
         given = {
             key: self.value(within(where, key), item, hints[key]) for key, item in value.items()
         }
+        if inlined is not None:
+            beside = {key: given.pop(key) for key in list(given) if key not in known}
+            given[inlined.name] = beside
         try:
             return kind(**given)
         except ValueError as error:  # what the dataclass itself checks, by the name of its field
@@ -188,6 +199,12 @@ class _Reader:
                     f"{within(where, key)}: belongs to the {base.__name__.lower()} "
                     f"{' or '.join(right)}, not to {name!r}"
                 )
+        missing = [key for key in _needed(kinds[name]) if key not in given]
+        if missing and set(given) <= set(homes[name]):
+            raise InputError(
+                f"{within(where, missing[0])}: missing; the {base.__name__.lower()} {name!r} needs "
+                "it"
+            )
         return self.dataclass(where, given, kinds[name])
 
     def value(self, where: str, value: Any, kind: Any) -> Any:
@@ -211,6 +228,8 @@ class _Reader:
                 for key, item in value.items()
                 for place in [within(where, key)]
             }
+        if kind is Any:
+            return value
         if kind is Numbers:
             return self.numbers(where, value)
         if isinstance(kind, type) and issubclass(kind, Named):
@@ -259,6 +278,14 @@ class _Reader:
         if len(problems) == 1 or None in nouns:
             raise problems[-1]
         raise InputError(f"{where}: expected {' or '.join(nouns)}, got {shown(value)}")  # type: ignore[arg-type]
+
+
+def _needed(kind: Any) -> list[str]:
+    """The fields of a dataclass that have no default."""
+    of_init = (item for item in fields(kind) if item.init)
+    return [
+        item.name for item in of_init if item.default is MISSING and item.default_factory is MISSING
+    ]
 
 
 @cache  # a sweep makes the same dataclasses many times

@@ -1,4 +1,4 @@
-"""Many runs: grids over any parameter, in groups that are kept, on one machine or a cluster.
+"""Many runs: grids over any field, in groups that are kept, on one machine or a cluster.
 
     import attnlab
 
@@ -13,33 +13,28 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from attnlab.sweep.choices import EngineRecipe, ModelRecipe
+from attnlab.sweep.apart import run_apart
 from attnlab.sweep.cluster import Ray
 from attnlab.sweep.directory import Status, open_sweep, run_in, status
+from attnlab.sweep.driver import Stopped
 from attnlab.sweep.executor import Executor
 from attnlab.sweep.local import Local
-from attnlab.sweep.parts import Part, Progress, run_parts
 from attnlab.sweep.plan import Plan, make_plan
 from attnlab.sweep.recipe import SweepRecipe
-from attnlab.sweep.run import Stopped
 from attnlab.sweep.sweep import sweep
 
 __all__ = [
-    "EngineRecipe",
     "Executor",
     "Local",
-    "ModelRecipe",
-    "Part",
     "Plan",
-    "Progress",
     "Ray",
     "Status",
     "Stopped",
     "SweepRecipe",
     "make_plan",
     "open_sweep",
+    "run_apart",
     "run_in",
-    "run_parts",
     "status",
     "sweep",
 ]

@@ -12,8 +12,9 @@ from typing import Any
 
 from attnlab.files.errors import InputError
 from attnlab.files.numerics import numerics
-from attnlab.sweep.executor import RETRIES, Outcome, Outcomes, Tell, attempt, become_worker
-from attnlab.sweep.group import NUMBERS, Group
+from attnlab.sweep.executor import RETRIES, Answer, Answers, attempt, become_worker
+from attnlab.sweep.group import Group
+from attnlab.sweep.kind import Tell
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Ray:
         if not (0 <= self.cpus < inf and 0 <= self.gpus < inf and self.cpus + self.gpus):
             raise InputError("cpus_per_task, gpus_per_task: expected 0 or more, not both 0")
 
-    def run(self, groups: Iterator[Group], tell: Tell) -> Outcomes:
+    def run(self, groups: Iterator[Group], tell: Tell) -> Answers:
         ray = _import_ray()
         ours = not ray.is_initialized()
         if ours:
@@ -43,9 +44,8 @@ class Ray:
             if ours:
                 ray.shutdown()
 
-    def _tasks(self, ray: Any, groups: Iterator[Group]) -> Outcomes:
+    def _tasks(self, ray: Any, groups: Iterator[Group]) -> Answers:
         task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(_task)
-        expected = numerics(*NUMBERS)
         pending: dict[Any, Group] = {}
         while True:
             # twice as many as can run, so that a worker finds its next group waiting
@@ -53,16 +53,16 @@ class Ray:
                 group = next(groups, None)
                 if group is None:
                     break
-                pending[task.remote(group, expected)] = group
+                pending[task.remote(group, numerics(*group.kind.numbers))] = group
             if not pending:
                 return
             (done,), _ = ray.wait(list(pending), num_returns=1)
             group = pending.pop(done)
             try:
-                outcome = ray.get(done)
+                answer = ray.get(done)
             except ray.exceptions.RayError as problem:  # its workers died, over and over
-                outcome = Outcome(cause=f"{type(problem).__name__}: {problem}".splitlines()[0])
-            yield group, outcome
+                answer = Answer(cause=f"{type(problem).__name__}: {problem}".splitlines()[0])
+            yield group, answer
 
     def _slots(self, ray: Any) -> int:
         """How many tasks the cluster has room for, as it is now."""
@@ -75,7 +75,7 @@ class Ray:
         return max(1, min(room))
 
 
-def _task(group: Group, expected: Mapping[str, int | str]) -> Outcome:
+def _task(group: Group, expected: Mapping[str, int | str]) -> Answer:
     become_worker()
     return attempt(group, expected=expected)
 

@@ -21,11 +21,11 @@ from attnlab.files.netcdf import DamagedFile
 from attnlab.files.provenance import provenance
 from attnlab.files.regular import NotAFile, open_regular
 from attnlab.files.sealed import read_sealed, write_sealed
+from attnlab.sweep.driver import Ran, Stopped, Watcher, run_plan
 from attnlab.sweep.executor import Executor
 from attnlab.sweep.group import check_key
 from attnlab.sweep.index import Index, index_document, index_from
 from attnlab.sweep.plan import Plan
-from attnlab.sweep.run import Ran, Stopped, Watcher, run_plan
 from attnlab.sweep.store import RESUME, Folder
 from attnlab.sweep.table import table
 from attnlab.sweep.whole import whole
@@ -49,10 +49,11 @@ def run_in(
         rows = table(ran.index, ran.numbers).encode()
         with atomic_path(directory / TABLE) as temporary:
             temporary.write_bytes(rows)
+        spec = {"recipe": plan.recipe.to_document()}
         record = {
             "plan": plan.digest,
             "table": hashlib.sha256(rows).hexdigest(),
-            "attrs": provenance({"recipe": asdict(plan.recipe)}, failed_runs=ran.index.failed_runs),
+            "attrs": provenance(spec, failed_runs=ran.index.failed_runs),
             "index": index_document(ran.index),
         }
         write_sealed(directory / INDEX, record)

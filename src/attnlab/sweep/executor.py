@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+import traceback
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import wait as wait_for
 from typing import Protocol
@@ -13,21 +14,22 @@ from typing import Protocol
 import xarray as xr
 
 from attnlab.files.numerics import numerics
-from attnlab.sweep.group import NUMBERS, Group, run_group
+from attnlab.sweep.group import Group, run_group
+from attnlab.sweep.kind import Tell
 
 RETRIES = 3  # of a group whose worker died
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A group's result, or why there is none."""
+class Answer:
+    """A group's result, or why there is none: in a line, and as the traceback has it."""
 
     dataset: xr.Dataset | None = None
     cause: str = ""
+    traceback: str = ""
 
 
-Tell = Callable[[float], None]
-Outcomes = Generator[tuple[Group, Outcome], None, None]
+Answers = Generator[tuple[Group, Answer], None, None]
 
 
 class Executor(Protocol):
@@ -38,26 +40,27 @@ class Executor(Protocol):
     tell: called with the fraction of the present group, by those who can.
     """
 
-    def run(self, groups: Iterator[Group], tell: Tell) -> Outcomes: ...
+    def run(self, groups: Iterator[Group], tell: Tell) -> Answers: ...
 
 
 def attempt(
     group: Group, tell: Tell | None = None, expected: Mapping[str, int | str] | None = None
-) -> Outcome:
-    """Run a group; what goes wrong is an outcome too.
+) -> Answer:
+    """Run a group; what goes wrong is an answer too.
 
     expected: the driver's numerics, where the worker's installation may be another.
     """
     try:
-        here = numerics(*NUMBERS)
+        here = numerics(*group.kind.numbers)
         if expected not in (None, here):
             raise RuntimeError(
                 f"this worker's installation makes other numbers ({here}) than the driver's "
                 f"({expected}); install the same versions there"
             )
-        return Outcome(run_group(group, tell))
+        return Answer(run_group(group, tell))
     except Exception as problem:
-        return Outcome(cause=f"{type(problem).__name__}: {problem}")
+        cause = f"{type(problem).__name__}: {problem}"
+        return Answer(cause=cause, traceback=traceback.format_exc())
 
 
 def become_worker() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.sweep.group import Group, Place, check_key
+from attnlab.sweep.kind import Axes
 from attnlab.sweep.plan import Plan
-from attnlab.sweep.recipe import Value
 from attnlab.sweep.schema import Schema, schema_from
 from attnlab.sweep.store import Contents
-from attnlab.sweep.summary import is_summary
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,7 @@ class Entry:
 
     @property
     def failed_runs(self) -> int:
-        place = self.place
-        runs = len(place.settings) * (place.cells[1] - place.cells[0])
-        return len(self.diverged) if self.schema is not None else runs * len(range(*place.seeds))
+        return len(self.diverged) if self.schema is not None else math.prod(self.place.sizes)
 
     def box(self) -> tuple[Any, ...]:
         """The group's runs among (setting, cell, seed)."""
@@ -50,8 +48,8 @@ class Entry:
 class Index:
     """Where everything is: `settings` and `cells` are the values along the swept dims."""
 
-    settings: dict[str, tuple[Value, ...]]
-    cells: dict[str, tuple[float, ...]]
+    settings: Axes
+    cells: Axes
     seeds: tuple[int, ...]
     schemas: tuple[Schema, ...]
     groups: tuple[Entry, ...]
@@ -91,7 +89,7 @@ class IndexMaker:
         self.schemas: dict[str, Schema] = {}
         self.entries: dict[Place, Entry] = {}
         settings, cells = plan.recipe.axes()
-        self.empty = Index(settings, cells, plan.recipe.seed_list(), (), ())
+        self.empty = Index(settings, cells, plan.recipe.seeds, (), ())
         self.numbers: dict[str, NDArray[np.float64]] = {}
 
     def add(self, group: Group, contents: Contents) -> Entry:
@@ -105,7 +103,7 @@ class IndexMaker:
         )
         cause = str(contents.attrs["cause"])
         entry = self.entries[place] = Entry(place, group.key, number, diverged, cause)
-        for name in filter(is_summary, schema.variables):
+        for name in filter(_is_summary, schema.variables):
             of_all = self.numbers.setdefault(name, np.full(self.empty.shape, np.nan))
             of_all[entry.box()] = contents.array(name)[...]
         return entry
@@ -153,6 +151,11 @@ def index_from(document: dict[str, Any]) -> Index:
             for settings, cells, seeds, key, schema, diverged, cause in document["groups"]
         ),
     )
+
+
+def _is_summary(name: str) -> bool:
+    """Whether a variable is one of the numbers that sum a run up."""
+    return name.startswith(("final_", "snap_"))
 
 
 def _size(axes: Mapping[str, Sequence[Any]]) -> int:

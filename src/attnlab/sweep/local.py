@@ -19,8 +19,9 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
 from attnlab.files.errors import InputError
-from attnlab.sweep.executor import RETRIES, Outcome, Outcomes, Tell, attempt, become_worker
+from attnlab.sweep.executor import RETRIES, Answer, Answers, attempt, become_worker
 from attnlab.sweep.group import Group
+from attnlab.sweep.kind import Tell
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,15 @@ class Local:
         if self.workers < 0:
             raise InputError(f"workers: expected 0 (in process) or more, got {self.workers}")
 
-    def run(self, groups: Iterator[Group], tell: Tell) -> Outcomes:
+    def run(self, groups: Iterator[Group], tell: Tell) -> Answers:
         if not self.workers:
             return ((group, attempt(group, tell)) for group in groups)
         return self._in_processes(groups)
 
-    def _in_processes(self, groups: Iterator[Group]) -> Outcomes:
+    def _in_processes(self, groups: Iterator[Group]) -> Answers:
         # the workers go first, which ends what their threads are waiting for
         with ThreadPoolExecutor(self.workers) as threads, closing(_Workers()) as workers:
-            pending: dict[Future[Outcome], Group] = {}
+            pending: dict[Future[Answer], Group] = {}
             while True:
                 while len(pending) < self.workers and (group := next(groups, None)) is not None:
                     pending[threads.submit(workers.attempt, group)] = group
@@ -61,19 +62,19 @@ class _Workers:
         self.closed = False
         self.lock = threading.Lock()
 
-    def attempt(self, group: Group) -> Outcome:
+    def attempt(self, group: Group) -> Answer:
         """Run a group in a worker; where that dies, in another."""
         for _ in range(1 + RETRIES):
             worker = self._take()
             try:
-                outcome = worker.attempt(group)
+                answer = worker.attempt(group)
             except (EOFError, OSError):
                 self.living.remove(worker)
                 worker.end()
             else:
                 self.idle.append(worker)
-                return outcome
-        return Outcome(cause=f"its worker died {1 + RETRIES} times")
+                return answer
+        return Answer(cause=f"its worker died {1 + RETRIES} times")
 
     def _take(self) -> _Worker:
         with self.lock:
@@ -106,11 +107,11 @@ class _Worker:
         self.process.start()
         theirs.close()  # else the pipe would not end with the worker
 
-    def attempt(self, group: Group) -> Outcome:
+    def attempt(self, group: Group) -> Answer:
         """What the worker makes of the group; raises when it dies."""
         self.pipe.send(group)
-        outcome: Outcome = self.pipe.recv()
-        return outcome
+        answer: Answer = self.pipe.recv()
+        return answer
 
     def end(self) -> None:
         """End the process, even one that is stopped, and whatever waits for its answer."""
@@ -118,7 +119,7 @@ class _Worker:
         self.process.join()
 
 
-def _work(pipe: Connection, attempt: Callable[[Group], Outcome]) -> None:
+def _work(pipe: Connection, attempt: Callable[[Group], Answer]) -> None:
     os.set_inheritable(pipe.fileno(), False)  # nobody whom JAX starts may keep it open
     become_worker()
     with suppress(EOFError, ConnectionError):  # when the driver is gone

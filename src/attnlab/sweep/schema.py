@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,10 +16,14 @@ OUTER = ("setting", "cell", "seed")
 
 @dataclass(frozen=True)
 class Schema:
-    """Variables as (dims, dtype), and labels by dim; labels 0, 1, ... are kept as their number."""
+    """Variables as (dims, dtype), and labels by dim; labels 0, 1, ... are kept as their number.
+
+    coords: those variables that are coords of the whole.
+    """
 
     variables: dict[str, tuple[tuple[str, ...], str]]
     labels: dict[str, int | tuple[float, ...]]
+    coords: tuple[str, ...] = ()
 
     def along(self, dim: str) -> NDArray[Any]:
         """The labels along a dim; a group that has no heads has the head 0."""
@@ -35,17 +40,18 @@ def schema_from(text: str) -> Schema:
     document = json.loads(text)
     variables = {name: (tuple(dims), kind) for name, (dims, kind) in document["variables"].items()}
     labels = {d: v if isinstance(v, int) else tuple(v) for d, v in document["labels"].items()}
-    return Schema(variables, labels)
+    return Schema(variables, labels, tuple(document["coords"]))
 
 
-def schema_of(dataset: xr.Dataset) -> Schema:
+def schema_of(dataset: xr.Dataset, coords: Iterable[str]) -> Schema:
     """The schema of a group's dataset."""
     variables = {
         str(name): (tuple(map(str, variable.dims)), _kind(variable.dtype))
         for name, variable in dataset.data_vars.items()
     }
     inner = [str(dim) for dim in dataset.dims if dim not in OUTER]
-    return Schema(variables, {dim: _labels(dataset[dim].values) for dim in inner})
+    labels = {dim: _labels(dataset[dim].values) for dim in inner}
+    return Schema(variables, labels, tuple(coords))
 
 
 def _kind(dtype: np.dtype[Any]) -> str:

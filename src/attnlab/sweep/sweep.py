@@ -1,67 +1,55 @@
-"""sweep(): a grid of simulations from Python, as one labelled dataset."""
+"""sweep(): a grid of simulations or trainings from Python, as one labelled dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
 
 from attnlab.data import SequenceClasses
-from attnlab.dynamics import (
-    AlibiPosition,
-    Engine,
-    FixedPosition,
-    LearnedPosition,
-    Model,
-    Optimizer,
-    Pairwise,
-    Sampled,
-    Save,
-)
+from attnlab.dynamics import Engine, Simulation
 from attnlab.dynamics.optimizers import as_optimizer
+from attnlab.dynamics.simulation import Fields
 from attnlab.files.documents import shown, within
 from attnlab.files.errors import InputError
 from attnlab.files.provenance import provenance
-from attnlab.sweep.choices import EngineRecipe, ModelRecipe
 from attnlab.sweep.directory import open_sweep, run_in
+from attnlab.sweep.driver import run_plan
 from attnlab.sweep.executor import Executor
 from attnlab.sweep.plan import MEMORY_BUDGET, make_plan
-from attnlab.sweep.recipe import SweepRecipe, Value
-from attnlab.sweep.run import run_plan
+from attnlab.sweep.recipe import KINDS, SweepRecipe
 from attnlab.sweep.store import Memory
 from attnlab.sweep.whole import whole
 
 
+class SweepFields(Fields, total=False):
+    """The fields of a `Simulation`, and `ratio`, for eta_y = ratio * eta_z."""
+
+    ratio: float | None
+
+
 def sweep(
-    classes: SequenceClasses | str,
+    value: Simulation | SequenceClasses | str,
     engine: Engine | None = None,
     *,
-    grid: Mapping[str, Sequence[Value]],
-    steps: float,
-    eta_y: float | None = None,
-    eta_z: float | None = None,
-    ratio: float | None = None,
-    optimizer: str | Optimizer = "sgd",
-    momentum: float | None = None,
-    model: Model | None = None,
-    init: Any = "zero",
-    seeds: int | Sequence[int] = 1,
-    save: Save | None = None,
-    dtype: Any = "float32",
+    grid: Mapping[str, Sequence[Any]],
     out: str | Path | None = None,
     executor: Executor | None = None,
     memory_budget: float = MEMORY_BUDGET,
+    **fields: Unpack[SweepFields],
 ) -> xr.Dataset:
-    """Simulate every combination of the values in `grid`, each with every seed.
+    """Run every combination of the values in `grid`, each with every seed.
 
-    grid: values by name: "eta_y", "eta_z", "ratio" (eta_y = ratio * eta_z), "init", "steps",
-        "classes", fields like "engine.length", "optimizer.beta_2" or "model.heads", and parameters
-        of the preset that `classes` names. Each becomes a dim of the result.
-    eta_y, eta_z, ratio: rates that are not swept. The other settings are those of `simulate`.
+        attnlab.sweep("syn-medium", grid={"num_last": [1, 3], "eta_z": [1, 2]}, ratio=2, seeds=10)
+
+    value: a `Simulation`, or the classes of one; then `engine` and `fields` are its fields.
+    grid: values by name, each of which becomes a dim of the result: "eta_y", "eta_z", "ratio"
+        (eta_y = ratio * eta_z), any field ("init", "steps", "classes", "model"), a field inside one
+        ("engine.length", "optimizer.beta_2", "model.heads"), and parameters of the preset that
+        `classes` names. Rates that are not swept are given as fields.
     out: a directory in which results are kept, group by group; the same call resumes there, and
         `open_sweep` opens it. Without it everything stays in memory.
     executor: `Local()` (in this process), `Local(workers=2)` or `Ray(...)`.
@@ -69,32 +57,39 @@ def sweep(
 
     Runs that diverge are NaN from that step on and marked in `finished`.
     """
-    given = None if isinstance(classes, str) else classes
-    if isinstance(seeds, np.integer):
-        seeds = int(seeds)
+    given = _given(value, {"engine": engine, **fields}, grid)
+    if isinstance(given.get("seeds"), np.integer):
+        given["seeds"] = int(given["seeds"])
+    if not isinstance(given.get("seeds", 1), int):
+        given["seeds"] = _plain("seeds", given["seeds"])
     recipe = SweepRecipe(
-        classes=classes if isinstance(classes, str) else classes.origin,
+        given=given,
         grid={name: _plain(within("grid", name), values) for name, values in grid.items()},
-        eta_y=eta_y,
-        eta_z=eta_z,
-        ratio=ratio,
-        engine=_engine_recipe(Sampled() if engine is None else engine),
-        optimizer=as_optimizer(optimizer, momentum),
-        model=_model_recipe(Pairwise() if model is None else model),
-        init=init,
-        steps=steps,
-        seeds=seeds if isinstance(seeds, int) else _plain("seeds", seeds),
-        save=Save() if save is None else save,
-        dtype=dtype,
     )
-    plan = make_plan(recipe, classes=given, memory_budget=memory_budget)
+    plan = make_plan(recipe, memory_budget=memory_budget)
     if out is not None:
         run_in(Path(out), plan, executor=executor)
         return open_sweep(out)
     store = Memory()
     index = run_plan(plan, store, executor=executor).index
     made = whole(index, store.read).load()
-    return made.assign_attrs(provenance({"recipe": asdict(recipe)}, failed_runs=index.failed_runs))
+    spec = {"recipe": recipe.to_document()}
+    return made.assign_attrs(provenance(spec, failed_runs=index.failed_runs))
+
+
+def _given(value: Any, fields: Mapping[str, Any], grid: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of what is swept: those of a value, and those that were said beside it."""
+    said = {name: of for name, of in fields.items() if of is not None}
+    momentum = said.pop("momentum", None)
+    if "optimizer" in said or momentum is not None:
+        said["optimizer"] = as_optimizer(said.get("optimizer", "sgd"), momentum)
+    of_value = [kind for kind in KINDS if isinstance(value, kind.value)]
+    if not of_value:
+        return {KINDS[0].source: value, **said}
+    own = of_value[0].given_by(value)
+    for name in {*said, *grid} & {*of_value[0].rates}:
+        own.pop("eta_y" if name == "ratio" else name, None)
+    return own | said
 
 
 def _plain(where: str, values: Any) -> tuple[Any, ...]:
@@ -102,22 +97,3 @@ def _plain(where: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(f"{where}: expected a list, got {shown(values)}")
     return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-
-
-def _engine_recipe(engine: Engine) -> EngineRecipe:
-    given: dict[str, Any] = asdict(engine)  # type: ignore[call-overload]
-    if isinstance(engine, Sampled) and engine.batch_size is None:
-        given["batch_size"] = engine.sequences  # the same: the whole training set
-    return EngineRecipe(type(engine).__name__.lower(), **given)  # type: ignore[arg-type]
-
-
-def _model_recipe(model: Model) -> ModelRecipe:
-    given = {item.name: getattr(model, item.name) for item in fields(model)}  # type: ignore[arg-type]
-    position = given.get("position")
-    if isinstance(position, LearnedPosition):
-        given["position"] = "learned"
-    elif isinstance(position, AlibiPosition):
-        given["position"] = f"alibi:{position.slope!r}"
-    elif isinstance(position, FixedPosition):
-        given["position"] = f"fixed:{','.join(map(repr, position.bias))}"
-    return ModelRecipe(type(model).__name__.lower(), **given)  # type: ignore[arg-type]

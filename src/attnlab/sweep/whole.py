@@ -13,7 +13,6 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from attnlab.files.errors import InputError
-from attnlab.sweep.group import OF_CLASSES
 from attnlab.sweep.index import Index
 from attnlab.sweep.schema import OUTER, Schema
 from attnlab.sweep.store import Contents
@@ -64,7 +63,7 @@ def _assemble(index: Index, read: Read, numbers: NDArray[np.int64]) -> xr.Datase
     done = index.finished()[numbers.ravel()].reshape([len(values) for values in coords.values()])
     variables["finished"] = (tuple(coords), done)
     made = xr.Dataset(variables, {**{d: np.asarray(v) for d, v in coords.items()}, **labels})
-    return made.set_coords([name for name in OF_CLASSES if name in made])
+    return made.set_coords({name for schema in schemas for name in schema.coords})
 
 
 class _Lazy(BackendArray):

@@ -21,7 +21,7 @@ from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-from attnlab.sweep import run_parts
+from attnlab.sweep import run_apart
 
 STAGES = ("start", "common suppressed", "winner emerging", "frozen")
 
@@ -53,9 +53,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     half of all that common tokens lose, and the winner gains, has come. A moment that does not come
     is NaN, and so is what is shown of it.
     """
-    (part,) = run_parts(recipe, progress=progress, keep=keep)
-    single = {dim: 0 for dim in part.result["loss"].dims if dim not in ("step", "eta_z")}
-    result = part.result.isel(single, drop=True)
+    (both,) = run_apart(recipe, progress=progress, keep=keep)
+    single = {dim: 0 for dim in both["loss"].dims if dim not in ("step", "eta_z")}
+    result = both.isel(single, drop=True)
     in_play = (result["probability"] > 0).any("sequence_class").values
     is_common = ((result["probability"] > 0).sum("sequence_class") > 1).values[in_play]
     runs = [_moments(recipe, result.sel(eta_z=[z]).isel(eta_z=0)) for z in result["eta_z"].values]
@@ -63,7 +63,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     return frames.assign_coords(
         stage=list(STAGES), common=("token", is_common), suppressed=list(recipe.suppressed),
         times=list(recipe.winner),
-    ).assign_attrs(eta_y=float(part.result["eta_y"].values.flat[0]))  # fmt: skip
+    ).assign_attrs(eta_y=float(both["eta_y"].values.flat[0]))  # fmt: skip
 
 
 def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:

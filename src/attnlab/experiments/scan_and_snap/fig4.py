@@ -15,7 +15,7 @@ from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-from attnlab.sweep import run_parts
+from attnlab.sweep import run_apart
 
 
 def data(
@@ -26,8 +26,8 @@ def data(
     Also P(l|n), where it starts, and of each class the entropy over its distinct tokens and the
     attention to common ones. Of several seeds, the first is shown.
     """
-    (part,) = run_parts(recipe, progress=progress, keep=keep)
-    result = part.result.isel(seed=0, eta_z=0)
+    (whole,) = run_apart(recipe, progress=progress, keep=keep)
+    result = whole.isel(seed=0, eta_z=0)
     drawn = (result["probability"] > 0).any("sequence_class").values
     common = ((result["probability"] > 0).sum("sequence_class") > 1).values[drawn]
     shown = result[["attention", "probability"]].isel(token=np.flatnonzero(drawn))

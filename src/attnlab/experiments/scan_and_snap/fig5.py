@@ -14,7 +14,7 @@ from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
 from attnlab.plots import style
-from attnlab.sweep import run_parts
+from attnlab.sweep import run_apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     favourite: whether the token is among the most attended at the end, (eta, token). Of several
     seeds, the first is shown.
     """
-    (part,) = run_parts(recipe, progress=progress, keep=keep)
-    result = part.result.isel(seed=0, ratio=0).rename(eta_z="eta")
+    (whole,) = run_apart(recipe, progress=progress, keep=keep)
+    result = whole.isel(seed=0, ratio=0).rename(eta_z="eta")
     own = (result["probability"] > 0).sum("sequence_class") == 1
     klass = result[["attention", "probability"]].isel(sequence_class=recipe.sequence_class)
     klass = klass.isel(token=np.flatnonzero(own & (klass["probability"] > 0)))

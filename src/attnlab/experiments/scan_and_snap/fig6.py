@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Self
@@ -20,7 +20,7 @@ from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
 from attnlab.measures import published
 from attnlab.plots import style
-from attnlab.sweep import run_parts
+from attnlab.sweep import run_apart
 
 AXES = tuple(published.FIG6_AXES)
 CAPTION = (
@@ -39,7 +39,7 @@ class Recipe(SimulationRecipe):
 
     def with_seeds(self, seeds: int) -> Self:
         """The same with another number of seeds."""
-        return replace(self, seeds=seeds)
+        return self.changed(seeds=seeds)
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -48,13 +48,13 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     published_mean, published_std: the paper's values, NaN on cells that the paper does not have.
     deviation: ours minus theirs in standard errors, both sides' noise counted.
     """
-    parts = run_parts(recipe, progress=progress, keep=keep)
+    results = run_apart(recipe, progress=progress, keep=keep)
     entropies = []
-    for part in parts:
-        entropy = measures.distinct_entropy(part.result).isel(step=-1, drop=True)
+    for result in results:
+        entropy = measures.distinct_entropy(result).isel(step=-1, drop=True)
         entropy = entropy.mean("sequence_class").astype(np.float64)
         entropies.append(entropy)
-    entropy = by_size(parts, entropies).transpose(*AXES, "seed")
+    entropy = by_size(results, entropies).transpose(*AXES, "seed")
     return compared(entropy)
 
 

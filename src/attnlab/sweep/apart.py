@@ -1,42 +1,32 @@
-"""Parts of a sweep: one result for each combination of what is not a rate, as figures use them."""
+"""Settings apart: one result for each combination of what is not a rate, as figures use them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Literal
 
 import xarray as xr
 
 from attnlab.dynamics import Diverged
+from attnlab.files.progress import Progress
+from attnlab.sweep.driver import Silent, run_plan
 from attnlab.sweep.group import Group
 from attnlab.sweep.plan import Plan, make_plan
-from attnlab.sweep.recipe import SweepRecipe, Value
-from attnlab.sweep.run import Silent, run_plan
+from attnlab.sweep.recipe import SweepRecipe
 from attnlab.sweep.store import Folder, Memory, Store
 from attnlab.sweep.whole import setting_of, whole
 
-Progress = Callable[[float], None] | Literal[False]
 
-
-@dataclass(frozen=True)
-class Part:
-    """The parameters that were swept, other than rates, and the result over rates and seeds."""
-
-    parameters: dict[str, Value]
-    result: xr.Dataset
-
-
-def run_parts(
+def run_apart(
     recipe: SweepRecipe, *, progress: Progress = False, keep: Path | None = None
-) -> list[Part]:
-    """Run a sweep in this process, and give its parts in the order of the grid.
+) -> list[xr.Dataset]:
+    """Run a sweep in this process; its results over rates and seeds, in the order of the grid.
 
-    progress: called with the fraction done. keep: a folder in which groups are kept, and found
-    again when the same simulations are asked for, by whichever recipe. Raises `Diverged` when a
-    run does, and RuntimeError when a group fails otherwise.
+    Each has the other parameters that were swept as coords without a dim. progress: called with
+    the fraction done. keep: a folder in which groups are kept, and found again when the same
+    simulations are asked for, by whichever recipe. Raises `Diverged` when a run does, and
+    RuntimeError when a group fails otherwise.
     """
     plan = make_plan(recipe)
     if keep is not None:
@@ -49,13 +39,11 @@ def run_parts(
             raise RuntimeError(group.cause)
         if group.diverged:
             raise Diverged(group.cause, whole(index, store.read).load())
-    values = product(*index.settings.values())
     return [
-        Part(
-            dict(zip(index.settings, chosen, strict=True)),
-            setting_of(index, store.read, number).load(),
-        )
-        for number, chosen in enumerate(values)
+        setting_of(index, store.read, number)
+        .load()
+        .assign_coords(dict(zip(index.settings, chosen, strict=True)))
+        for number, chosen in enumerate(product(*index.settings.values()))
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.sweep.executor import Executor, Outcome
+from attnlab.sweep.executor import Answer, Executor
 from attnlab.sweep.group import Group
 from attnlab.sweep.index import Index, IndexMaker
 from attnlab.sweep.local import Local
@@ -126,9 +126,9 @@ class _Driver:
     def _compute(self) -> None:
         while self.todo:
             # closed, so that no worker is left behind when a result cannot be kept
-            with closing(self.executor.run(self._free(), self._within)) as outcomes:
-                for group, outcome in outcomes:
-                    self._settle(group, outcome)
+            with closing(self.executor.run(self._free(), self._within)) as answers:
+                for group, answer in answers:
+                    self._settle(group, answer)
                     self.locked.remove(group.key)
                     self.store.release(group.key)
             if self.locked:  # we would wait for ourselves
@@ -157,22 +157,28 @@ class _Driver:
     def _within(self, fraction: float) -> None:
         self.watch.within(fraction * self.present)
 
-    def _settle(self, group: Group, outcome: Outcome) -> None:
-        if outcome.dataset is None:
-            self.store.note(group.key, "failed", cause=outcome.cause, failed_runs=group.runs)
+    def _settle(self, group: Group, answer: Answer) -> None:
+        if answer.dataset is None:
+            self.store.note(
+                group.key,
+                "failed",
+                cause=answer.cause,
+                failed_runs=group.runs,
+                traceback=answer.traceback,
+            )
             for same in self.todo.pop(group.key):
-                self.maker.add_failed(same, outcome.cause)
-                self.watch.settled(same, same.runs, outcome.cause)
+                self.maker.add_failed(same, answer.cause)
+                self.watch.settled(same, same.runs, answer.cause)
             return
-        self.store.write(group.key, outcome.dataset)
+        self.store.write(group.key, answer.dataset)
         self.computed += 1
         self.store.note(
             group.key,
             "done",
             runs=group.runs,
-            failed_runs=int((outcome.dataset["diverged_step"] >= 0).sum()),
-            seconds=round(float(outcome.dataset.attrs["seconds"]), 3),
-            cause=outcome.dataset.attrs["cause"],
+            failed_runs=int((answer.dataset["diverged_step"] >= 0).sum()),
+            seconds=round(float(answer.dataset.attrs["seconds"]), 3),
+            cause=answer.dataset.attrs["cause"],
         )
         self._found(group.key)
 
