@@ -91,7 +91,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from attnlab import (
-        audit,
         data,
         dynamics,
         experiments,
@@ -101,6 +100,7 @@ if TYPE_CHECKING:
         text,
         theory,
     )
+    from attnlab.audit.audit import audit
     from attnlab.data import SequenceClasses, classes_from
     from attnlab.dynamics import (
         AlibiPosition,

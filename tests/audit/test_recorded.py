@@ -16,13 +16,13 @@ def test_verdicts_and_numbers_are_as_recorded(section):
     findings = examine_all(SECTIONS[section])
     assert {f.claim.id: (f.verdict, f.training) for f in changed(findings)} == {}
     for finding in findings:
-        recorded, outcome = finding.claim.recorded, finding.outcome
+        recorded, measurement = finding.claim.recorded, finding.measurement
         for measured, kept in (
-            (outcome.number, recorded.number),
-            (outcome.training_number, recorded.training_number),
+            (measurement.number, recorded.number),
+            (measurement.training_number, recorded.training_number),
         ):
             assert measured == (
                 None if kept is None else pytest.approx(kept, rel=CLOSE, abs=1e-12)
             ), finding.claim.id
         if "fails" in (finding.verdict, finding.training):
-            assert outcome.note, f"{finding.claim.id} fails without a counterexample"
+            assert measurement.note, f"{finding.claim.id} fails without a counterexample"

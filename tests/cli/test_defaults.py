@@ -1,12 +1,13 @@
 """One set of defaults: Python, the command line, recipes and the playground agree."""
 
 import inspect
+import sys
 
 import pytest
 
 import attnlab
 from attnlab import Limit, Optimizer, Pairwise, Sampled, Save
-from attnlab.audit import own_setting
+from attnlab.audit.trial import simulation_of
 from attnlab.cli import reproduce, study, text, text_classes
 from attnlab.data import classes_from
 from attnlab.dynamics.optimizers import as_optimizer
@@ -66,16 +67,16 @@ def test_the_defaults_are_the_protocol_of_the_paper():
 
 
 def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
-    def audit_classes(setting):
-        raise Asked(setting)
+    def try_out(simulation, theories):
+        raise Asked(simulation)
 
-    monkeypatch.setattr("attnlab.audit.audit_classes", audit_classes)
+    monkeypatch.setattr(sys.modules["attnlab.audit.audit"], "try_out", try_out)
     with pytest.raises(Asked) as by_command:
         call("audit", "syn-small", cwd=tmp_path)
-    setting = own_setting(classes_from("syn-small"))
-    assert by_command.value.args == (setting,)
+    simulation = simulation_of("syn-small")
+    assert by_command.value.args == (simulation,)
     simulated = call_of("syn-small")
-    assert (setting.eta_y, setting.eta_z) == (simulated["eta_y"], simulated["eta_z"])
+    assert (simulation.eta_y, simulation.eta_z) == (simulated["eta_y"], simulated["eta_z"])
 
 
 def test_a_recipe_and_the_playground_leave_the_same_unsaid():

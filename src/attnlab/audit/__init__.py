@@ -1,15 +1,22 @@
 """Prediction against measurement: claims, verdicts, the theorem map.
 
-from attnlab.audit import CLAIMS
+    import attnlab
 
-finding = CLAIMS[0].examine()
-finding.verdict, finding.number
+    attnlab.audit("syn-small", eta_y=10.0, eta_z=1.0).ladder
+
+`attnlab.audit` is this folder and, called, the function `audit` of it; `CLAIMS` are those of the
+paper, each of which can be examined on its own: `CLAIMS[0].examine().verdict`.
 """
 
+import sys
+from types import ModuleType
+from typing import Any
+
+from attnlab.audit.audit import Audit, audit
+from attnlab.audit.built_in import changed, examine_all, whole_audit
 from attnlab.audit.catalogue import CLAIMS, NUMBERED, SECTIONS, select
-from attnlab.audit.claim import Claim, Finding, Outcome, Recorded
-from attnlab.audit.run import changed, examine_all, whole_audit
-from attnlab.audit.user import OwnAudit, audit_classes, case_of
+from attnlab.audit.claim import Claim, Finding, Measurement, OnRecord
+from attnlab.audit.trial import Trial
 from attnlab.audit.verdict import Verdict, judge
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check, labelled, shortfall
@@ -20,19 +27,19 @@ __all__ = [
     "CLAIMS",
     "NUMBERED",
     "SECTIONS",
+    "Audit",
     "Case",
     "Check",
     "Claim",
     "Finding",
     "Hypothesis",
-    "Outcome",
-    "OwnAudit",
+    "Measurement",
+    "OnRecord",
     "Reading",
-    "Recorded",
     "Relation",
+    "Trial",
     "Verdict",
-    "audit_classes",
-    "case_of",
+    "audit",
     "changed",
     "examine_all",
     "judge",
@@ -41,3 +48,11 @@ __all__ = [
     "shortfall",
     "whole_audit",
 ]
+
+
+class _Callable(ModuleType):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return audit(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from attnlab import theory
 from attnlab.audit.cases import ratios, trained
 from attnlab.audit.density import TURNS, densities, turning_ratio
-from attnlab.audit.readings import gain_error, logits, reduced, spotlight
+from attnlab.audit.readings import gain_error, logits, most_and_least_frequent, reduced
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Limit, Sampled, Save, simulate
 from attnlab.prediction.case import Case
@@ -59,7 +59,7 @@ def graded(K: int, common_prob: float) -> SequenceClasses:
 
 def errors(case: Case, time: float, z: NDArray[np.float64]) -> dict[str, float]:
     """The three errors of Eq. 10 at `time`, given the logits (Q, L) of training."""
-    n, high, _ = spotlight(case)
+    n, high, _ = most_and_least_frequent(case)
     predicted = reduced(case, np.array([time])).logits[0]
     fates = theory.token_fates(case.P, psi=case.psi)
     return {

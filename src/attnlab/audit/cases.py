@@ -26,8 +26,8 @@ from attnlab.prediction.hypotheses import FAST
 RECORDS = 121
 # The ratios eta_Y/eta_Z at which classes are trained, so that a claim can say from which on it
 # holds.
-LADDER = (1.0, 3.0, 10.0, FAST, 100.0, 1000.0)
-RUNS = len(LADDER)
+TRAINED_RATIOS = (1.0, 3.0, 10.0, FAST, 100.0, 1000.0)
+RUNS = len(TRAINED_RATIOS)
 
 
 def two_by_hand(rows: list[list[float]], vocab_size: int) -> SequenceClasses:
@@ -71,6 +71,11 @@ FIG3 = Case(
 SYN_SMALL = Case(syn_small(), *RATES, 1e6)
 
 
+def recorded_at(steps: float) -> list[float]:
+    """The times at which a flow is recorded: 0, and in even ratios from 1e-2 of a step on."""
+    return [0.0, *np.geomspace(1e-2, steps, RECORDS - 1).tolist()]
+
+
 def joint_flow(
     classes: SequenceClasses,
     rates: Sequence[tuple[float, float]],
@@ -85,7 +90,6 @@ def joint_flow(
     (or for each head, query and token), `model` another model than the paper's.
     """
     eta_y, eta_z = (xr.DataArray(column, dims="run") for column in np.array(rates).T)
-    times = np.concatenate([[0.0], np.geomspace(1e-2, steps, RECORDS - 1)])
     result = simulate(
         classes,
         Flow(),
@@ -93,7 +97,7 @@ def joint_flow(
         eta_z=eta_z,
         steps=steps,
         init="zero" if start is None else np.asarray(start),
-        save=Save(("attention", "logits", "loss"), at=times.tolist()),
+        save=Save(("attention", "logits", "loss"), at=recorded_at(steps)),
         dtype="float64",
         model=model,
         progress=False,
@@ -123,12 +127,12 @@ def ratios(*values: float, eta_y: float) -> tuple[tuple[float, float], ...]:
 
 def climbed(case: Case) -> xr.Dataset:
     """The joint flow at every ratio of the ladder, which labels dim `ratio`."""
-    run = trained(case.classes, ratios(*LADDER, eta_y=case.eta_y), case.steps)
-    return run.swap_dims(run="ratio").assign_coords(ratio=list(LADDER))
+    run = trained(case.classes, ratios(*TRAINED_RATIOS, eta_y=case.eta_y), case.steps)
+    return run.swap_dims(run="ratio").assign_coords(ratio=list(TRAINED_RATIOS))
 
 
 def holds_from(holds: Sequence[bool]) -> float:
     """The ratio of the ladder from which on a claim holds; infinity where it does at none."""
-    wrong = [ratio for ratio, right in zip(LADDER, holds, strict=True) if not right]
-    later = [ratio for ratio in LADDER if not wrong or ratio > wrong[-1]]
+    wrong = [ratio for ratio, right in zip(TRAINED_RATIOS, holds, strict=True) if not right]
+    later = [ratio for ratio in TRAINED_RATIOS if not wrong or ratio > wrong[-1]]
     return later[0] if later else float("inf")

@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from attnlab import __version__
-from attnlab.audit.cases import LADDER
+from attnlab.audit.cases import TRAINED_RATIOS
 from attnlab.audit.claim import Finding
 from attnlab.files.provenance import versions
 from attnlab.prediction.hypothesis import Hypothesis
@@ -18,12 +18,12 @@ from attnlab.prediction.hypothesis import Hypothesis
 def audit_document(
     findings: Sequence[Finding],
     maps: Mapping[str, xr.Dataset] | None = None,
-    own: Mapping[str, Any] | None = None,
+    trial: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Findings, maps and the audit of own classes, each where there is one."""
+    """Claims, maps and the trial of a simulation, each where there is one."""
     document: dict[str, Any] = {"attnlab": __version__, "versions": versions()}
-    if own is not None:
-        document["own"] = dict(own)
+    if trial is not None:
+        document["trial"] = dict(trial)
     if findings:
         document["claims"] = [finding_document(finding) for finding in findings]
     if maps is not None:
@@ -33,7 +33,7 @@ def audit_document(
 
 def finding_document(finding: Finding) -> dict[str, Any]:
     """One finding as plain data, for JSON and for the page."""
-    claim, outcome = finding.claim, finding.outcome
+    claim, measurement = finding.claim, finding.measurement
     return {
         "id": claim.id,
         "statement": claim.statement,
@@ -52,12 +52,12 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "because": claim.because,
         "verdict": finding.verdict and finding.verdict.value,
         "number": finding.number,
-        "value": number(outcome.number),
+        "value": number(measurement.number),
         "training": finding.training and finding.training.value,
         "training_number": finding.training_number,
-        "training_value": number(outcome.training_number),
-        "holds_from": ratio_document(outcome.holds_from),
-        "counterexample": outcome.note,
+        "training_value": number(measurement.training_number),
+        "holds_from": ratio_document(measurement.holds_from),
+        "counterexample": measurement.note,
         "recorded": {
             "verdict": claim.recorded.verdict and claim.recorded.verdict.value,
             "value": claim.recorded.number,
@@ -76,7 +76,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
                 "tolerance": check.tolerance,
                 "holds": check.holds,
             }
-            for check in outcome.checks
+            for check in measurement.checks
         ],
         "code": [f"attnlab.theory.{name}" for name in claim.code],
         "test": claim.test,
@@ -102,7 +102,7 @@ def ratio_document(ratio: float | None) -> str:
     if ratio is None:
         return ""
     if math.isinf(ratio):
-        return f"at no eta_Y/eta_Z up to {max(LADDER):g}"
+        return f"at no eta_Y/eta_Z up to {max(TRAINED_RATIOS):g}"
     return f"from eta_Y/eta_Z = {float(f'{ratio:.2g}'):g} on"
 
 

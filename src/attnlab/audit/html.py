@@ -49,18 +49,26 @@ expectation.</p>
 {% for part in items %}<tr><td>{{ part.asked_by }}: {{ part.says }}</td><td>{{ part.read_as }}</td><td class="n">{{ part.value | short }}</td><td class="n">{{ part.sign }} {{ part.needed | short }}</td><td>{{ "holds" if part.holds else "does not hold" }}</td></tr>
 {% endfor %}</table></div>
 {% endmacro %}
-{% if own %}
+{% if trial %}
 <h2>Assumptions</h2>
-{{ parts(own.assumptions) }}
+{{ parts(trial.assumptions) }}
+<h2>Which assumption costs how much</h2>
+<p>The largest error of each theory against training: in z relative to the largest |z| of training, in attention as it is.</p>
+<div class="scroll"><table><tr><th>theory</th><th>leans on</th>{% for what in ("z", "attention") %}{% for at in trial.ladder.at %}<th>{{ what }}, {{ at }} ({{ trial.ladder.time[loop.index0] | short }})</th>{% endfor %}{% endfor %}</tr>
+{% for rung in trial.ladder.rungs %}<tr><td>{{ rung.theory }}</td><td>{{ rung.leans_on }}</td>{% for error in rung.z_error + rung.attention_error %}<td class="n">{{ error | short }}</td>{% endfor %}</tr>
+{% endfor %}</table></div>
+<ul>{% for sentence in trial.ladder.costs %}<li>{{ sentence }}</li>{% endfor %}</ul>
+{% for name, reason in trial.silent.items() %}<p>{{ name }} says nothing here: {{ reason }}</p>
+{% endfor %}
 <h2>Fates of tokens</h2>
-{% if own.note %}<p>{{ own.note }}</p>{% endif %}
-<div class="scroll"><table><tr><th>query</th><th>token</th><th>role</th><th>theorem</th><th>z by Eq. 10</th><th>z simulated</th><th></th></tr>
-{% for row in own.fates %}<tr><td>{{ row.query }}</td><td>{{ row.token }}</td><td>{{ row.role }}</td><td>{{ row.claimed }}</td><td class="n">{{ row.predicted | short }}</td><td class="n">{{ row.simulated | short }}</td><td>{% if row.as_claimed is not none %}{{ "as claimed" if row.as_claimed else "not as claimed" }}{% endif %}</td></tr>
+<p>z at the end, by each theory and in training.</p>
+<div class="scroll"><table><tr><th>query</th><th>token</th><th>role</th><th>theorem</th>{% for rung in trial.ladder.rungs %}<th>{{ rung.theory }}</th>{% endfor %}<th>training</th><th></th></tr>
+{% for row in trial.fates %}<tr><td>{{ row.query }}</td><td>{{ row.token }}</td><td>{{ row.role }}</td><td>{{ row.claimed }}</td>{% for z in row.predicted.values() %}<td class="n">{{ z | short }}</td>{% endfor %}<td class="n">{{ row.simulated | short }}</td><td>{% if row.as_claimed is not none %}{{ "as claimed" if row.as_claimed else "not as claimed" }}{% endif %}</td></tr>
 {% endfor %}</table></div>
 <h2>Snap</h2>
-<p>Predicted transition: from t_0' = {{ own.t0_prime | short }} to t_0 = {{ own.t0 | short }} steps.</p>
-<div class="scroll"><table><tr><th>class (next token)</th><th>snap by Eq. 10</th><th>snap simulated</th></tr>
-{% for row in own.snap %}<tr><td>{{ row.sequence_class }} ({{ row.next }})</td><td class="n">{{ row.predicted | short }}</td><td class="n">{{ row.simulated | short }}</td></tr>
+<p>Predicted transition: from t_0' = {{ trial.t0_prime | short }} to t_0 = {{ trial.t0 | short }} steps.</p>
+<div class="scroll"><table><tr><th>class (next token)</th>{% for rung in trial.ladder.rungs %}<th>{{ rung.theory }}</th>{% endfor %}<th>training</th></tr>
+{% for row in trial.snap %}<tr><td>{{ row.sequence_class }} ({{ row.next }})</td>{% for time in row.predicted.values() %}<td class="n">{{ time | short }}</td>{% endfor %}<td class="n">{{ row.simulated | short }}</td></tr>
 {% endfor %}</table></div>
 {% endif %}
 {% for section in sections %}
@@ -124,10 +132,13 @@ def page(document: Mapping[str, Any]) -> str:
         {"title": title, "claims": [found[claim.id] for claim in claims if claim.id in found]}
         for title, claims in SECTIONS.items()
     ]
-    own = document.get("own")
+    in_catalogue = {claim.id for claims in SECTIONS.values() for claim in claims}
+    others = [claim for name, claim in found.items() if name not in in_catalogue]
+    sections.append({"title": "Claims of yours", "claims": others})
+    trial = document.get("trial")
     return environment.from_string(PAGE).render(
-        title="Scan and Snap, audited" if own is None else f"Audit of {own['classes']}",
-        own=own,
+        title="Scan and Snap, audited" if trial is None else f"Audit of {trial['classes']}",
+        trial=trial,
         sections=[section for section in sections if section["claims"]],
         maps=[_map(name, table) for name, table in document.get("breakdown", {}).items()],
         version=document["attnlab"],

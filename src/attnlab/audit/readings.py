@@ -7,7 +7,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import measures, theory
-from attnlab.audit.cases import LADDER, climbed, trained
+from attnlab.audit.cases import TRAINED_RATIOS, climbed, trained
 from attnlab.files.errors import InputError
 from attnlab.prediction.case import Case
 
@@ -19,9 +19,9 @@ def logits(case: Case, result: xr.Dataset) -> NDArray[np.float64]:
 
 
 def run_at(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Times and logits (time, Q, L) of the joint flow at the case's own rates."""
+    """Times and logits (time, Q, L) of the joint flow at the case's rates."""
     ratio = case.eta_y / case.eta_z
-    rung = min(LADDER, key=lambda value: abs(value / ratio - 1.0))
+    rung = min(TRAINED_RATIOS, key=lambda value: abs(value / ratio - 1.0))
     if np.isclose(rung, ratio):
         result = climbed(case).sel(ratio=rung)
     else:
@@ -62,29 +62,29 @@ def as_dataset(case: Case, times: NDArray[np.float64], z: NDArray[np.float64]) -
     )
 
 
-def spotlight(case: Case) -> tuple[int, int, int]:
+def most_and_least_frequent(case: Case) -> tuple[int, int, int]:
     """A class, and the most and least frequent of its distinct tokens (as columns of P).
 
     The first class with the most distinct tokens; two of them must differ in probability.
     """
     distinct = theory.token_roles(case.P).distinct
     n = int(distinct.sum(axis=1).argmax())
-    own = np.flatnonzero(distinct[n])
-    if own.size < 2 or np.ptp(case.P[n, own]) == 0.0:
+    tokens = np.flatnonzero(distinct[n])
+    if tokens.size < 2 or np.ptp(case.P[n, tokens]) == 0.0:
         raise InputError(
             "classes: this claim compares distinct tokens of one class; give a class with two of "
             "unequal probability"
         )
-    of_class = case.P[n, own]
-    return n, int(own[of_class.argmax()]), int(own[of_class.argmin()])
+    of_class = case.P[n, tokens]
+    return n, int(tokens[of_class.argmax()]), int(tokens[of_class.argmin()])
 
 
 def gain_error(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The relative error of r/r_0 - 1 by Eq. 11 for tokens in the spotlight; z is (..., Q, L).
+    """The relative error of r/r_0 - 1 by Eq. 11, r of the most and least frequent distinct token.
 
-    Of r itself, of which that is a small part at first, the error is much smaller.
+    z is (..., Q, L). Of r itself, of which that is a small part at first, the error is smaller.
     """
-    n, high, low = spotlight(case)
+    n, high, low = most_and_least_frequent(case)
     gain = theory.relative_gain(case.P, z, reference=low, psi=case.psi)[..., n, high]
     start = theory.relative_gain(case.P, reference=low, psi=case.psi)[n, high]
     grown = theory.growth_factor(z[..., case.psi[n], high]) - 1.0

@@ -1,4 +1,4 @@
-"""attnlab audit: every claim put to the test, or your own classes."""
+"""attnlab audit: every claim put to the test, or the theories on your classes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from attnlab.files.progress import LOADING, repeating, waiting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HELP = """Put every claim of the paper to the test, or the theory to your own classes.
+HELP = """Put every claim of the paper to the test, or the theories to classes of yours.
 
 Without CLASSES: each claim is predicted, measured and judged on built-in settings, against the
 algebra and against training, and compared with the verdict on record (exit code 1 if one has
 changed). With --claim: how it was read, its hypotheses with their values, its checks, and the
-counterexample. With CLASSES (a preset or a file): which assumptions hold, with their values, the
-predicted and the simulated fate of each token, the predicted and the measured snap. The rates are
-those of attnlab simulate unless they are given; Assumption 1c asks for a smaller --eta-z.
+counterexample. With CLASSES (a preset or a file): which assumptions hold, with their values; how
+far each theory (printed, corrected, sgd) is from training, and which assumption costs how much;
+the fate of each token and the snap of each class, predicted and simulated. The rates are those of
+attnlab simulate unless they are given; Assumption 1c asks for a smaller --eta-z.
 
 \b
 Examples:
@@ -83,7 +84,7 @@ def audit_verb(
     if classes is None:
         document = _all(claim or [], as_json)
     else:
-        document = _own(classes, given, claim or [], as_json)
+        document = _trial(classes, given, claim or [], as_json)
     if html is not None:
         _write(document, html)
     if as_json:
@@ -97,8 +98,8 @@ def audit_verb(
 def _all(ids: list[str], quiet: bool) -> dict[str, Any]:
     with waiting(LOADING, quiet=quiet):
         from attnlab.audit import examine_all, select, whole_audit
+        from attnlab.audit.built_in import WHOLE
         from attnlab.audit.document import audit_document
-        from attnlab.audit.run import WHOLE
 
     if ids:
         claims = select(ids)
@@ -108,19 +109,15 @@ def _all(ids: list[str], quiet: bool) -> dict[str, Any]:
         return audit_document(*whole_audit(tell))
 
 
-def _own(text: str, given: dict[str, float], ids: list[str], quiet: bool) -> dict[str, Any]:
+def _trial(text: str, given: dict[str, Any], ids: list[str], quiet: bool) -> dict[str, Any]:
     with waiting(LOADING, quiet=quiet):
-        from attnlab.audit import audit_classes, case_of, examine_all, select
-        from attnlab.audit.document import audit_document
+        from attnlab.audit import audit, select
         from attnlab.data import classes_from
 
-    case = case_of(classes_from(text), **given)
+    classes = classes_from(text)
     claims = select(ids) if ids else ()
     with _progress(len(claims) + 1, quiet) as tell:
-        findings = examine_all(claims, case=case, tell=tell)
-        tell("training")
-        own = audit_classes(case)
-    return audit_document(findings, own=own.document())
+        return audit(classes, claims=claims, tell=tell, **given).document()
 
 
 @contextmanager
@@ -160,10 +157,10 @@ def _write(document: dict[str, Any], path: Path) -> None:
 
 def _show(document: dict[str, Any], html: Path | None) -> None:
     console = plain_console()
-    if "own" in document:
-        _show_own(console, document["own"])
+    if "trial" in document:
+        _show_trial(console, document["trial"])
     if "claims" in document:
-        _show_claims(console, document["claims"], compare="own" not in document)
+        _show_claims(console, document["claims"], compare="trial" not in document)
     for knob, table in document.get("breakdown", {}).items():
         _show_map(console, knob, table)
     if html is not None:
@@ -269,45 +266,79 @@ def _show_map(console: Any, knob: str, table: dict[str, Any]) -> None:
         print_table(console, columns, rows, right=columns)
 
 
-def _show_own(console: Any, own: dict[str, Any]) -> None:
-    from rich.text import Text
-
+def _show_trial(console: Any, trial: dict[str, Any]) -> None:
     console.print(
-        f"{own['classes']}: eta_y = {own['eta_y']:g}, eta_z = {own['eta_z']:g}, joint flow to time "
-        f"{own['time']:.4g}",
+        f"{trial['classes']}: eta_y = {trial['eta_y']:g}, eta_z = {trial['eta_z']:g}, joint flow "
+        f"to time {trial['time']:.4g}",
         soft_wrap=True,
     )
-    _show_hypotheses(console, own["assumptions"])
-    console.print()
-    fates = []
-    for row in own["fates"][:MOST_ROWS]:
-        kept = {None: "", True: "as claimed", False: Text("not as claimed", style="red")}[
-            row["as_claimed"]
-        ]
-        fates.append([row["query"], row["token"], row["role"], row["claimed"],
-                      _cell(row["predicted"]), _cell(row["simulated"]), kept])  # fmt: skip
-    if own["note"]:
-        console.print(own["note"])
-    print_table(
-        console, ("query", "token", "role", "theorem", "z by Eq. 10", "z simulated", ""), fates,
-        right=("z by Eq. 10", "z simulated"),
-    )  # fmt: skip
-    if len(own["fates"]) > MOST_ROWS:
-        console.print(f"... {len(own['fates']) - MOST_ROWS} more tokens; --json prints them all")
+    _show_hypotheses(console, trial["assumptions"])
+    _show_ladder(console, trial["ladder"])
+    for name, reason in trial["silent"].items():
+        console.print(f"{name} says nothing here: {reason}")
+    _show_fates(console, trial)
+    names = [rung["theory"] for rung in trial["ladder"]["rungs"]]
     console.print(
-        f"\npredicted transition: t_0' = {own['t0_prime']:.4g} to t_0 = {own['t0']:.4g} steps",
+        f"\nSnap of each class; predicted transition: t_0' = {trial['t0_prime']:.4g} to t_0 = "
+        f"{trial['t0']:.4g} steps",
     )
     print_table(
         console,
-        ("class", "next", "snap by Eq. 10", "snap simulated"),
+        ("class", "next", *names, "training"),
         [
-            [str(row["sequence_class"]), row["next"], _cell(row["predicted"]),
-             _cell(row["simulated"])]
-            for row in own["snap"][:MOST_ROWS]
+            [str(row["sequence_class"]), row["next"], *_predicted_and_simulated(row)]
+            for row in trial["snap"][:MOST_ROWS]
         ],
-        right=("class", "snap by Eq. 10", "snap simulated"),
-    )  # fmt: skip
+        right=("class", *names, "training"),
+    )
     console.print("-: attention never moved, or is still moving at the end", style="dim")
+
+
+def _show_ladder(console: Any, ladder: dict[str, Any]) -> None:
+    """Each theory's error against training, and what its assumptions cost."""
+    when = " and ".join(
+        f"{at} (time {time:.4g})" if at != "end" else f"the end ({time:.4g})"
+        for at, time in zip(ladder["at"], ladder["time"], strict=True)
+    )
+    columns = [f"{what} at {at}" for what in ("z", "attention") for at in ladder["at"]]
+    console.print(
+        f"\nLargest error of each theory at {when}; in z, relative to the largest |z| of training"
+    )
+    print_table(
+        console,
+        ("theory", *columns),
+        [
+            [rung["theory"], *map(_cell, (*rung["z_error"], *rung["attention_error"]))]
+            for rung in ladder["rungs"]
+        ],
+        right=columns,
+    )
+    for sentence in ladder["costs"]:
+        console.print(sentence)
+
+
+def _show_fates(console: Any, trial: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    names = [rung["theory"] for rung in trial["ladder"]["rungs"]]
+    console.print("\nFate of each token: its z at the end, by each theory and in training")
+    rows = []
+    for row in trial["fates"][:MOST_ROWS]:
+        kept = {None: "", True: "as claimed", False: Text("not as claimed", style="red")}[
+            row["as_claimed"]
+        ]
+        rows.append([row["query"], row["token"], row["role"], row["claimed"],
+                     *_predicted_and_simulated(row), kept])  # fmt: skip
+    print_table(
+        console, ("query", "token", "role", "theorem", *names, "training", ""), rows,
+        right=(*names, "training"),
+    )  # fmt: skip
+    if len(trial["fates"]) > MOST_ROWS:
+        console.print(f"... {len(trial['fates']) - MOST_ROWS} more tokens; --json prints them all")
+
+
+def _predicted_and_simulated(row: dict[str, Any]) -> list[str]:
+    return [_cell(value) for value in (*row["predicted"].values(), row["simulated"])]
 
 
 def _cell(value: float | None) -> str:

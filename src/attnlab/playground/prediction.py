@@ -10,8 +10,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import theory
+from attnlab.audit.fates import claimed_fates
 from attnlab.audit.readings import as_dataset, reduced
-from attnlab.audit.user import claimed_fates
 from attnlab.files.errors import InputError
 from attnlab.playground.run import KEPT, run
 from attnlab.playground.setting import Setting

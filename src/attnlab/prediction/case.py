@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.data import SequenceClasses
+from attnlab.dynamics import Simulation
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,21 @@ class Case:
         return float(theory.transition_times(K=self.K, M=self.M, eta_y=self.eta_y).t0)
 
     def at(self, *, eta_y: float | None = None, eta_z: float | None = None) -> Case:
-        """The same classes at other rates."""
-        return replace(
-            self,
-            eta_y=self.eta_y if eta_y is None else eta_y,
-            eta_z=self.eta_z if eta_z is None else eta_z,
-        )
+        """The same classes at other rates: a case and no more, whatever this one is."""
+        other = {of.name: getattr(self, of.name) for of in fields(Case)}
+        other |= {"eta_y": eta_y} if eta_y is not None else {}
+        other |= {"eta_z": eta_z} if eta_z is not None else {}
+        return Case(**other)
+
+
+def case_of(simulation: Simulation, classes: SequenceClasses, eta_y: float, eta_z: float) -> Case:
+    """One of the sets of classes of a simulation, at one of its pairs of rates."""
+    random = isinstance(simulation.init, str) and simulation.init == "uniform"
+    start = simulation.start_logits(classes)[:, classes.in_play]
+    momentum = simulation.moving.momentum or 0.0
+    return Case(
+        classes, float(eta_y), float(eta_z),
+        float(theory.momentum_time(simulation.steps, momentum=momentum)),
+        length=float(simulation.engine.length), z0=start if np.any(start) else None,
+        decoder_start=classes.vocab_size**-0.5 if random else 0.0,
+    )  # fmt: skip

@@ -15,12 +15,10 @@ from attnlab.data import SequenceClasses
 from attnlab.dynamics import Engine, Save, Simulation, as_simulation
 from attnlab.dynamics.labels import label, of_one_set
 from attnlab.dynamics.simulation import Classes, Fields
-from attnlab.files.documents import did_you_mean
-from attnlab.files.errors import InputError
 from attnlab.files.provenance import provenance
-from attnlab.prediction.case import Case
+from attnlab.prediction.case import case_of
 from attnlab.prediction.hypothesis import Hypothesis
-from attnlab.prediction.theory import LADDER, Labelled, Theory
+from attnlab.prediction.theory import Labelled, Theory, as_theory
 from attnlab.theory import attention_weights, momentum_steps, momentum_time
 
 STATISTICS = ("entropy", "distinct_entropy", "common_mass", "effective_tokens")
@@ -53,7 +51,7 @@ def predict(
     along `assumption`, how far the theory applies.
     """
     simulation = as_simulation(simulation, engine, **fields)
-    chosen = _rung(theory)
+    chosen = as_theory(theory)
     chosen.check(simulation)
     records = (
         simulation.record_steps if at is None else replace(simulation, save=_at(at)).record_steps
@@ -69,15 +67,6 @@ def predict(
     )
 
 
-def _rung(theory: str | Theory) -> Theory:
-    if isinstance(theory, Theory):
-        return theory
-    known = {of.name: of for of in LADDER}
-    if theory not in known:
-        raise InputError(f"theory: {theory!r} is not one; {did_you_mean(theory, known)}")
-    return known[theory]
-
-
 def _predict_set(
     simulation: Simulation, classes: SequenceClasses, theory: Theory, records: NDArray[Any]
 ) -> xr.Dataset:
@@ -85,7 +74,7 @@ def _predict_set(
     momentum = simulation.moving.momentum or 0.0
     plain = np.asarray(momentum_time(records, momentum=momentum), dtype=np.float64)
     rates = zip(*simulation.grid.rates(), strict=True)
-    cases = [_case(simulation, classes, *pair) for pair in rates]
+    cases = [case_of(simulation, classes, *pair) for pair in rates]
     said = [dict(theory.predict(case, plain)) for case in cases]
     z = np.stack([np.asarray(of.pop("attention_logits")[1]) for of in said])
     of_tokens = {"attention_logits": _over_vocabulary(z, simulation, classes)}
@@ -115,16 +104,6 @@ def _predict_set(
 
 def _at(at: ArrayLike) -> Save:
     return Save(at=np.atleast_1d(np.asarray(at, dtype=np.float64)).tolist())
-
-
-def _case(simulation: Simulation, classes: SequenceClasses, eta_y: float, eta_z: float) -> Case:
-    random = isinstance(simulation.init, str) and simulation.init == "uniform"
-    start = simulation.start_logits(classes)[:, classes.in_play]
-    return Case(
-        classes, float(eta_y), float(eta_z), float(simulation.steps),
-        length=float(simulation.engine.length), z0=start if np.any(start) else None,
-        decoder_start=classes.vocab_size**-0.5 if random else 0.0,
-    )  # fmt: skip
 
 
 def _over_vocabulary(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.dynamics import Extended, Pairwise, Simulation
+from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.prediction import hypotheses
 from attnlab.prediction.case import Case
@@ -29,10 +30,12 @@ class Theory(ABC):
     """What a theory says of a case: one set of classes, one pair of rates.
 
     A subclass has a `name`, says what it assumes and predicts at given times. Rates that are swept,
-    momentum, several sets of classes, labels and measures are none of its business.
+    momentum, several sets of classes, labels and measures are none of its business. A rung of a
+    ladder also says in a few words what it `leans_on` and the next rung does not.
     """
 
     name: ClassVar[str]
+    leans_on: ClassVar[str] = ""
 
     def check(self, simulation: Simulation) -> None:  # noqa: B027 - most refuse nothing
         """Refuse, with an `InputError`, what the theory does not speak of."""
@@ -104,12 +107,14 @@ class Printed(_Eq10):
     """Eq. 10 and Theorem 1 as they are printed."""
 
     name, form = "printed", "printed"
+    leans_on = "Eq. 10's errors in print"
 
 
 class Corrected(_Eq10):
     """Eq. 10 with our corrections (docs/errata.md): Eq. 88, the class weight, uneven classes."""
 
     name, form = "corrected", "corrected"
+    leans_on = "Theorem 1's decoder (weak correlations, uniform classes)"
 
 
 class Sgd(_ScanAndSnap):
@@ -120,7 +125,7 @@ class Sgd(_ScanAndSnap):
     """
 
     name = "sgd"
-
+    leans_on = "Assumption 1 (eta_Y >> eta_Z, long sequences)"
     asked = (*hypotheses.ASSUMPTION_1, hypotheses.zero_decoder)
 
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
@@ -132,3 +137,13 @@ class Sgd(_ScanAndSnap):
 
 
 LADDER: tuple[Theory, ...] = (Printed(), Corrected(), Sgd())
+
+
+def as_theory(theory: str | Theory) -> Theory:
+    """A theory, or the rung of the ladder of that name."""
+    if isinstance(theory, Theory):
+        return theory
+    known = {of.name: of for of in LADDER}
+    if theory not in known:
+        raise InputError(f"theory: {theory!r} is not one; {did_you_mean(theory, known)}")
+    return known[theory]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.audit import Verdict, whole_audit
+from attnlab.audit.built_in import WHOLE
 from attnlab.audit.document import audit_document
 from attnlab.audit.html import page
-from attnlab.audit.run import WHOLE
 from attnlab.experiments.made import Made, file_digest, read_record, write_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.code import code_digest, digest_of

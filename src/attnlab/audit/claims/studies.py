@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.audit.cases import SYN_SMALL
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.verdict import Verdict
 from attnlab.data import symmetric
 from attnlab.dynamics import Sampled, Save, simulate
@@ -31,19 +31,19 @@ FEW, MANY = 8, 128
 PRIOR = 1.0
 
 
-def _adam(case: Case) -> Outcome:
+def _adam(case: Case) -> Measurement:
     s = case
-    own = theory.token_roles(s.P).distinct
-    losing = theory.sign_fates(s.P)[own] < 0
+    distinct = theory.token_roles(s.P).distinct
+    losing = theory.sign_fates(s.P)[distinct] < 0
     eta = xr.DataArray(list(ADAM_RATES), dims="rate")
     result = simulate(
         s.classes, Sampled(), eta_y=eta, eta_z=eta, steps=ADAM_STEPS, optimizer="adam",
         save=Save(what="attention", at=(ADAM_STEPS,)), progress=False,
     )  # fmt: skip
     attention = result["attention"].isel(seed=0, step=-1, sequence_class=0).values
-    order = np.argsort(-np.where(own[0], attention[:, s.classes.in_play], -1.0), axis=1)
+    order = np.argsort(-np.where(distinct[0], attention[:, s.classes.in_play], -1.0), axis=1)
     favourites = {tuple(sorted(row[:FAVOURITES])) for row in order.tolist()}
-    return Outcome(
+    return Measurement(
         (
             Check("distinct tokens that sign descent moves down first", labelled(0.0),
                   labelled(float(losing.sum())), ABOVE),
@@ -70,12 +70,12 @@ adam_subsets = Claim(
     figure="fig5",
     number="{:.0f} of 20 distinct tokens first lose by sign descent: frequency bias turned round",
     training_number="three rates, {:.0f} subsets",
-    recorded=Recorded(Verdict.HOLDS, 4.0, Verdict.HOLDS, 3.0),
+    recorded=OnRecord(Verdict.HOLDS, 4.0, Verdict.HOLDS, 3.0),
     measure=_adam,
 )
 
 
-def _spurious(case: Case) -> Outcome:
+def _spurious(case: Case) -> Measurement:
     s = case
     common = theory.token_roles(s.P).common
     rng = np.random.default_rng(0)
@@ -122,7 +122,7 @@ def _spurious(case: Case) -> Outcome:
     in_small, in_large = moved_small != 0, moved_large != 0
     of_few, of_many = excess(in_small, small, unlimited), excess(in_large, large, unlimited)
     with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
-    return Outcome(
+    return Measurement(
         (
             Check("share of common tokens that gain, larger training set", labelled(few),
                   labelled(many), BELOW),
@@ -151,7 +151,7 @@ spurious_tokens = Claim(
     test="tests/experiments/test_studies.py::test_spurious_attention_falls_with_the_training_set",
     number="8 sequences let {:.2g} times as many common tokens gain as 128",
     training_number="in training the excess attention to those seen is {:.2g} times as large",
-    recorded=Recorded(Verdict.HOLDS, 5.37, Verdict.HOLDS, 3.905),
+    recorded=OnRecord(Verdict.HOLDS, 5.37, Verdict.HOLDS, 3.905),
     measure=_spurious,
 )
 

@@ -8,10 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import theory
-from attnlab.audit.cases import LADDER, SYMMETRIC, UNEVEN, WEAK, climbed, holds_from
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.cases import SYMMETRIC, TRAINED_RATIOS, UNEVEN, WEAK, climbed, holds_from
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.fit import slope
-from attnlab.audit.readings import gain_error, logits, reduced, run_at, slopes, spotlight
+from attnlab.audit.readings import (
+    gain_error,
+    logits,
+    most_and_least_frequent,
+    reduced,
+    run_at,
+    slopes,
+)
 from attnlab.audit.verdict import Verdict
 from attnlab.files.errors import InputError
 from attnlab.prediction.case import Case
@@ -43,7 +50,7 @@ def eq_10_in_training(case: Case) -> tuple[Check, float]:
     return check, float((eq_10 / in_training)[0])
 
 
-def _lemma_4(case: Case) -> Outcome:
+def _lemma_4(case: Case) -> Measurement:
     s, t = case, case.t0
     rng = np.random.default_rng(9)
     z = rng.normal(scale=0.3, size=(s.classes.queries.size, s.P.shape[1]))
@@ -65,7 +72,7 @@ def _lemma_4(case: Case) -> Outcome:
         for form, value in predicted.items()
     ]  # fmt: skip
     premise, factor = eq_10_in_training(s)
-    return Outcome(
+    return Measurement(
         (*checks, premise, replace(premise, form="printed")),
         number=float(np.linalg.norm(predicted["printed"]) / np.linalg.norm(mean)),
         training_number=factor,
@@ -89,13 +96,13 @@ lemma_4 = Claim(
     test="tests/theory/test_attention.py::test_class_weight_is_what_batch_one_steps_need",
     number="as printed, {:.3g} times too fast when t counts steps",
     training_number="Theorem 1's decoder makes z {:.3g} times too large by t_0",
-    recorded=Recorded(Verdict.CORRECTED, 2.0, Verdict.PREMISE, 35.6),
+    recorded=OnRecord(Verdict.CORRECTED, 2.0, Verdict.PREMISE, 35.6),
     measure=_lemma_4,
     general=True,
 )
 
 
-def _theorem_2(case: Case) -> Outcome:
+def _theorem_2(case: Case) -> Measurement:
     s = case
     fates = theory.token_fates(s.P, psi=s.psi)
     claimed = fates != 0
@@ -113,7 +120,7 @@ def _theorem_2(case: Case) -> Outcome:
     turns = [_turn(times, (slopes(times, rung) * fates)[:, claimed]) for rung in ladder]
     told = ", ".join(f"{turn:.2g}" if np.isfinite(turn) else "never" for turn in turns)
     row, column = (index[int(trained_along.min(axis=0).argmin())] for index in np.nonzero(claimed))
-    return Outcome(
+    return Measurement(
         (
             Check("velocity along its fate, Eq. 10", labelled(0 * along, time=TIMES, token=token),
                   labelled(along, time=TIMES, token=token)),
@@ -125,7 +132,7 @@ def _theorem_2(case: Case) -> Outcome:
         number=float(start.min()),
         training_number=factor,
         note=f"{s.classes.origin}, in training: the first logit turns against its fate at t = "
-        f"{told}, for eta_Y/eta_Z = " + ", ".join(f"{ratio:g}" for ratio in LADDER)
+        f"{told}, for eta_Y/eta_Z = " + ", ".join(f"{ratio:g}" for ratio in TRAINED_RATIOS)
         + f" (to t = {times[-1]:.0e}); at {s.eta_y / s.eta_z:.3g} token "
         f"{s.classes.in_play[column]} rises to z = {z[:, row, column].max():+.4f} and ends at "
         f"{z[-1, row, column]:+.4f}. What its attention does: see distinct-attention",
@@ -155,20 +162,20 @@ theorem_2 = Claim(
     figure="fig2",
     number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
     training_number="Eq. 10 makes z {:.3g} times too large by t_0; later a distinct logit can fall",
-    recorded=Recorded(Verdict.HOLDS, 0.01859, Verdict.PREMISE, 28.55),
+    recorded=OnRecord(Verdict.HOLDS, 0.01859, Verdict.PREMISE, 28.55),
     measure=_theorem_2,
     general=True,
 )
 
 
-def _corollary_2(case: Case) -> Outcome:
+def _corollary_2(case: Case) -> Measurement:
     s = case
     common = np.flatnonzero(theory.token_roles(s.P).common)
     velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
     falling = velocity[:, 0, common]
     times, z = run_at(s)
     in_training = slopes(times, z)[:, 0, common]
-    return Outcome(
+    return Measurement(
         (
             Check("velocity of common tokens, Eq. 10",
                   labelled(0 * falling, time=TIMES, token=common),
@@ -197,26 +204,26 @@ corollary_2 = Claim(
     test="tests/theory/test_fates.py::test_corollary_2_along_the_flow",
     number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
     training_number="in training the common token that loses least ends at z = {:.2g}",
-    recorded=Recorded(Verdict.HOLDS, -0.0005728, Verdict.HOLDS, -0.001947),
+    recorded=OnRecord(Verdict.HOLDS, -0.0005728, Verdict.HOLDS, -0.001947),
     measure=_corollary_2,
     general=True,
 )
 
 
-def _theorem_3(case: Case) -> Outcome:
+def _theorem_3(case: Case) -> Measurement:
     s = case
-    n, _, low = spotlight(s)
-    own = np.flatnonzero(theory.token_roles(s.P).distinct[n])
+    n, _, low = most_and_least_frequent(s)
+    tokens = np.flatnonzero(theory.token_roles(s.P).distinct[n])
     z = reduced(s, TIMES).logits
-    gain = theory.relative_gain(s.P, z, reference=low, psi=s.psi)[:, n, own]
-    start = theory.relative_gain(s.P, reference=low, psi=s.psi)[n, own]
-    predicted = start * theory.growth_factor(z[:, s.psi[n], own])
-    where = dict(time=TIMES, token=own)
+    gain = theory.relative_gain(s.P, z, reference=low, psi=s.psi)[:, n, tokens]
+    start = theory.relative_gain(s.P, reference=low, psi=s.psi)[n, tokens]
+    predicted = start * theory.growth_factor(z[:, s.psi[n], tokens])
+    where = dict(time=TIMES, token=tokens)
     late = climbed(s).sel(time=10 * s.t0, method="nearest")
     errors = gain_error(s, logits(s, late))
-    rate = slope(LADDER[2:], errors[2:])
+    rate = slope(TRAINED_RATIOS[2:], errors[2:])
     small = 0.01
-    return Outcome(
+    return Measurement(
         (
             Check("relative gain r_{l/l'} (Eq. 11)", labelled(predicted, **where),
                   labelled(gain, **where)),
@@ -229,7 +236,7 @@ def _theorem_3(case: Case) -> Outcome:
         note="relative error of r/r_0 - 1 by Eq. 11, in training at 10 t_0: "
         + ", ".join(f"{e:.1%}" for e in errors)
         + " at eta_Y/eta_Z = "
-        + ", ".join(f"{r:g}" for r in LADDER),
+        + ", ".join(f"{r:g}" for r in TRAINED_RATIOS),
         holds_from=holds_from((errors <= small).tolist()),
     )  # fmt: skip
 
@@ -249,22 +256,22 @@ theorem_3 = Claim(
     test="tests/theory/test_gain.py::test_eq_11_along_the_flow",
     figure="fig4",
     training_number="in training the error of r/r_0 - 1 by Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
-    recorded=Recorded(Verdict.EXACT, None, Verdict.HOLDS, -1.027),
+    recorded=OnRecord(Verdict.EXACT, None, Verdict.HOLDS, -1.027),
     measure=_theorem_3,
     general=True,
 )
 
 
-def _eq_12(case: Case) -> Outcome:
+def _eq_12(case: Case) -> Measurement:
     s = case
-    n, high, _ = spotlight(s)
+    n, high, _ = most_and_least_frequent(s)
     flow = reduced(s, TIMES)
     B = flow.growth_bound[:, n]
     chi = theory.growth_factor(flow.logits[:, s.psi[n], high])
     f = theory.unit_attention(s.P, flow.logits, psi=s.psi)[:, n, high]
     lower, upper = theory.growth_bounds(B, theory.unit_attention(s.P)[n, high] ** 2)
     time = dict(time=TIMES)
-    return Outcome(
+    return Measurement(
         (
             Check("chi_l0 above exp(2 f^2 B_n)", labelled(lower, **time), labelled(chi, **time),
                   AT_LEAST),
@@ -291,7 +298,7 @@ eq_12 = Claim(
     test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
     figure="fig3",
     number="ln chi ends at {:.3g} of the upper bound 2 B_n",
-    recorded=Recorded(Verdict.HOLDS, 0.6341),
+    recorded=OnRecord(Verdict.HOLDS, 0.6341),
     measure=_eq_12,
 )
 

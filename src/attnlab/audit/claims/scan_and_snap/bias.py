@@ -6,11 +6,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import theory
-from attnlab.audit.cases import LADDER, LATE, LOPSIDED, SYN_SMALL, UNEVEN, WEAK, climbed, holds_from
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.cases import (
+    LATE,
+    LOPSIDED,
+    SYN_SMALL,
+    TRAINED_RATIOS,
+    UNEVEN,
+    WEAK,
+    climbed,
+    holds_from,
+)
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.attention import TIMES
 from attnlab.audit.fit import slope
-from attnlab.audit.readings import as_dataset, logits, mean_entropy, reduced, run_at, spotlight
+from attnlab.audit.readings import (
+    as_dataset,
+    logits,
+    mean_entropy,
+    most_and_least_frequent,
+    reduced,
+    run_at,
+)
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check, labelled
@@ -24,24 +40,28 @@ from attnlab.prediction.hypotheses import (
 from attnlab.prediction.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
 
 
-def _frequency_bias(case: Case) -> Outcome:
+def _frequency_bias(case: Case) -> Measurement:
     s = case
-    n, _, _ = spotlight(s)
-    own = np.flatnonzero(theory.token_roles(s.P).distinct[n])
-    own = own[np.argsort(s.P[n, own])]
-    own = own[np.append(True, np.diff(s.P[n, own]) > 0)]  # an order needs unequal probabilities
-    step = dict(rarer=np.arange(len(own) - 1))
+    n, _, _ = most_and_least_frequent(s)
+    tokens = np.flatnonzero(theory.token_roles(s.P).distinct[n])
+    tokens = tokens[np.argsort(s.P[n, tokens])]
+    tokens = tokens[
+        np.append(True, np.diff(s.P[n, tokens]) > 0)
+    ]  # an order needs unequal probabilities
+    step = dict(rarer=np.arange(len(tokens) - 1))
     checks, share = [], {}
     times, z = run_at(s)
     for name, path in (("Eq. 10", reduced(s, times).logits), ("training", z)):
-        rising = np.diff(path[-1, s.psi[n], own])
+        rising = np.diff(path[-1, s.psi[n], tokens])
         c = theory.attention_weights(s.P, path, psi=s.psi)[:, n]
-        share[name] = float(c[-1, own[0]] / c[-1, own[-1]] / (c[0, own[0]] / c[0, own[-1]]))
+        share[name] = float(
+            c[-1, tokens[0]] / c[-1, tokens[-1]] / (c[0, tokens[0]] / c[0, tokens[-1]])
+        )
         checks.append(
             Check(f"z rises with P(l|n), {name}", labelled(0 * rising, **step),
                   labelled(rising, **step), training=name == "training")
         )  # fmt: skip
-    return Outcome(tuple(checks), number=share["Eq. 10"], training_number=share["training"])
+    return Measurement(tuple(checks), number=share["Eq. 10"], training_number=share["training"])
 
 
 frequency_bias = Claim(
@@ -60,7 +80,7 @@ frequency_bias = Claim(
     figure="fig4",
     number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
     training_number="in training it keeps {:.2g} of it",
-    recorded=Recorded(Verdict.HOLDS, 0.7108, Verdict.HOLDS, 0.6521),
+    recorded=OnRecord(Verdict.HOLDS, 0.7108, Verdict.HOLDS, 0.6521),
     measure=_frequency_bias,
     general=True,
 )
@@ -68,13 +88,13 @@ frequency_bias = Claim(
 
 def _dominant_attention(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Attention to each class's most frequent distinct token, (..., K); z is (..., Q, L)."""
-    own = theory.token_roles(case.P).distinct
-    top = np.where(own, case.P, 0.0).argmax(axis=1)
+    distinct = theory.token_roles(case.P).distinct
+    top = np.where(distinct, case.P, 0.0).argmax(axis=1)
     c = theory.attention_weights(case.P, z, psi=case.psi)
     return np.asarray(c[..., np.arange(case.K), top])
 
 
-def _distinct_attention(case: Case) -> Outcome:
+def _distinct_attention(case: Case) -> Measurement:
     s = case
     times, z = run_at(s)
     classes = dict(sequence_class=np.arange(s.K))
@@ -91,9 +111,9 @@ def _distinct_attention(case: Case) -> Outcome:
     late = climbed(LATE)
     rare = _dominant_attention(LATE, logits(LATE, late))[..., 1]
     peaks = late["time"].values[rare.argmax(axis=1)]
-    rung = LADDER.index(FAST)
-    turned = [(r, peak) for r, peak in zip(LADDER, peaks, strict=True) if peak < LATE.steps]
-    return Outcome(
+    rung = TRAINED_RATIOS.index(FAST)
+    turned = [(r, peak) for r, peak in zip(TRAINED_RATIOS, peaks, strict=True) if peak < LATE.steps]
+    return Measurement(
         tuple(checks),
         number=float(_dominant_attention(s, reduced(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
@@ -125,12 +145,12 @@ distinct_attention = Claim(
     figure="fig2",
     number="from 0.400 to {:.3f} by t = 10^7 in the class where it is rarest",
     training_number="from 0.400 to {:.3f} by t = 10^10 (it can fall again, much later)",
-    recorded=Recorded(Verdict.HOLDS, 0.5474, Verdict.HOLDS, 0.4504),
+    recorded=OnRecord(Verdict.HOLDS, 0.5474, Verdict.HOLDS, 0.4504),
     measure=_distinct_attention,
 )
 
 
-def _discriminative_bias(case: Case) -> Outcome:
+def _discriminative_bias(case: Case) -> Measurement:
     s = case
     common = int(np.flatnonzero(theory.token_roles(s.P).common)[0])
     times, z = run_at(s)
@@ -142,7 +162,7 @@ def _discriminative_bias(case: Case) -> Outcome:
             Check(f"attention to the common token, {name}", labelled(c[:-1], time=t[1:]),
                   labelled(c[1:], time=t[1:]), training=name == "training")
         )  # fmt: skip
-    return Outcome(tuple(checks), number=kept["Eq. 10"], training_number=kept["training"])
+    return Measurement(tuple(checks), number=kept["Eq. 10"], training_number=kept["training"])
 
 
 discriminative_bias = Claim(
@@ -161,12 +181,12 @@ discriminative_bias = Claim(
     figure="fig2",
     number="it keeps {:.2g} of its attention to t = 10^7",
     training_number="in training it keeps {:.2g} to t = 10^10",
-    recorded=Recorded(Verdict.HOLDS, 0.6768, Verdict.HOLDS, 0.8516),
+    recorded=OnRecord(Verdict.HOLDS, 0.6768, Verdict.HOLDS, 0.8516),
     measure=_discriminative_bias,
 )
 
 
-def _several_common(case: Case) -> Outcome:
+def _several_common(case: Case) -> Measurement:
     s = case
     rng = np.random.default_rng(15)
     predicted, measured = [], []
@@ -182,7 +202,7 @@ def _several_common(case: Case) -> Outcome:
     margin = theory.common_token_margin(s.P)[common]
     _, z = run_at(s)
     end = z[-1, 0, common]
-    return Outcome(
+    return Measurement(
         (
             Check("sign of dz/dt at the start, 100 random pairs", labelled(predicted, **sample),
                   labelled(measured, **sample)),
@@ -213,12 +233,12 @@ several_common = Claim(
     figure="fig2",
     number="a lopsided one grows: {:.2g} (times eta_Z gamma) at the start",
     training_number="in training it ends at z = {:+.2g}",
-    recorded=Recorded(Verdict.EXACT, 0.0008037, Verdict.EXACT, 0.002695),
+    recorded=OnRecord(Verdict.EXACT, 0.0008037, Verdict.EXACT, 0.002695),
     measure=_several_common,
 )
 
 
-def _no_winner(case: Case) -> Outcome:
+def _no_winner(case: Case) -> Measurement:
     s = case
     times = np.geomspace(1.0, 1e12, 40)
     path = as_dataset(s, times, reduced(s, times).logits)
@@ -241,7 +261,7 @@ def _no_winner(case: Case) -> Outcome:
                   labelled(slope([1.0, 10.0], moved)), SETTLES, relative=False, tolerance=0.05,
                   training=name == "training"),
         ]  # fmt: skip
-    return Outcome(
+    return Measurement(
         tuple(checks),
         number=left["Eq. 10"],
         training_number=left["training"],
@@ -265,16 +285,16 @@ no_winner = Claim(
     figure="fig4",
     number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
     training_number="{:.3g} of 10 are left at t = 10^6 in training",
-    recorded=Recorded(Verdict.HOLDS, 7.246, Verdict.HOLDS, 8.052),
+    recorded=OnRecord(Verdict.HOLDS, 7.246, Verdict.HOLDS, 8.052),
     measure=_no_winner,
 )
 
 
-def _growth_slows(case: Case) -> Outcome:
+def _growth_slows(case: Case) -> Measurement:
     s = case
     t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
     times, path = run_at(s)
-    _, high, _ = spotlight(s)
+    _, high, _ = most_and_least_frequent(s)
     checks, quicker, fastest = [], {}, {}
     for name, z in (("Eq. 10", reduced(s, times).logits), ("training", path)):
         chi = theory.growth_factor(z[:, 0, high])
@@ -293,7 +313,7 @@ def _growth_slows(case: Case) -> Outcome:
         ]  # fmt: skip
     z = path[:, 0, high]
     done = float(np.interp(np.log(t0), np.log(times[1:]), z[1:]) / z[-1])
-    return Outcome(
+    return Measurement(
         tuple(checks),
         number=quicker["Eq. 10"],
         training_number=quicker["training"],
@@ -319,7 +339,7 @@ growth_slows = Claim(
     figure="fig3",
     number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
     training_number="bounded, but up to {:.2g} times as much: t_0 is not where it freezes",
-    recorded=Recorded(Verdict.HOLDS, 1.0, Verdict.HOLDS, 4.282),
+    recorded=OnRecord(Verdict.HOLDS, 1.0, Verdict.HOLDS, 4.282),
     measure=_growth_slows,
 )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.audit.cases import WEAK
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
@@ -37,10 +37,10 @@ def coverage(
     )
 
 
-def _lemma_10(case: Case) -> Outcome:
+def _lemma_10(case: Case) -> Measurement:
     N, K, delta = np.meshgrid(*GRID.values(), indexing="ij")
     inside = coverage(N, K, theory.visits_radius(N, delta=delta))
-    return Outcome(
+    return Measurement(
         (Check("coverage", labelled(1.0 - delta, **GRID), labelled(inside, **GRID), AT_LEAST),),
         number=float((inside - (1.0 - delta)).min()),
     )
@@ -60,12 +60,12 @@ lemma_10 = Claim(
     code=("visits_radius",),
     test="tests/theory/test_concentration.py::test_lemma_10_covers",
     number="the least room above 1 - delta is {:.2g}",
-    recorded=Recorded(Verdict.HOLDS, 0.008887),
+    recorded=OnRecord(Verdict.HOLDS, 0.008887),
     measure=_lemma_10,
 )
 
 
-def _eq_58(case: Case) -> Outcome:
+def _eq_58(case: Case) -> Measurement:
     N, delta = MUCH * case.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
     n, d = np.meshgrid(N, delta, indexing="ij")
     middle, right = (
@@ -73,7 +73,7 @@ def _eq_58(case: Case) -> Outcome:
     )
     where = dict(N=N, delta=delta)
     few = [float(theory.visits_radius(8, delta=0.5, form=form)) for form in FORMS]
-    return Outcome(
+    return Measurement(
         (Check("middle < right", labelled(right, **where), labelled(middle, **where)),),
         number=float((right - middle).min()),
         note="it needs N ln(2/delta) > 11.66, which N >> K^2 gives; N = 8, delta = 0.5: the "
@@ -95,16 +95,16 @@ eq_58 = Claim(
     code=("visits_radius",),
     test="tests/theory/test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
     number="right minus left is at least {:.2g}",
-    recorded=Recorded(Verdict.HOLDS, 0.5534),
+    recorded=OnRecord(Verdict.HOLDS, 0.5534),
     measure=_eq_58,
 )
 
 
-def _remark_4(case: Case) -> Outcome:
+def _remark_4(case: Case) -> Measurement:
     N, K, delta = np.meshgrid(*GRID.values(), indexing="ij")
     radius = np.ceil(np.sqrt(N * np.log(1.0 / delta)))
     inside = coverage(N, K, radius)
-    return Outcome(
+    return Measurement(
         (
             Check(
                 "coverage of Delta",
@@ -137,7 +137,7 @@ remark_4 = Claim(
     code=("visits_radius",),
     test="tests/theory/test_concentration.py::test_lemma_10_covers",
     number="the least room above 1 - delta is {:.2g}",
-    recorded=Recorded(Verdict.HOLDS, 0.009983),
+    recorded=OnRecord(Verdict.HOLDS, 0.009983),
     measure=_remark_4,
 )
 
@@ -182,11 +182,11 @@ def strayed(stray: float) -> Strayed:
     )
 
 
-def _lemma_11(case: Case) -> Outcome:
+def _lemma_11(case: Case) -> Measurement:
     found, far = strayed(STRAY), strayed(3 * STRAY)
     early, late = (dict(case=np.arange(part.sum())) for part in (~found.late, found.late))
     third = ETA_Y * far.radius / 3.0
-    return Outcome(
+    return Measurement(
         (
             Check("theta over Delta/(N/K) (Eq. 61)", labelled(found.bound.theta, **WHERE),
                   labelled(found.theta, **WHERE)),
@@ -216,15 +216,15 @@ lemma_11 = Claim(
     code=("decoder_deviations", "h"),
     test="tests/theory/test_concentration.py::test_lemma_11_below_the_mean",
     number="sigma' is at most {:.3g} times eta_Y Delta/3",
-    recorded=Recorded(Verdict.HOLDS, 0.98),
+    recorded=OnRecord(Verdict.HOLDS, 0.98),
     measure=_lemma_11,
 )
 
 
-def _eq_62(case: Case) -> Outcome:
+def _eq_62(case: Case) -> Measurement:
     sigma = strayed(STRAY).sigma
     log = np.log(VOCABULARIES)[:, None] + 0 * sigma
-    return Outcome(
+    return Measurement(
         (Check("sigma' against ln M", labelled(log, **WHERE), labelled(sigma, **WHERE)),),
         number=float((sigma / log).max()),
     )
@@ -244,12 +244,12 @@ eq_62 = Claim(
     code=("h",),
     test="tests/theory/test_concentration.py::test_lemma_11_below_the_mean",
     number="sigma' is at most {:.2g} ln M",
-    recorded=Recorded(Verdict.HOLDS, 0.03654),
+    recorded=OnRecord(Verdict.HOLDS, 0.03654),
     measure=_eq_62,
 )
 
 
-def _lemma_12(case: Case) -> Outcome:
+def _lemma_12(case: Case) -> Measurement:
     rng = np.random.default_rng(10)
     K, M, eta_y, delta = 5, 1000.0, 0.5, 0.05
     steps = np.array([100, 1000, 10000]) * K**2
@@ -260,7 +260,7 @@ def _lemma_12(case: Case) -> Outcome:
         radius = K / np.sqrt(N) * np.sqrt(np.log(K / delta))
         inside.append((np.abs(theta) <= radius).all(axis=1).mean())
     where = dict(N=steps)
-    return Outcome(
+    return Measurement(
         (Check("all K classes within the bound", labelled(np.full(3, 1 - delta), **where),
                labelled(inside, **where), AT_LEAST),),
         number=float(min(inside)),
@@ -281,7 +281,7 @@ lemma_12 = Claim(
     code=("visit_deviations", "h"),
     test="tests/theory/test_concentration.py::test_lemma_11_corrected_bounds_every_count",
     number="the bound holds in {:.4g} of the draws",
-    recorded=Recorded(Verdict.HOLDS, 1.0),
+    recorded=OnRecord(Verdict.HOLDS, 1.0),
     measure=_lemma_12,
 )
 

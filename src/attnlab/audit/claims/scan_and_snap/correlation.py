@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.audit.cases import FAINT, FIG3, SYN_SMALL, WEAK, climbed
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.readings import logits, reduced
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
@@ -46,11 +46,11 @@ def _tightest(predicted: list[float], measured: list[float]) -> float:
     return float(max(pairs))
 
 
-def _assumption_2(case: Case) -> Outcome:
+def _assumption_2(case: Case) -> Measurement:
     parts = theory.assumption_2(case.E, M=case.M)
     small = theory.assumption_2(SYN_SMALL.E, M=SYN_SMALL.M)
     where = dict(part=[part.name for part in parts])
-    return Outcome(
+    return Measurement(
         (
             Check("margins in Fig. 3", labelled(np.zeros(4), **where),
                   labelled([part.margin for part in parts], **where), ABOVE),
@@ -81,19 +81,21 @@ assumption_2 = Claim(
     test="tests/theory/test_correlations.py::test_assumption_2_is_impossible_in_fig_3_and_syn_small",
     figure="fig3",
     number="Fig. 3's M is {:.3g} of the 36 K^2 that any E would need",
-    recorded=Recorded(Verdict.OUTSIDE, 0.2778),
+    recorded=OnRecord(Verdict.OUTSIDE, 0.2778),
     measure=_assumption_2,
 )
 
 
-def _lemma_13(case: Case) -> Outcome:
+def _lemma_13(case: Case) -> Measurement:
     Es = [theory.gram(f) for f in random_attention()]
     bound = [float(theory.spectrum_bounds(E).entry) for E in Es]
     entry = [float(np.abs(E).max()) for E in Es]
-    return Outcome((_bound("max |E_ij|", bound, entry, AT_MOST),), number=_tightest(bound, entry))
+    return Measurement(
+        (_bound("max |E_ij|", bound, entry, AT_MOST),), number=_tightest(bound, entry)
+    )
 
 
-def _lemma_14(case: Case) -> Outcome:
+def _lemma_14(case: Case) -> Measurement:
     gap, roots = [], []
     for f in random_attention():
         E = theory.gram(f)
@@ -103,21 +105,21 @@ def _lemma_14(case: Case) -> Outcome:
         values = np.linalg.eigvalsh(E)
         roots.append(float(np.abs(np.linalg.eigvalsh(Ep) - np.sort(values / (1 + values))).max()))
     zero = [0.0] * SAMPLES
-    return Outcome(
+    return Measurement(
         (_bound("(I+E)^-1 - (I-E')", zero, gap, EQUAL), _bound("eigenvalues", zero, roots, EQUAL))
     )
 
 
-def _lemma_15(case: Case) -> Outcome:
+def _lemma_15(case: Case) -> Measurement:
     Es = [theory.gram(f) for f in random_attention()]
     bound = [float(theory.spectrum_bounds(E).e_prime_radius) for E in Es]
     radius = [float(np.abs(np.linalg.eigvalsh(theory.e_prime(E))).max()) for E in Es]
-    return Outcome(
+    return Measurement(
         (_bound("radius of E'", bound, radius, AT_MOST),), number=_tightest(bound, radius)
     )
 
 
-def _lemma_16(case: Case) -> Outcome:
+def _lemma_16(case: Case) -> Measurement:
     largest, overlapping = [], []
     for f in random_attention():
         E = theory.gram(f)
@@ -125,7 +127,7 @@ def _lemma_16(case: Case) -> Outcome:
         largest.append(float(diagonal.max()))
         overlapping.append(float(np.where(E.max(0) > 0, diagonal, -1.0).max()))
     zero = [0.0] * SAMPLES
-    return Outcome(
+    return Measurement(
         (
             _bound("E'_ii <= 0", zero, largest, AT_MOST),
             Check("E'_ii < 0 where class i overlaps", labelled(0.0), labelled(max(overlapping)),
@@ -135,19 +137,19 @@ def _lemma_16(case: Case) -> Outcome:
     )  # fmt: skip
 
 
-def _lemma_17(case: Case) -> Outcome:
+def _lemma_17(case: Case) -> Measurement:
     Es = [theory.gram(f) for f in random_attention()]
     bound = [float(theory.spectrum_bounds(E).e_prime_gap) for E in Es]
     gap = [float(np.abs(theory.e_prime(E) - E).max()) for E in Es]
-    return Outcome((_bound("max |E' - E|", bound, gap, AT_MOST),), number=_tightest(bound, gap))
+    return Measurement((_bound("max |E' - E|", bound, gap, AT_MOST),), number=_tightest(bound, gap))
 
 
 def _algebra(
     number: int,
     statement: str,
     source: str,
-    recorded: Recorded,
-    measure: Callable[[Case], Outcome],
+    recorded: OnRecord,
+    measure: Callable[[Case], Measurement],
     sentence: str,
     relation: Relation = AT_MOST,
 ) -> Claim:
@@ -172,29 +174,29 @@ def _algebra(
 
 lemma_13 = _algebra(
     13, "max |E_ij| <= |lambda_1|", "Lemma 13",
-    Recorded(Verdict.HOLDS, 1.0), _lemma_13, "the bound is reached to {:.3g}",
+    OnRecord(Verdict.HOLDS, 1.0), _lemma_13, "the bound is reached to {:.3g}",
 )  # fmt: skip
 lemma_14 = _algebra(
     14, "(I + E)^-1 = I - E', with eigenvalues lambda/(1 + lambda)", "Lemma 14, Eqs. 75-77",
-    Recorded(Verdict.EXACT), _lemma_14, "", EQUAL,
+    OnRecord(Verdict.EXACT), _lemma_14, "", EQUAL,
 )  # fmt: skip
 lemma_15 = _algebra(
     15, "max |lambda(E')| <= |lambda_1|/(1 - |lambda_1|)", "Lemma 15, Eq. 78",
-    Recorded(Verdict.HOLDS, 1.0), _lemma_15, "the bound is reached to {:.3g}",
+    OnRecord(Verdict.HOLDS, 1.0), _lemma_15, "the bound is reached to {:.3g}",
 )  # fmt: skip
 lemma_16 = _algebra(
     16, "E'_ii <= 0, and < 0 for a class that overlaps another", "Lemma 16, Eq. 79",
-    Recorded(Verdict.HOLDS, -9.788e-10), _lemma_16,
+    OnRecord(Verdict.HOLDS, -9.788e-10), _lemma_16,
     "the largest E'_ii of a class with overlap is {:.1e}",
 )  # fmt: skip
 lemma_17 = _algebra(
     17, "|E'_nn' - E_nn'| <= |lambda_1|^2/(1 - |lambda_1|)", "Lemma 17, Eq. 80",
-    Recorded(Verdict.HOLDS, 0.9996), _lemma_17,
+    OnRecord(Verdict.HOLDS, 0.9996), _lemma_17,
     "the bound is reached to {:.3g} (printed for lambda_1 < 1; it needs |lambda_1| < 1)",
 )  # fmt: skip
 
 
-def _e_prime(case: Case) -> Outcome:
+def _e_prime(case: Case) -> Measurement:
     f = theory.unit_attention(case.P)
     classes = np.arange(case.K)
     where = dict(row=classes, sequence_class=classes)
@@ -208,7 +210,7 @@ def _e_prime(case: Case) -> Outcome:
                   labelled(moved, **where), relative=False, form=form)
         )  # fmt: skip
     rho = float(case.E.max())
-    return Outcome(
+    return Measurement(
         tuple(checks),
         number=missed,
         note=f"two classes, f_1.f_2 = {rho:.3f}: with D.1's sign F^T(F - F E') misses I by "
@@ -230,7 +232,7 @@ e_prime = Claim(
     code=("e_prime",),
     test="tests/theory/test_correlations.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
     number="with D.1's sign Eq. 30 is off by {:.3g} (twice f_1.f_2)",
-    recorded=Recorded(Verdict.CORRECTED, 0.5518),
+    recorded=OnRecord(Verdict.CORRECTED, 0.5518),
     measure=_e_prime,
 )
 
@@ -246,7 +248,7 @@ def brute_gradient(
     return np.asarray(error @ Y.T)
 
 
-def _eq_88(case: Case) -> Outcome:
+def _eq_88(case: Case) -> Measurement:
     rng = np.random.default_rng(6)
     M, eta_y = 60, 0.5
     f = theory.unit_attention(rng.dirichlet(np.ones(9), size=3))
@@ -265,7 +267,7 @@ def _eq_88(case: Case) -> Outcome:
     faint = {form: theory.xi(FAINT.E, M=FAINT.M, form=form) for form in FORMS}
     pair = np.array([[0.0, 0.3], [0.3, 0.0]])
     right, wrong = (theory.beta(pair, M=30, form=form)[0, 1] for form in ("corrected", "printed"))
-    return Outcome(
+    return Measurement(
         tuple(checks),
         number=float(wrong),
         note=f"K = 2, M = 30, f_1.f_2 = 0.3: beta = {right:.5f}, printed {wrong:.5f}; "
@@ -287,12 +289,12 @@ eq_88 = Claim(
     code=("beta", "iota", "xi", "back_gradient"),
     test="tests/theory/test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
     number="K = 2, M = 30, f_1.f_2 = 0.3: printed {:.4g}, right 0.3802",
-    recorded=Recorded(Verdict.CORRECTED, 0.3089),
+    recorded=OnRecord(Verdict.CORRECTED, 0.3089),
     measure=_eq_88,
 )
 
 
-def _floor(case: Case) -> Outcome:
+def _floor(case: Case) -> Measurement:
     s, t = case, np.geomspace(1.0, 1e6, 61)
     result = climbed(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
     paths = {"Eq. 10": reduced(s, t).logits, "training": logits(s, result)}
@@ -303,7 +305,7 @@ def _floor(case: Case) -> Outcome:
     floor = 6.0 / np.sqrt(s.M)
     times = {"Eq. 10": t, "training": result["time"].values}
     passed = float(np.interp(-floor, -least["Eq. 10"], t))
-    return Outcome(
+    return Measurement(
         tuple(
             Check(f"min |lambda_i(E)|, {name}", labelled(floor + 0 * value, time=times[name]),
                   labelled(value, time=times[name]), training=name == "training")
@@ -333,7 +335,7 @@ floor_at_all_times = Claim(
     test="tests/theory/test_correlations.py::test_overlaps_pass_below_the_floor_along_eq_10",
     number="under Eq. 10 overlaps pass below it at t = {:.3g}",
     training_number="in training they are still {:.2f} times the floor at t = 10^10",
-    recorded=Recorded(Verdict.FAILS, 234.2, Verdict.HOLDS, 1.027),
+    recorded=OnRecord(Verdict.FAILS, 234.2, Verdict.HOLDS, 1.027),
     measure=_floor,
 )
 

@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import WEAK, climbed, trained
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS, random_attention
 from attnlab.audit.fit import slope
 from attnlab.audit.verdict import Verdict
@@ -37,7 +37,7 @@ def modified_update(
     return Y
 
 
-def _lemma_3(case: Case) -> Outcome:
+def _lemma_3(case: Case) -> Measurement:
     f, K, M = theory.unit_attention(case.P), case.K, 50
     Y = np.random.default_rng(7).normal(size=(f.shape[1], M))
     error = np.eye(K, M)[0] - scipy.special.softmax(f[0] @ Y)
@@ -47,7 +47,7 @@ def _lemma_3(case: Case) -> Outcome:
     expected[0] = error
     where = dict(sequence_class=np.arange(K), output=np.arange(M))
     plain = float((f @ f[0])[1])
-    return Outcome(
+    return Measurement(
         (Check("dW/dt given class 0", labelled(expected, **where), labelled(moved, **where),
                relative=False),),
         number=plain,
@@ -68,19 +68,19 @@ lemma_3 = Claim(
     code=("e_prime", "unit_attention"),
     test="tests/theory/test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
     number="error below 1e-13; under SGD itself (Eq. 7) another row moves {:.3g} as much",
-    recorded=Recorded(Verdict.EXACT, 0.2759),
+    recorded=OnRecord(Verdict.EXACT, 0.2759),
     measure=_lemma_3,
 )
 
 
-def _theorem_5(case: Case) -> Outcome:
+def _theorem_5(case: Case) -> Measurement:
     rng, M, eta_y = np.random.default_rng(8), 30, 0.6
     f = random_attention()[0]
     visits = rng.integers(0, len(f), 300)
     counts = np.bincount(visits, minlength=len(f))
     where = dict(token=np.arange(f.shape[1]), output=np.arange(M))
     predicted = theory.decoder_weights(f, theory.h_star(counts, M=M, eta_y=eta_y), M=M)
-    return Outcome(
+    return Measurement(
         (Check("Y after 300 random visits", labelled(predicted, **where),
                labelled(modified_update(f, visits, M=M, eta_y=eta_y), **where), relative=False),)
     )  # fmt: skip
@@ -99,12 +99,12 @@ theorem_5 = Claim(
     because="rounding, over 300 steps",
     code=("decoder_weights",),
     test="tests/theory/test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
-    recorded=Recorded(Verdict.EXACT),
+    recorded=OnRecord(Verdict.EXACT),
     measure=_theorem_5,
 )
 
 
-def _corollary_1(case: Case) -> Outcome:
+def _corollary_1(case: Case) -> Measurement:
     K, M, y = case.K, case.M, case.eta_y
     t = np.geomspace(1, 1e6, 20)
     W = np.array([theory.class_logits(theory.h(step / K, M=M, eta_y=y), M=M)[0] for step in t])
@@ -116,7 +116,7 @@ def _corollary_1(case: Case) -> Outcome:
     )
     late = climbed(case).sel(ratio=100.0, time=slice(1e3 * case.t0, None))
     rate = slope(late["time"], late["loss"])
-    return Outcome(
+    return Measurement(
         (
             Check("|e_n - alpha_n| (Eq. 71)", labelled(theory.decoder_error(t, K=K, M=M, eta_y=y),
                   t=t), labelled(np.linalg.norm(miss, axis=-1), t=t), EQUAL),
@@ -145,7 +145,7 @@ corollary_1 = Claim(
     test="tests/theory/test_decoder.py::test_corollary_1_steps",
     number="eps = 1e-5: the printed bound is {:.3g} times the steps needed (true, but loose)",
     training_number="the loss falls as t^{:.2f}",
-    recorded=Recorded(Verdict.HOLDS, 18.43, Verdict.HOLDS, -0.9994),
+    recorded=OnRecord(Verdict.HOLDS, 18.43, Verdict.HOLDS, -0.9994),
     measure=_corollary_1,
 )
 
@@ -166,7 +166,7 @@ def plain_flow(
     return np.asarray(solution.y.T.reshape(-1, K, M))
 
 
-def _remark_1(case: Case) -> Outcome:
+def _remark_1(case: Case) -> Measurement:
     rho, eta_y, t = 0.1, 0.5, np.geomspace(1, 1e4, 12)
     cases = {"K = 4 < M = 20": (4, 20), "K = M = 20": (20, 20)}
     checks, own = [], {}
@@ -194,7 +194,7 @@ def _remark_1(case: Case) -> Outcome:
         )  # fmt: skip
     printed = next(check for check in checks if check.training)
     last = "K = M = 20"
-    return Outcome(
+    return Measurement(
         tuple(checks),
         number=own["printed", last] / own["corrected", last],
         training_number=float((printed.predicted / printed.measured)[-1]),
@@ -219,12 +219,12 @@ remark_1 = Claim(
     test="tests/theory/test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
     number="K = M = 20, rho = 0.1, t = 10^4: Eq. 43 gives {:.3g} of the own logit",
     training_number="Z fixed, f_1.f_2 = 0.276, t = 10^10: Eq. 43's loss is {:.0f} times the real",
-    recorded=Recorded(Verdict.CORRECTED, 0.9117, Verdict.CORRECTED, 2865.0),
+    recorded=OnRecord(Verdict.CORRECTED, 0.9117, Verdict.CORRECTED, 2865.0),
     measure=_remark_1,
 )
 
 
-def _after_eq_30(case: Case) -> Outcome:
+def _after_eq_30(case: Case) -> Measurement:
     # Equal overlaps and K = M, where Remark 1's argument is right: w_n = (M-1) h(t/K; rate) zeta_n.
     K, rho, eta_y, t = 20, 0.1, 0.5, np.geomspace(1.0, 1e4, 12)
 
@@ -235,7 +235,7 @@ def _after_eq_30(case: Case) -> Outcome:
     with_term = rate((K - 1.0) * theory.h(t / K, M=K, eta_y=eta_y))
     without = rate(np.asarray(theory.plain_decoder(t, K=K, M=K, rho=rho, eta_y=eta_y).own))
     where = dict(t=t)
-    return Outcome(
+    return Measurement(
         (
             Check("rate with the term against without it", labelled(without, **where),
                   labelled(with_term, **where)),
@@ -262,12 +262,12 @@ after_eq_30 = Claim(
     code=("plain_decoder", "h", "h_inverse"),
     test="tests/theory/test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
     number="it raises it, {:.3g} times at rho = 0.1: the plain update is the slower one",
-    recorded=Recorded(Verdict.CORRECTED, 1.111),
+    recorded=OnRecord(Verdict.CORRECTED, 1.111),
     measure=_after_eq_30,
 )
 
 
-def _small_modification(case: Case) -> Outcome:
+def _small_modification(case: Case) -> Measurement:
     size, radius = [], []
     for f in random_attention():
         E = theory.gram(f)
@@ -280,7 +280,7 @@ def _small_modification(case: Case) -> Outcome:
         theory.beta(s.E, M=s.M)[0, 1]
         / theory.plain_coefficients(s.t0, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y).beta
     )
-    return Outcome(
+    return Measurement(
         (
             Check(
                 "|F E' e_n| over |lambda_1|", labelled(radius, **sample), labelled(size, **sample)
@@ -306,18 +306,18 @@ small_modification = Claim(
     code=("e_prime", "gram", "plain_coefficients"),
     test="tests/theory/test_correlations.py::test_lemmas_13_to_17",
     number="it is at most {:.3g} |lambda_1| (what it does to beta is not small: theorem-1)",
-    recorded=Recorded(Verdict.HOLDS, 1.056),
+    recorded=OnRecord(Verdict.HOLDS, 1.056),
     measure=_small_modification,
 )
 
 
-def _y_star(case: Case) -> Outcome:
+def _y_star(case: Case) -> Measurement:
     s, t = case, np.geomspace(1e3, 1e12, 10)
     own = np.array([s.M * theory.h(at / s.K, M=s.M, eta_y=s.eta_y) for at in t])
     per_fold = np.diff(own) / np.diff(np.log(t))
     result = climbed(s).sel(ratio=FAST)
     loss, time = result["loss"].values, dict(time=result["time"].values)
-    return Outcome(
+    return Measurement(
         (
             Check("growth of the own logit per e-fold of t, late", labelled(1.0),
                   labelled(float(per_fold[-1])), LEADING, tolerance=0.01),
@@ -344,7 +344,7 @@ y_star = Claim(
     test="tests/theory/test_growth.py::test_h_obeys_its_differential_equation",
     number="the own logit is {:.3g} above the others at t = 10^12, and grows by 1 in each e-fold",
     training_number="in training the loss is {:.1e} at t = 10^10",
-    recorded=Recorded(Verdict.HOLDS, 33.74, Verdict.HOLDS, 2.294e-10),
+    recorded=OnRecord(Verdict.HOLDS, 33.74, Verdict.HOLDS, 2.294e-10),
     measure=_y_star,
 )
 

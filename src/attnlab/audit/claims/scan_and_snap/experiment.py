@@ -10,7 +10,7 @@ import xarray as xr
 
 from attnlab import measures
 from attnlab.audit.cases import WEAK
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.readings import as_dataset, mean_entropy, reduced
 from attnlab.audit.verdict import Verdict
 from attnlab.data import syn_medium, syn_small
@@ -55,7 +55,7 @@ def recall_falls() -> xr.DataArray:
     return measures.recall_fall(recall, upper=UPPER, lower=LOWER).transpose("ratio", "eta_z")
 
 
-def _threshold(case: Case) -> Outcome:
+def _threshold(case: Case) -> Measurement:
     s = case
     entropy = mean_entropy(syn_medium_runs().sel(eta_z=s.eta_z)).mean("seed").values
     boost = 1.0 / (1.0 - MOMENTUM)
@@ -65,7 +65,7 @@ def _threshold(case: Case) -> Outcome:
         path = reduced(fast, np.array([s.steps])).logits
         eq_10.append(float(mean_entropy(as_dataset(fast, np.array([s.steps]), path))[0]))
     past = dict(ratio=RATIOS[2:])
-    return Outcome(
+    return Measurement(
         (
             Check("entropy rises past ratio 2, Eq. 10", labelled(eq_10[1:-1], **past),
                   labelled(eq_10[2:], **past)),
@@ -99,15 +99,15 @@ threshold = Claim(
     figure="fig6",
     number="Eq. 10 gives entropy {:.3f} at ratio 2, with no threshold",
     training_number="training has {:.3f} there, its lowest",
-    recorded=Recorded(Verdict.HOLDS, 1.763, Verdict.HOLDS, 1.938),
+    recorded=OnRecord(Verdict.HOLDS, 1.763, Verdict.HOLDS, 1.938),
     measure=_threshold,
 )
 
 
-def _eta_z(case: Case) -> Outcome:
+def _eta_z(case: Case) -> Measurement:
     entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     where = dict(ratio=RATIOS, eta_z=ETA_Z[1:])
-    return Outcome(
+    return Measurement(
         (Check("entropy at a larger eta_Z", labelled(entropy[:, :-1], **where),
                labelled(entropy[:, 1:], **where), training=True),),
         training_number=float((entropy[:, -1] - entropy[:, 0]).max()),
@@ -128,7 +128,7 @@ eta_z_sparser = Claim(
     test="tests/theory/test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
     figure="fig6",
     training_number="from eta_Z = 0.5 to 2 entropy moves by {:.2f} nats or more",
-    recorded=Recorded(None, None, Verdict.HOLDS, -0.1121),
+    recorded=OnRecord(None, None, Verdict.HOLDS, -0.1121),
     measure=_eta_z,
 )
 
@@ -144,13 +144,13 @@ def syn_small_runs() -> xr.Dataset:
     )  # fmt: skip
 
 
-def _faster_and_denser(case: Case) -> Outcome:
+def _faster_and_denser(case: Case) -> Measurement:
     run = syn_small_runs()
     entropy = mean_entropy(run).mean("seed").transpose("eta_y", "step").values
     loss = run["loss"].mean("seed").transpose("eta_y", "step").values
     slow, fast = entropy
     rate = dict(eta_y=list(ETA_Y))
-    return Outcome(
+    return Measurement(
         (
             Check("entropy at the end, against the start", labelled(entropy[:, 0], **rate),
                   labelled(entropy[:, -1], **rate), training=True),
@@ -180,15 +180,15 @@ faster_and_denser = Claim(
     test="tests/theory/test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     figure="fig4",
     training_number="after 100 steps eta_Y = 10 has {:.2f} nats more than 1",
-    recorded=Recorded(None, None, Verdict.HOLDS, 0.1485),
+    recorded=OnRecord(None, None, Verdict.HOLDS, 0.1485),
     measure=_faster_and_denser,
 )
 
 
-def _recall_ratio(case: Case) -> Outcome:
+def _recall_ratio(case: Case) -> Measurement:
     fall = recall_falls().sel(eta_z=case.eta_z).values[1:]
     larger = dict(ratio=RATIOS[2:])
-    return Outcome(
+    return Measurement(
         (Check("fall of recall at a larger ratio, from 2 on", labelled(fall[:-1], **larger),
                labelled(fall[1:], **larger), training=True),),
         training_number=float(fall[0] / fall[-1]),
@@ -209,15 +209,15 @@ recall_ratio = Claim(
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
     figure="fig11",
     training_number="the factor at ratio 2 is {:.2f} times that at 10",
-    recorded=Recorded(None, None, Verdict.HOLDS, 1.319),
+    recorded=OnRecord(None, None, Verdict.HOLDS, 1.319),
     measure=_recall_ratio,
 )
 
 
-def _recall_eta_z(case: Case) -> Outcome:
+def _recall_eta_z(case: Case) -> Measurement:
     fall = recall_falls().sel(ratio=5.0).values
     larger = dict(eta_z=ETA_Z[1:])
-    return Outcome(
+    return Measurement(
         (Check("fall of recall at a larger eta_Z", labelled(fall[:-1], **larger),
                labelled(fall[1:], **larger), training=True),),
         training_number=float(fall[-1] / fall[0]),
@@ -238,17 +238,17 @@ recall_eta_z = Claim(
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
     figure="fig12",
     training_number="the factor at eta_Z = 2 is {:.2f} times that at 0.5",
-    recorded=Recorded(None, None, Verdict.HOLDS, 1.325),
+    recorded=OnRecord(None, None, Verdict.HOLDS, 1.325),
     measure=_recall_eta_z,
 )
 
 
-def _recall_sparsity(case: Case) -> Outcome:
+def _recall_sparsity(case: Case) -> Measurement:
     entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     fall = recall_falls().values
     sparser = fall.ravel()[np.argsort(entropy, axis=None)]
     rank = -float(scipy.stats.spearmanr(entropy.ravel(), fall.ravel()).statistic)
-    return Outcome(
+    return Measurement(
         (Check("rank correlation of sparsity and descent", labelled(0.7), labelled(rank),
                training=True),),
         training_number=rank,
@@ -271,13 +271,13 @@ recall_sparsity = Claim(
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
     figure="fig11",
     training_number="rank correlation {:.2f} over twelve runs, not for every pair",
-    recorded=Recorded(None, None, Verdict.HOLDS, 0.8182),
+    recorded=OnRecord(None, None, Verdict.HOLDS, 0.8182),
     measure=_recall_sparsity,
 )
 
 
-def _elsewhere(case: Case) -> Outcome:
-    return Outcome(())
+def _elsewhere(case: Case) -> Measurement:
+    return Measurement(())
 
 
 fig7_freezes = Claim(
@@ -295,7 +295,7 @@ fig7_freezes = Claim(
     "test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds",
     figure="fig7",
     number="see Fig. 7's own finding in the gallery; ours trains on the test split of WikiText-2",
-    recorded=Recorded(Verdict.UNDECIDED),
+    recorded=OnRecord(Verdict.UNDECIDED),
     measure=_elsewhere,
 )
 
@@ -314,7 +314,7 @@ fig10_rate = Claim(
     "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     figure="fig10",
     number="see Fig. 10's own finding in the gallery; ours trains on the test split of WikiText-2",
-    recorded=Recorded(Verdict.UNDECIDED),
+    recorded=OnRecord(Verdict.UNDECIDED),
     measure=_elsewhere,
 )
 

@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import RATES, SYN_SMALL, WEAK, climbed, ratios, trained
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.model import complex_slope
 from attnlab.audit.readings import logits, mean_entropy, reduced
 from attnlab.audit.verdict import Verdict
@@ -66,7 +66,7 @@ def _angles(case: Case, form: Form) -> NDArray[np.float64]:
     return np.concatenate(angles)
 
 
-def _residual_exact(case: Case) -> Outcome:
+def _residual_exact(case: Case) -> Measurement:
     s, M = case, 40
     growth = theory.h(20.0, M=M, eta_y=1.0)
     speed = (M - 1.0) ** 2 * growth / (M - 1.0 + np.exp(M * growth))  # gamma at 20 visits
@@ -89,7 +89,7 @@ def _residual_exact(case: Case) -> Outcome:
     measured = complex_slope(objective, z)
     where = dict(query=s.classes.queries, token=s.classes.in_play)
     predicted = theory.residual_velocity(s.P, z, psi=s.psi, M=M)
-    return Outcome(
+    return Measurement(
         (Check("dz/dt over eta_Z gamma", labelled(predicted, **where),
                labelled(measured / speed, **where), relative=False),)
     )  # fmt: skip
@@ -108,12 +108,12 @@ residual_exact = Claim(
     because="rounding",
     code=("residual_beta", "residual_velocity", "residual_correlation"),
     test="tests/theory/test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
-    recorded=Recorded(Verdict.EXACT),
+    recorded=OnRecord(Verdict.EXACT),
     measure=_residual_exact,
 )
 
 
-def _residual_beta(case: Case) -> Outcome:
+def _residual_beta(case: Case) -> Measurement:
     s = case
     right, printed = (theory.residual_beta(s.E, psi=s.psi, M=s.M, form=form)
                       for form in ("corrected", "printed"))  # fmt: skip
@@ -121,7 +121,7 @@ def _residual_beta(case: Case) -> Outcome:
     pair = dict(pair=np.arange(same.sum()))
     angles = _angles(s, "printed")
     records = dict(record=np.arange(angles.size))
-    return Outcome(
+    return Measurement(
         (
             Check("beta of classes that share a query", labelled(printed[same], **pair),
                   labelled(right[same], **pair)),
@@ -152,7 +152,7 @@ residual_beta = Claim(
     test="tests/theory/test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
     number="as an order of magnitude: it is {:.2g} times the right one",
     training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
-    recorded=Recorded(Verdict.HOLDS, 2.737, Verdict.HOLDS, 0.03047),
+    recorded=OnRecord(Verdict.HOLDS, 2.737, Verdict.HOLDS, 0.03047),
     measure=_residual_beta,
 )
 
@@ -169,7 +169,7 @@ def _residual_weight(case: Case, token: int, tau: float) -> tuple[float, float]:
     return float(s.P[0, token]), float(c[0, token])
 
 
-def _local_roles(case: Case) -> Outcome:
+def _local_roles(case: Case) -> Measurement:
     s = case
     _, distinct = theory.local_roles(s.P, psi=s.psi)
     velocity = theory.residual_velocity(s.P, np.zeros((2, s.P.shape[1])), psi=s.psi, M=s.M)
@@ -181,7 +181,7 @@ def _local_roles(case: Case) -> Outcome:
     moved = logits(s, _with_residual(s).isel(time=-1))[:, s.psi[rows], columns]
     plain = trained(s.classes, RESIDUAL_RATES, s.steps).isel(time=-1)
     without = logits(s, plain)[:, s.psi[rows], columns]
-    return Outcome(
+    return Measurement(
         (Check("velocity of locally distinct tokens", labelled(0 * local, **where),
                labelled(local, **where)),
          Check("their z after training", labelled(0 * moved, **runs, **where),
@@ -213,12 +213,12 @@ local_roles = Claim(
     test="tests/theory/test_extensions.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
     number="a locally distinct token moves at {:.2g} (times eta_Z gamma)",
     training_number="trained, no locally distinct token ends below z = {:+.3g}",
-    recorded=Recorded(Verdict.FAILS, -0.00345, Verdict.HOLDS, 0.001468),
+    recorded=OnRecord(Verdict.FAILS, -0.00345, Verdict.HOLDS, 0.001468),
     measure=_local_roles,
 )
 
 
-def _position_bias(case: Case) -> Outcome:
+def _position_bias(case: Case) -> Measurement:
     s, t = case, np.geomspace(1.0, 1e6, 20)
     bias = np.asarray(np.random.default_rng(12).normal(scale=0.5, size=s.P.shape[1]))
     prior = theory.logit_prior(s.P, bias[None])
@@ -246,7 +246,7 @@ def _position_bias(case: Case) -> Outcome:
     )
     plain = trained(reweighted, rates, s.steps).isel(run=0)
     moments = dict(time=plain["time"].values, query=s.classes.queries, token=s.classes.in_play)
-    return Outcome(
+    return Measurement(
         (
             Check("z from a biased start", labelled(same + bias, **where), labelled(start, **where),
                   relative=False, tolerance=1e-7),
@@ -274,20 +274,20 @@ position_bias = Claim(
     code=("logit_prior", "position_prior"),
     test="tests/theory/test_extensions.py::test_position_bias_needs_tokens_that_depend_on_position",
     number="where P is the same at all positions a position bias changes it by {:.0g}: it cancels",
-    recorded=Recorded(Verdict.HOLDS, 0.0, Verdict.HOLDS),
+    recorded=OnRecord(Verdict.HOLDS, 0.0, Verdict.HOLDS),
     measure=_position_bias,
 )
 
 
-def _heads(case: Case) -> Outcome:
+def _heads(case: Case) -> Measurement:
     s, t = case, np.array([1e6])
     # Starts that lift a different distinct token of each class 20 % above the others, one per head.
     distinct = [np.flatnonzero(row) for row in theory.token_roles(s.P).distinct]
     starts = np.zeros((3, 1, s.P.shape[1]))
     for head in range(3):
-        for own in distinct:
-            of_class = np.asarray(s.P[:, own].max(0))
-            starts[head, 0, own[head]] = np.log(1.2 * of_class.max() / of_class[head])
+        for tokens in distinct:
+            of_class = np.asarray(s.P[:, tokens].max(0))
+            starts[head, 0, tokens[head]] = np.log(1.2 * of_class.max() / of_class[head])
     predicted = theory.dominant_tokens(s.P, starts, psi=s.psi)
     flows = theory.head_flows(s.P, t, z0=starts, psi=s.psi, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z)
     rates = ((s.eta_y, s.eta_z),)
@@ -311,7 +311,7 @@ def _heads(case: Case) -> Outcome:
     checks = []
     for name, final in ends.items():
         weights = theory.attention_weights(s.P, np.array(final), psi=s.psi)
-        winner = [[own[row[own].argmax()] for own, row in zip(distinct, head, strict=True)]
+        winner = [[tokens[row[tokens].argmax()] for tokens, row in zip(distinct, head, strict=True)]
                   for head in weights]  # fmt: skip
         checks.append(Check(f"the winner of each head, {name}", labelled(predicted, **where),
                             labelled(winner, **where), relative=False, tolerance=0.5,
@@ -323,7 +323,7 @@ def _heads(case: Case) -> Outcome:
     kept = min(
         np.unique(check.measured.isel(sequence_class=0)).size for check in checks if check.training
     )
-    return Outcome(tuple(checks), float(np.unique(predicted[:, 0]).size), float(kept))
+    return Measurement(tuple(checks), float(np.unique(predicted[:, 0]).size), float(kept))
 
 
 heads = Claim(
@@ -341,14 +341,14 @@ heads = Claim(
     test="tests/theory/test_extensions.py::test_heads_are_flows_from_different_starts",
     number="three starts, {:.0f} winners (each head alone with its decoder, as the paper reads it)",
     training_number="three heads of one model, averaged or concatenated, keep {:.0f} winners",
-    recorded=Recorded(Verdict.HOLDS, 3.0, Verdict.HOLDS, 3.0),
+    recorded=OnRecord(Verdict.HOLDS, 3.0, Verdict.HOLDS, 3.0),
     measure=_heads,
 )
 
 
-def _multilayer(case: Case) -> Outcome:
+def _multilayer(case: Case) -> Measurement:
     run = climbed(case).sel(ratio=FAST)
-    return Outcome((), number=float(np.exp(mean_entropy(run)[-1])))
+    return Measurement((), number=float(np.exp(mean_entropy(run)[-1])))
 
 
 multilayer = Claim(
@@ -365,7 +365,7 @@ multilayer = Claim(
     code=("attention_flow",),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="no condition is given; on Syn-Small {:.3g} of 10 are left at t = 10^6",
-    recorded=Recorded(Verdict.UNDECIDED, 8.052),
+    recorded=OnRecord(Verdict.UNDECIDED, 8.052),
     measure=_multilayer,
 )
 

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 from scipy.integrate import cumulative_simpson
 
 from attnlab import theory
-from attnlab.audit.cases import FIG3, LADDER, WEAK, climbed
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.cases import FIG3, TRAINED_RATIOS, WEAK, climbed
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS, brute_gradient, random_attention
 from attnlab.audit.fit import slope
-from attnlab.audit.readings import logits, reduced, spotlight
+from attnlab.audit.readings import logits, most_and_least_frequent, reduced
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check, labelled
@@ -21,7 +21,7 @@ from attnlab.prediction.relation import ABOVE, AT_LEAST, EQUAL, LEADING, SETTLES
 SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the decoder learns
 
 
-def _theorem_1(case: Case) -> Outcome:
+def _theorem_1(case: Case) -> Measurement:
     s = case
     f, t = theory.unit_attention(s.P), s.t0
     growth = np.full(s.K, theory.h(t / s.K, M=s.M, eta_y=s.eta_y))
@@ -34,7 +34,7 @@ def _theorem_1(case: Case) -> Outcome:
     ]  # fmt: skip
     slow = s.at(eta_z=s.eta_y / SLOWEST)
     times, trained_z = trained_growth(slow)
-    _, high, _ = spotlight(s)
+    _, high, _ = most_and_least_frequent(s)
     theorem = reduced(slow, times).logits[:, 0, high]
     plain = plain_growth(slow, times, high)
     for form, predicted in (("printed", theorem), ("corrected", plain)):
@@ -47,9 +47,9 @@ def _theorem_1(case: Case) -> Outcome:
     at_t0 = logits(s, climbed(s).sel(time=times[at], method="nearest"))[:, 0, high]
     ahead = [
         float(reduced(s.at(eta_z=s.eta_y / ratio), times[at]).logits[0, high]) / z
-        for ratio, z in zip(LADDER, at_t0, strict=True)
+        for ratio, z in zip(TRAINED_RATIOS, at_t0, strict=True)
     ]
-    return Outcome(
+    return Measurement(
         tuple(checks),
         number=checks[0].error,
         training_number=float(theorem[at] / trained_z[at]),
@@ -58,14 +58,14 @@ def _theorem_1(case: Case) -> Outcome:
         "Eq. 10 is ahead of training at t_0 by a factor of "
         + ", ".join(f"{factor:.0f}" for factor in ahead)
         + " at eta_Y/eta_Z = "
-        + ", ".join(f"{ratio:g}" for ratio in LADDER),
+        + ", ".join(f"{ratio:g}" for ratio in TRAINED_RATIOS),
     )
 
 
 def trained_growth(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Times from t_0/10 to 100 t_0, and z of class 0's dominant token, at ratio 1000."""
     result = climbed(case).sel(ratio=SLOWEST, time=slice(case.t0 / 10, 1e2 * case.t0))
-    return result["time"].values, logits(case, result)[:, 0, spotlight(case)[1]]
+    return result["time"].values, logits(case, result)[:, 0, most_and_least_frequent(case)[1]]
 
 
 def plain_growth(case: Case, times: NDArray[np.float64], token: int) -> NDArray[np.float64]:
@@ -97,12 +97,12 @@ theorem_1 = Claim(
     test="tests/theory/test_decoder.py::test_theorem_1_is_not_about_the_plain_update",
     number="with the printed beta, g_n is off by {:.2g} gamma (two classes, M = 1000)",
     training_number="at t_0 the logits of Eq. 10 are {:.3g} times those of training",
-    recorded=Recorded(Verdict.CORRECTED, 0.001489, Verdict.CORRECTED, 37.08),
+    recorded=OnRecord(Verdict.CORRECTED, 0.001489, Verdict.CORRECTED, 37.08),
     measure=_theorem_1,
 )
 
 
-def _theorem_1a(case: Case) -> Outcome:
+def _theorem_1a(case: Case) -> Measurement:
     least = {}
     for form in FORMS:
         values = []
@@ -119,7 +119,7 @@ def _theorem_1a(case: Case) -> Outcome:
     along = theory.xi(E, M=case.M, form="printed")
     sample = dict(sample=np.arange(len(least["printed"])))
     time = dict(time=np.arange(20), sequence_class=np.arange(case.K))
-    return Outcome(
+    return Measurement(
         (
             Check("xi_n / gamma > 0 along Eq. 10", labelled(0 * along, **time),
                   labelled(along, **time), ABOVE),
@@ -147,12 +147,12 @@ theorem_1a = Claim(
     code=("xi",),
     test="tests/theory/test_coefficients.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
     number="with the printed beta xi_n/gamma is at least {:.2g} min lambda^2",
-    recorded=Recorded(Verdict.HOLDS, 0.9998),
+    recorded=OnRecord(Verdict.HOLDS, 0.9998),
     measure=_theorem_1a,
 )
 
 
-def _eq_93(case: Case) -> Outcome:
+def _eq_93(case: Case) -> Measurement:
     pairs = []
     for f in random_attention():
         E = theory.gram(f)
@@ -163,7 +163,7 @@ def _eq_93(case: Case) -> Outcome:
     left, floor, radius = np.array(pairs).T
     sample = dict(sample=np.arange(len(pairs)))
     rho = float(case.E[0, 1])
-    return Outcome(
+    return Measurement(
         (
             Check("above min lambda^2/(1 - |lambda_1|)", labelled(floor / (1 - radius), **sample),
                   labelled(left, **sample), AT_LEAST),
@@ -189,12 +189,12 @@ eq_93 = Claim(
     code=("e_prime", "gram"),
     test="tests/theory/test_correlations.py::test_lemmas_13_to_17",
     number="two classes, f_1.f_2 = 0.276: the printed bound is {:.2g} too large (harmless)",
-    recorded=Recorded(Verdict.CORRECTED, 0.02273),
+    recorded=OnRecord(Verdict.CORRECTED, 0.02273),
     measure=_eq_93,
 )
 
 
-def _theorem_1b(case: Case) -> Outcome:
+def _theorem_1b(case: Case) -> Measurement:
     K, y, M = case.K, case.eta_y, np.array([1e3, 1e6, 1e9])
     t0 = theory.transition_times(K=K, M=M, eta_y=y).t0
 
@@ -205,7 +205,7 @@ def _theorem_1b(case: Case) -> Outcome:
     late = t0 * np.array([1e5, 1e6])[:, None]
     growing = [slope(t, c) for t, c in zip(late.T, constant(late, "printed").T, strict=True)]
     at_t0 = {form: constant(t0, form) for form in FORMS}
-    return Outcome(
+    return Measurement(
         (Check("exponent in t of gamma over the rate", labelled(np.zeros(3), M=M),
                labelled(growing, M=M), relative=False),),
         number=float(at_t0["printed"][-1]),
@@ -230,12 +230,12 @@ theorem_1b = Claim(
     code=("gamma_stages",),
     test="tests/theory/test_speed.py::test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m",
     number="in t; not uniformly in M: at t_0 the constant is {:.3g} for M = 10^9",
-    recorded=Recorded(Verdict.HOLDS, 11.86),
+    recorded=OnRecord(Verdict.HOLDS, 11.86),
     measure=_theorem_1b,
 )
 
 
-def _plain_theorem_1(case: Case) -> Outcome:
+def _plain_theorem_1(case: Case) -> Measurement:
     s, rho = case, float(case.E[0, 1])
     t = np.geomspace(s.t0 / 10, 100 * s.t0, 13)
     plain = theory.plain_coefficients(t, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y)
@@ -258,7 +258,7 @@ def _plain_theorem_1(case: Case) -> Outcome:
             Check("beta of the appendix", labelled(beta, **where), labelled(-g[:, 1], **where),
                   form=form),
         ]  # fmt: skip
-    return Outcome(
+    return Measurement(
         tuple(checks),
         number=float(theorem / plain.beta[middle]),
         note=f"two classes, f_1.f_2 = {rho:.3f}, M = {s.M}: beta starts near 1/M and goes about as "
@@ -281,7 +281,7 @@ plain_theorem_1 = Claim(
     code=("plain_coefficients", "beta", "gradient_coefficients"),
     test="tests/theory/test_decoder.py::test_plain_beta_stays_far_below_theorem_1",
     number="the form, (a) and (b) hold; at t_0 the appendix's beta is {:.3g} times SGD's",
-    recorded=Recorded(Verdict.CORRECTED, 19.37),
+    recorded=OnRecord(Verdict.CORRECTED, 19.37),
     measure=_plain_theorem_1,
 )
 

@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.fit import slope
 from attnlab.audit.verdict import Verdict
 from attnlab.data import SequenceClasses
@@ -19,7 +19,7 @@ from attnlab.prediction.comparison import Check, labelled
 from attnlab.prediction.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
 
 
-def _lemma_5(case: Case) -> Outcome:
+def _lemma_5(case: Case) -> Measurement:
     M, eta_y, steps = 50, 0.7, np.array([1, 10, 100, 1000])
     w, seen = np.zeros(M), {}
     for s in range(1, steps[-1] + 1):
@@ -36,7 +36,7 @@ def _lemma_5(case: Case) -> Outcome:
         momentum=0.0, save=Save("loss", at=steps.tolist()), dtype="float64", progress=False,
     )  # fmt: skip
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
-    return Outcome(
+    return Measurement(
         (
             Check(
                 "w_n after s steps",
@@ -66,7 +66,7 @@ lemma_5 = Claim(
     code=("h_star", "class_logits"),
     test="tests/theory/test_growth.py::test_h_star_is_the_recursion_of_eq_33_in_any_order",
     figure="fig8",
-    recorded=Recorded(Verdict.EXACT, training=Verdict.EXACT),
+    recorded=OnRecord(Verdict.EXACT, training=Verdict.EXACT),
     measure=_lemma_5,
 )
 
@@ -80,10 +80,10 @@ def integrate_h(t: NDArray[np.float64], *, M: float, eta_y: float) -> NDArray[np
     return np.asarray(solution.y[0] / M)
 
 
-def _lemma_6(case: Case) -> Outcome:
+def _lemma_6(case: Case) -> Measurement:
     t, sizes = np.geomspace(1e-2, 1e7, 40), np.array([3.0, 30.0, 1e3, 1e6])
     where = dict(M=sizes, t=t)
-    return Outcome(
+    return Measurement(
         (
             Check(
                 "h(t)",
@@ -107,12 +107,12 @@ lemma_6 = Claim(
     code=("h", "h_inverse"),
     test="tests/theory/test_growth.py::test_h_obeys_its_differential_equation",
     figure="fig8",
-    recorded=Recorded(Verdict.EXACT),
+    recorded=OnRecord(Verdict.EXACT),
     measure=_lemma_6,
 )
 
 
-def _lemma_7(case: Case) -> Outcome:
+def _lemma_7(case: Case) -> Measurement:
     sizes, rates = np.array([4.0, 100.0, 1000.0]), np.array([0.1, 0.99])
     steps = np.unique(np.geomspace(1, 1e5, 200).astype(int))
     where = dict(M=sizes, eta_y=rates, step=steps)
@@ -127,7 +127,7 @@ def _lemma_7(case: Case) -> Outcome:
         [[theory.h_gap_bound(M=M, eta_y=y, form="printed") for y in rates] for M in sizes]
     )[..., None]
     early = np.array([theory.h_lead(int(np.log(M) / 0.1), M=M, eta_y=0.1) for M in sizes])
-    return Outcome(
+    return Measurement(
         (
             Check("h* >= h", labelled(0 * gap, **where), labelled(gap, **where), AT_LEAST),
             Check(
@@ -160,15 +160,15 @@ lemma_7 = Claim(
     test="tests/theory/test_growth.py::test_lemma_7_and_its_tighter_bound",
     figure="fig8",
     number="the gap is at most {:.3g} eta_Y/M (so eta_Y/M does, and the proof's cases give it)",
-    recorded=Recorded(Verdict.HOLDS, 0.2094),
+    recorded=OnRecord(Verdict.HOLDS, 0.2094),
     measure=_lemma_7,
 )
 
 
-def _remark_2(case: Case) -> Outcome:
+def _remark_2(case: Case) -> Measurement:
     M, eta_y, steps = 1000.0, 0.99, np.array([10**4, 10**5, 10**6])
     lead = theory.h_lead(steps, M=M, eta_y=eta_y)
-    return Outcome(
+    return Measurement(
         (
             Check("exponent of c(s) in s", labelled(0.0), labelled(slope(steps[1:], lead[1:])),
                   relative=False),
@@ -193,12 +193,12 @@ remark_2 = Claim(
     test="tests/theory/test_growth.py::test_remark_2_fails_the_lead_grows_without_bound",
     figure="fig8",
     number="M = 1000, eta_Y = 0.99: c = {:.3g} at s = 10^6 (ln M = 6.91), 1.15 more each decade",
-    recorded=Recorded(Verdict.FAILS, 6.948),
+    recorded=OnRecord(Verdict.FAILS, 6.948),
     measure=_remark_2,
 )
 
 
-def _lemma_7_proof(case: Case) -> Outcome:
+def _lemma_7_proof(case: Case) -> Measurement:
     M, eta_y = 1000.0, 0.9
     steps = np.unique(np.geomspace(1, 1e5, 60).astype(int))
     gap = theory.h_star(steps, M=M, eta_y=eta_y) - theory.h(steps, M=M, eta_y=eta_y)
@@ -206,7 +206,7 @@ def _lemma_7_proof(case: Case) -> Outcome:
     # The proof supposes h* - h >= epsilon for all s, so that epsilon is at most the gap.
     right = float(gap.max()) + np.log(0.5) / M
     where = dict(step=steps)
-    return Outcome(
+    return Measurement(
         (
             Check("h(s+1) - h(s) against epsilon + ln(1/2)/M", labelled(right + 0 * ahead, **where),
                   labelled(ahead, **where)),
@@ -233,7 +233,7 @@ lemma_7_proof = Claim(
     test="tests/theory/test_growth.py::test_lemma_7_and_its_tighter_bound",
     figure="fig8",
     number="the right side is negative, {:.2g}/M, and h rises; the result is true",
-    recorded=Recorded(Verdict.CORRECTED, -0.5188),
+    recorded=OnRecord(Verdict.CORRECTED, -0.5188),
     measure=_lemma_7_proof,
 )
 

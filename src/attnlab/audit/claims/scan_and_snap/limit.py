@@ -8,10 +8,10 @@ from scipy.integrate import solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3, WEAK, trained
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS
 from attnlab.audit.claims.scan_and_snap.snapping import constant
-from attnlab.audit.readings import logits, spotlight
+from attnlab.audit.readings import logits, most_and_least_frequent
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check, labelled
@@ -19,12 +19,12 @@ from attnlab.prediction.hypotheses import MUCH, SECTION_6, rate_window, single_q
 from attnlab.prediction.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
 
-def _eq_132(case: Case) -> Outcome:
+def _eq_132(case: Case) -> Measurement:
     s, C0 = case, constant(case)
     t = 10.0 ** np.array([12, 24, 48, 96])
     p = theory.snapping(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=C0)
     off = np.abs(p.exact / p.asymptotic - 1.0)
-    return Outcome(
+    return Measurement(
         (
             Check("B_n over Eq. 132", labelled(np.ones(t.size), t=t),
                   labelled(p.exact / p.asymptotic, t=t)),
@@ -49,12 +49,12 @@ eq_132 = Claim(
     code=("snapping",),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="Eq. 132 is {:.2g} off at t = 10^12, less later",
-    recorded=Recorded(Verdict.HOLDS, 0.004631),
+    recorded=OnRecord(Verdict.HOLDS, 0.004631),
     measure=_eq_132,
 )
 
 
-def _condition(case: Case) -> Outcome:
+def _condition(case: Case) -> Measurement:
     s, C0 = case, constant(case)
     nu = s.eta_y / s.eta_z
     unit = s.K / (s.M * s.eta_y)
@@ -67,7 +67,7 @@ def _condition(case: Case) -> Outcome:
         form: float(4.0 * theory.reduced_time(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z) / C0)
         for form, t in times.items()
     }
-    return Outcome(
+    return Measurement(
         tuple(
             Check("4 Gamma over C_0, which Eq. 132 needs above 1", labelled(1.0),
                   labelled(left[form]), form=form)
@@ -94,18 +94,18 @@ condition = Claim(
     code=("reduced_time", "snapping"),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="where it is met 10 times over, 4 Gamma is {:.1g} of C_0",
-    recorded=Recorded(Verdict.CORRECTED, 6.735e-08),
+    recorded=OnRecord(Verdict.CORRECTED, 6.735e-08),
     measure=_condition,
 )
 
 
-def _eq_133(case: Case) -> Outcome:
+def _eq_133(case: Case) -> Measurement:
     s = case
     nu, t = s.eta_y / s.eta_z, 10.0 ** np.array([12, 24, 48, 96, 192])
     B = theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
     printed = np.log(np.log(s.M * s.eta_z * nu * t / s.K)) - np.log(nu / s.K)
     ratio = B / printed
-    return Outcome(
+    return Measurement(
         (
             Check("B_n over Eq. 133, against 1/2", labelled(np.full(t.size, 0.5), t=t),
                   labelled(ratio, t=t)),
@@ -130,12 +130,12 @@ eq_133 = Claim(
     code=("growth_bound",),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="B_n is {:.2f} of it at t = 10^192, on its way to 1/2",
-    recorded=Recorded(Verdict.HOLDS, 0.4621),
+    recorded=OnRecord(Verdict.HOLDS, 0.4621),
     measure=_eq_133,
 )
 
 
-def _at_t0(case: Case) -> Outcome:
+def _at_t0(case: Case) -> Measurement:
     s, factors = case, np.array([1.0, 2.0, 4.0, 8.0])
     rates = tuple((float(k * s.eta_y), float(k * s.eta_z)) for k in factors)
     B = [
@@ -146,7 +146,7 @@ def _at_t0(case: Case) -> Outcome:
         for y, z in rates
     ]  # fmt: skip
     run = trained(s.classes, rates, s.steps)
-    n, high, _ = spotlight(s)
+    n, high, _ = most_and_least_frequent(s)
     z = np.array(
         [
             logits(s, run.isel(run=i).interp(time=s.t0 / k, method="cubic"))[s.psi[n], high]
@@ -154,7 +154,7 @@ def _at_t0(case: Case) -> Outcome:
         ]
     )
     where = dict(factor=factors)
-    return Outcome(
+    return Measurement(
         (
             Check("B_n(t_0)", labelled(np.full(4, B[0]), **where), labelled(B, **where)),
             Check("z of the dominant token at t_0, training", labelled(np.full(4, z[0]), **where),
@@ -181,7 +181,7 @@ at_t0 = Claim(
     figure="fig9",
     number="B_n(t_0) = {:.3g} at all four",
     training_number="so is the dominant logit, {:.2g}: it is a rescaling of time",
-    recorded=Recorded(Verdict.EXACT, 0.2469, Verdict.HOLDS, 0.001331),
+    recorded=OnRecord(Verdict.EXACT, 0.2469, Verdict.HOLDS, 0.001331),
     measure=_at_t0,
 )
 
@@ -204,7 +204,7 @@ def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.f
     return np.array([share(z) for z in path.y.T])
 
 
-def _two_fates(case: Case) -> Outcome:
+def _two_fates(case: Case) -> Measurement:
     s = case
     P = s.P[0, s.P[0] > 0]
     B = np.array([1.0, 20.0])  # xi_n = 1/t^2 from t = 1 on adds up to 1, 1/t to 20 by t = e^20
@@ -212,7 +212,7 @@ def _two_fates(case: Case) -> Outcome:
     ever = float(
         theory.growth_bound(1e300, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
     )
-    return Outcome(
+    return Measurement(
         (
             Check("f^2 of the dominant token at large B_n", labelled(0.99), labelled(many.max())),
             Check("its f^2 where B_n stays below 1", labelled(0.99), labelled(few.max()), BELOW),
@@ -238,7 +238,7 @@ two_fates = Claim(
     code=("growth_bound", "growth_bounds"),
     test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
     number="Theorem 4's own B_n is {:.2g} at t = 10^300",
-    recorded=Recorded(Verdict.HOLDS, 2.299),
+    recorded=OnRecord(Verdict.HOLDS, 2.299),
     measure=_two_fates,
 )
 

@@ -11,8 +11,8 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from attnlab import theory
-from attnlab.audit.cases import LADDER, SYN_SMALL, WEAK, climbed
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.cases import SYN_SMALL, TRAINED_RATIOS, WEAK, climbed
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.fit import slope
 from attnlab.audit.readings import gain_error, logits
 from attnlab.audit.verdict import Verdict
@@ -48,7 +48,7 @@ def complex_slope(
     return gradient
 
 
-def _lemma_1(case: Case) -> Outcome:
+def _lemma_1(case: Case) -> Measurement:
     rng = np.random.default_rng(1)
     q = np.array([3, 2, 0, 5, 1]) / 11.0  # a sequence of 11 contextual tokens
     z, Y = rng.normal(size=5), rng.normal(size=(5, 6))
@@ -73,7 +73,7 @@ def _lemma_1(case: Case) -> Outcome:
             decoder = decoder + s.eta_y * s.classes.prior[n] * term.decoder
             by_hand[s.psi[n]] += s.eta_z * s.classes.prior[n] * term.logits
     where = dict(query=np.arange(simulated.shape[0]), token=s.classes.in_play)
-    return Outcome(
+    return Measurement(
         (
             Check("dJ/dz", labelled(predicted.logits, token=tokens), labelled(by_z, token=tokens)),
             Check(
@@ -112,12 +112,12 @@ lemma_1 = Claim(
     because="rounding of sums of a few hundred terms",
     code=("sample_gradient", "logit_gradient"),
     test="tests/theory/test_backprop.py::test_lemma_1_at_finite_length",
-    recorded=Recorded(Verdict.EXACT, training=Verdict.EXACT),
+    recorded=OnRecord(Verdict.EXACT, training=Verdict.EXACT),
     measure=_lemma_1,
 )
 
 
-def _assumption_1(case: Case) -> Outcome:
+def _assumption_1(case: Case) -> Measurement:
     rng = np.random.default_rng(2)
     p = np.full(100, 0.01)
     lengths = np.array([33, 129, 513, 2049])
@@ -127,8 +127,8 @@ def _assumption_1(case: Case) -> Outcome:
     ]
     expected = [theory.expected_squared_norm(p, length=T) / (p @ p) - 1.0 for T in lengths]
     late = climbed(case).sel(time=10 * case.t0, method="nearest")
-    in_ratio = slope(LADDER[2:], gain_error(case, logits(case, late))[2:])
-    return Outcome(
+    in_ratio = slope(TRAINED_RATIOS[2:], gain_error(case, logits(case, late))[2:])
+    return Measurement(
         (
             Check(
                 "E|q|^2 / |p|^2 - 1",
@@ -163,12 +163,12 @@ assumption_1 = Claim(
     test="tests/theory/test_concentration.py::test_squared_norm_is_biased_at_finite_length",
     number="100 even tokens at T = 129: E|q|^2 is {:.3g} |p|^2, so T must be long against 1/|p|^2",
     training_number="Eq. 11's error goes as (eta_Y/eta_Z)^{:.2f}",
-    recorded=Recorded(Verdict.HOLDS, 1.773, Verdict.HOLDS, -1.002),
+    recorded=OnRecord(Verdict.HOLDS, 1.773, Verdict.HOLDS, -1.002),
     measure=_assumption_1,
 )
 
 
-def _finite_length(case: Case) -> Outcome:
+def _finite_length(case: Case) -> Measurement:
     s, length = case, int(case.length)
     squared = (s.P**2).sum(-1)
     bias = theory.expected_squared_norm(s.P, length=length) / squared - 1.0
@@ -184,7 +184,7 @@ def _finite_length(case: Case) -> Outcome:
     error = (z * fates).std(0, ddof=1)[claimed] / np.sqrt(len(z))
     classes, token = dict(sequence_class=np.arange(s.K)), dict(token=np.arange(along.size))
     worst = int((along / error).argmin())
-    return Outcome(
+    return Measurement(
         (
             Check("E|q|^2 / |p|^2 - 1 at T = 128", labelled(0 * bias + 0.05, **classes),
                   labelled(bias, **classes), AT_MOST),
@@ -216,12 +216,12 @@ finite_length = Claim(
     figure="fig4",
     number="T is finite; the norm of f_n is hardly touched: {:.2g} of |p|^2",
     training_number="{:.2g} of the tokens move against their fate: rare distinct ones lose",
-    recorded=Recorded(Verdict.OUTSIDE, 0.01626, Verdict.OUTSIDE, 0.5714),
+    recorded=OnRecord(Verdict.OUTSIDE, 0.01626, Verdict.OUTSIDE, 0.5714),
     measure=_finite_length,
 )
 
 
-def _lemma_2(case: Case) -> Outcome:
+def _lemma_2(case: Case) -> Measurement:
     rng = np.random.default_rng(3)
     p, z = rng.dirichlet(np.ones(12)), rng.normal(size=12)
     c = theory.attention_weights(p[None], z)[0]
@@ -232,7 +232,7 @@ def _lemma_2(case: Case) -> Outcome:
         b = counts * np.exp(z)
         errors.append(np.linalg.norm(b / b.sum(-1, keepdims=True) - c, axis=-1).mean())
     rate = slope(lengths - 1, errors)
-    return Outcome(
+    return Measurement(
         (
             Check("exponent of |X^T b - c| in T - 1", labelled(-0.5), labelled(rate)),
             Check(
@@ -260,12 +260,12 @@ lemma_2 = Claim(
     code=("attention_weights",),
     test="tests/theory/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
     number="the error goes as T^{:.2f}",
-    recorded=Recorded(Verdict.HOLDS, -0.5009),
+    recorded=OnRecord(Verdict.HOLDS, -0.5009),
     measure=_lemma_2,
 )
 
 
-def _lemma_18(case: Case) -> Outcome:
+def _lemma_18(case: Case) -> Measurement:
     probability = np.array([0.001, 0.01, 0.1, 0.5])
     tokens = np.array([10, 100, 1000, 10000])
     delta = np.array([0.01, 0.1, 0.5])
@@ -279,7 +279,7 @@ def _lemma_18(case: Case) -> Outcome:
     sequence, weight = rng.integers(0, 5, 40), rng.normal(size=5)
     X = np.eye(5)[sequence]
     q = np.bincount(sequence, minlength=5) / 40
-    return Outcome(
+    return Measurement(
         (
             Check("coverage", labelled(1.0 - d, **where), labelled(inside, **where), AT_LEAST),
             Check(
@@ -307,7 +307,7 @@ lemma_18 = Claim(
     code=("frequency_interval",),
     test="tests/theory/test_concentration.py::test_lemma_18_covers",
     number="the least room above 1 - delta is {:.2g}",
-    recorded=Recorded(Verdict.HOLDS, 0.008847),
+    recorded=OnRecord(Verdict.HOLDS, 0.008847),
     measure=_lemma_18,
 )
 

@@ -8,10 +8,10 @@ import scipy.stats
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3, SYMMETRIC, WEAK
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.attention import TIMES
 from attnlab.audit.claims.scan_and_snap.snapping import constant, integrate_theorem_4
-from attnlab.audit.readings import reduced, run_at, spotlight
+from attnlab.audit.readings import most_and_least_frequent, reduced, run_at
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check, labelled
@@ -19,14 +19,16 @@ from attnlab.prediction.hypotheses import ASSUMPTION_1, COROLLARY_2, SECTION_6, 
 from attnlab.prediction.relation import ABOVE, AT_LEAST, BELOW, EQUAL, within
 
 
-def _poster_quarter(case: Case) -> Outcome:
+def _poster_quarter(case: Case) -> Measurement:
     s, C0 = case, constant(case)
     t = 10.0 ** np.array([12, 24, 48, 96])
     growth = 2.0 * s.K * s.eta_z / s.eta_y * np.log(s.M * s.eta_y * t / s.K) ** 2
     poster = np.log(C0 + growth)
     B = theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=C0)
     grown = (poster[-1] - poster[0]) / (B[-1] - B[0])
-    return Outcome((Check("B_n(t)", labelled(poster, t=t), labelled(B, t=t)),), number=float(grown))
+    return Measurement(
+        (Check("B_n(t)", labelled(poster, t=t), labelled(B, t=t)),), number=float(grown)
+    )
 
 
 poster_quarter = Claim(
@@ -43,17 +45,17 @@ poster_quarter = Claim(
     code=("growth_bound", "snapping"),
     test="tests/theory/test_transition.py::test_regimes_of_eq_14",
     number="as an order; the poster's B_n grows {:.2g} times as much as Theorem 4's, which has 1/4",
-    recorded=Recorded(Verdict.HOLDS, 4.0),
+    recorded=OnRecord(Verdict.HOLDS, 4.0),
     measure=_poster_quarter,
 )
 
 
-def _poster_start(case: Case) -> Outcome:
+def _poster_start(case: Case) -> Measurement:
     s = case
     t = np.array([0.0, 1e-6])
     B = integrate_theorem_4(s, t, constant(s))
     predicted = theory.growth_bound(0.0, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
-    return Outcome(
+    return Measurement(
         (
             Check("B_n(0)", labelled(0.0), labelled(float(B[0])), relative=False),
             Check("B_n(0), corrected Eq. 129", labelled(0.0), labelled(float(predicted)),
@@ -74,18 +76,18 @@ poster_start = Claim(
     because="rounding",
     code=("growth_bound",),
     test="tests/theory/test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
-    recorded=Recorded(Verdict.EXACT),
+    recorded=OnRecord(Verdict.EXACT),
     measure=_poster_start,
 )
 
 
-def _poster_common(case: Case) -> Outcome:
+def _poster_common(case: Case) -> Measurement:
     s = case
     common = np.flatnonzero(theory.token_roles(s.P).common)
     velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
     falling = velocity[:, 0, common]
     where = dict(time=TIMES, token=common)
-    return Outcome(
+    return Measurement(
         (Check("dz/dt of common tokens", labelled(0 * falling, **where),
                labelled(falling, **where)),),
         number=float(falling[0].max()),
@@ -107,22 +109,22 @@ poster_common = Claim(
     test="tests/theory/test_fates.py::test_corollary_2_along_the_flow",
     figure="fig2",
     number="{:.2g} (times eta_Z gamma) at the start (others: several-common-tokens)",
-    recorded=Recorded(Verdict.HOLDS, -0.0005728),
+    recorded=OnRecord(Verdict.HOLDS, -0.0005728),
     measure=_poster_common,
 )
 
 
-def _poster_faster(case: Case) -> Outcome:
+def _poster_faster(case: Case) -> Measurement:
     s = case
-    n, _, _ = spotlight(s)
-    own = np.flatnonzero(theory.token_roles(s.P).distinct[n])
-    own = own[np.argsort(s.P[n, own])]
+    n, _, _ = most_and_least_frequent(s)
+    tokens = np.flatnonzero(theory.token_roles(s.P).distinct[n])
+    tokens = tokens[np.argsort(s.P[n, tokens])]
     velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
-    faster = velocity[:, s.psi[n], own]
+    faster = velocity[:, s.psi[n], tokens]
     times, z = run_at(s)
-    further = z[1:, s.psi[n], own]
-    pair = dict(rarer=np.arange(own.size - 1))
-    return Outcome(
+    further = z[1:, s.psi[n], tokens]
+    pair = dict(rarer=np.arange(tokens.size - 1))
+    return Measurement(
         (
             Check("dz/dt of a more frequent token, Eq. 10",
                   labelled(faster[:, :-1], time=TIMES, **pair),
@@ -151,12 +153,12 @@ poster_faster = Claim(
     test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="a token ten times as frequent starts {:.3g} times as fast",
     training_number="in training it gains {:.3g} times as much",
-    recorded=Recorded(Verdict.HOLDS, 100.0, Verdict.HOLDS, 26.46),
+    recorded=OnRecord(Verdict.HOLDS, 100.0, Verdict.HOLDS, 26.46),
     measure=_poster_faster,
 )
 
 
-def _poster_z(case: Case) -> Outcome:
+def _poster_z(case: Case) -> Measurement:
     rng, d, M = np.random.default_rng(14), 16, 8
     U, W_Q, W_K = rng.normal(size=(M, d)) / 4, rng.normal(size=(d, d)), rng.normal(size=(d, d))
     sequence, query = rng.integers(0, M, 30), 3
@@ -170,7 +172,7 @@ def _poster_z(case: Case) -> Outcome:
               labelled(attended, **token), relative=False, form=form)  # type: ignore[arg-type]
         for form, Z in (("printed", poster), ("corrected", poster / np.sqrt(d)))
     )  # fmt: skip
-    return Outcome(checks, number=checks[0].error)
+    return Measurement(checks, number=checks[0].error)
 
 
 poster_z = Claim(
@@ -186,14 +188,14 @@ poster_z = Claim(
     code=("attention_weights",),
     test="tests/theory/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
     number="with the poster's Z an attention weight is off by {:.2g} (d = 16)",
-    recorded=Recorded(Verdict.CORRECTED, 0.2299),
+    recorded=OnRecord(Verdict.CORRECTED, 0.2299),
     measure=_poster_z,
 )
 
 
-def _slides_suppressed(case: Case) -> Outcome:
+def _slides_suppressed(case: Case) -> Measurement:
     s = case
-    n, high, low = spotlight(s)
+    n, high, low = most_and_least_frequent(s)
     times, z = run_at(s)
     paths = {"Eq. 10": reduced(s, times).logits, "training": z}
     checks, kept = [], {}
@@ -206,7 +208,7 @@ def _slides_suppressed(case: Case) -> Outcome:
                   labelled(share[:-1], time=times[1:]), labelled(share[1:], time=times[1:]),
                   training=name == "training")
         )  # fmt: skip
-    return Outcome(
+    return Measurement(
         tuple(checks),
         number=kept["Eq. 10"],
         training_number=kept["training"],
@@ -230,12 +232,12 @@ slides_suppressed = Claim(
     test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the rarest distinct token keeps {:.2g} of its share against the dominant one",
     training_number="in training it keeps {:.2g} (its logit rises all the same)",
-    recorded=Recorded(Verdict.HOLDS, 0.8177, Verdict.HOLDS, 0.9508),
+    recorded=OnRecord(Verdict.HOLDS, 0.8177, Verdict.HOLDS, 0.9508),
     measure=_slides_suppressed,
 )
 
 
-def _slides_tf_idf(case: Case) -> Outcome:
+def _slides_tf_idf(case: Case) -> Measurement:
     s = case
     tokens = np.flatnonzero(s.P[0])
     spread = np.log(s.K / (s.P > 0).sum(0))[tokens]
@@ -246,7 +248,7 @@ def _slides_tf_idf(case: Case) -> Outcome:
         name: float(scipy.stats.spearmanr(weight, end[s.psi[0], tokens]).statistic)
         for name, end in ends.items()
     }
-    return Outcome(
+    return Measurement(
         tuple(
             Check(f"rank correlation of TF-IDF and z, {name}", labelled(0.99), labelled(value),
                   training=name == "training")
@@ -272,7 +274,7 @@ slides_tf_idf = Claim(
     test="tests/theory/test_fates.py::test_theorem_2a_distinct_tokens_gain",
     number="rank correlation {:.2f}",
     training_number="rank correlation {:.2f} in training",
-    recorded=Recorded(Verdict.HOLDS, 1.0, Verdict.HOLDS, 1.0),
+    recorded=OnRecord(Verdict.HOLDS, 1.0, Verdict.HOLDS, 1.0),
     measure=_slides_tf_idf,
 )
 

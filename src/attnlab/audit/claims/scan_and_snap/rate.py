@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlab import measures, theory
 from attnlab.audit.cases import FIG3, SYN_SMALL, WEAK, climbed, trained
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.density import TURNS, densities, turning_ratio
 from attnlab.audit.fit import slope
 from attnlab.audit.readings import as_dataset, mean_entropy, reduced
@@ -28,7 +28,7 @@ ETA_Y = (0.15, 0.2, 0.3, 0.45, 0.65, 0.9)
 QUIET = 0.1  # of its peak speed: attention that has snapped
 
 
-def _snap_time(case: Case) -> Outcome:
+def _snap_time(case: Case) -> Measurement:
     s = case
     rates = tuple((y, s.eta_z) for y in ETA_Y)
     run = trained(s.classes, rates, s.steps)
@@ -56,7 +56,7 @@ def _snap_time(case: Case) -> Outcome:
                   labelled(snap[1:], **larger), BELOW, tolerance=0.0, training=training),
         ]  # fmt: skip
     ratio = snaps["training"] / about
-    return Outcome(
+    return Measurement(
         tuple(checks),
         number=float((snaps["Eq. 10"] / about)[-1]),
         training_number=float(ratio[-1]),
@@ -84,12 +84,12 @@ snap_time = Claim(
     figure="fig3",
     number="K = 10, M = 1000, eta_Y = 0.9: Eq. 10 snaps at {:.2f} x 2 K ln M/eta_Y",
     training_number="training snaps at {:.2f} x",
-    recorded=Recorded(Verdict.HOLDS, 1.782, Verdict.HOLDS, 3.309),
+    recorded=OnRecord(Verdict.HOLDS, 1.782, Verdict.HOLDS, 3.309),
     measure=_snap_time,
 )
 
 
-def _both_rates(case: Case) -> Outcome:
+def _both_rates(case: Case) -> Measurement:
     s, factors = case, (1.0, 2.0, 4.0, 8.0)
     t = np.array([s.t0, 10 * s.t0, 1e6])
     B = np.array(
@@ -100,7 +100,7 @@ def _both_rates(case: Case) -> Outcome:
     entropy = mean_entropy(run).sel(time=slice(s.t0, None)).values
     slow = mean_entropy(climbed(SYN_SMALL).sel(ratio=1.0))
     where = dict(factor=list(factors[1:]))
-    return Outcome(
+    return Measurement(
         (
             Check("B_n grows with both rates, Eq. 10", labelled(B[:-1], **where, t=t),
                   labelled(B[1:], **where, t=t)),
@@ -134,12 +134,12 @@ both_rates = Claim(
     figure="fig9",
     number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
     training_number="in training the entropy moves by {:.2g}",
-    recorded=Recorded(Verdict.HOLDS, 1.449, Verdict.HOLDS, -0.0005),
+    recorded=OnRecord(Verdict.HOLDS, 1.449, Verdict.HOLDS, -0.0005),
     measure=_both_rates,
 )
 
 
-def _denser(case: Case) -> Outcome:
+def _denser(case: Case) -> Measurement:
     s = case
     found = densities(s.classes, eta_z=s.eta_z)
     fast = found.sel(ratio=slice(200.0, None))
@@ -150,7 +150,7 @@ def _denser(case: Case) -> Outcome:
     larger = dict(ratio=ratio[1:])
     turns = {clock: turning_ratio(found, clock / s.eta_z) for clock in TURNS}
     small = turning_ratio(densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
-    return Outcome(
+    return Measurement(
         (
             Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", labelled(B[:-1], **larger, t=t),
                   labelled(B[1:], **larger, t=t), BELOW),
@@ -186,17 +186,17 @@ denser = Claim(
     figure="fig6",
     number="B_n at the largest eta_Y is {:.3g} of that at the smallest (t = t_0)",
     training_number="in training from eta_Y/eta_Z = {:.2g} on (t = 10^10); reversed below",
-    recorded=Recorded(Verdict.HOLDS, 0.4111, Verdict.HOLDS, 47.18),
+    recorded=OnRecord(Verdict.HOLDS, 0.4111, Verdict.HOLDS, 47.18),
     measure=_denser,
 )
 
 
-def _slightly(case: Case) -> Outcome:
+def _slightly(case: Case) -> Measurement:
     s = case
     t = np.array([10.0, 1e3, 1e6]) * s.t0
     two = (s, s.at(eta_y=4.0 * s.eta_y))
     B = np.array([reduced(at, t).growth_bound[:, 0] for at in two])
-    return Outcome(
+    return Measurement(
         (Check("B_n at 4 eta_Y over B_n at eta_Y", labelled(B[0], t=t), labelled(B[1], t=t)),),
         number=float(B[1, -1] / B[0, -1]),
     )
@@ -216,7 +216,7 @@ slightly = Claim(
     code=("growth_bound", "attention_flow"),
     test="tests/theory/test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     number="B_n at four times eta_Y is {:.2g} of it (what attention does: eta-y-denser)",
-    recorded=Recorded(Verdict.HOLDS, 0.3343),
+    recorded=OnRecord(Verdict.HOLDS, 0.3343),
     measure=_slightly,
 )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlab import theory
 from attnlab.audit.cases import WEAK, trained
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.model import complex_slope
 from attnlab.audit.fit import slope
 from attnlab.audit.readings import logits, run_at
@@ -18,7 +18,7 @@ from attnlab.prediction.hypotheses import EQ_10, long_sequences, single_common_t
 from attnlab.prediction.relation import EQUAL, LEADING
 
 
-def _row_sums(case: Case) -> Outcome:
+def _row_sums(case: Case) -> Measurement:
     s, steps = case, 200
     z, Y = np.zeros((s.classes.queries.size, s.P.shape[1])), np.zeros((s.P.shape[1], s.M))
     for step in range(steps):
@@ -30,7 +30,7 @@ def _row_sums(case: Case) -> Outcome:
     sums = path.sum(-1)
     token, query = dict(token=s.classes.in_play), dict(query=s.classes.queries)
     record = dict(record=np.arange(len(sums)), **query)
-    return Outcome(
+    return Measurement(
         (
             Check("rows of Y", labelled(0 * Y[:, 0], **token), labelled(Y.sum(1), **token),
                   relative=False),
@@ -55,12 +55,12 @@ row_sums = Claim(
     because="rounding, over the steps of the solver",
     code=("sample_gradient",),
     test="tests/theory/test_backprop.py::test_lemma_1_at_finite_length",
-    recorded=Recorded(Verdict.EXACT, training=Verdict.EXACT),
+    recorded=OnRecord(Verdict.EXACT, training=Verdict.EXACT),
     measure=_row_sums,
 )
 
 
-def _embedding_norm(case: Case) -> Outcome:
+def _embedding_norm(case: Case) -> Measurement:
     rng, M = np.random.default_rng(16), 400
     x = rng.dirichlet(np.full(M, 0.1), size=500)
     dims = np.array([64, 256, 1024])
@@ -71,7 +71,7 @@ def _embedding_norm(case: Case) -> Outcome:
         ratio = np.linalg.norm(x @ U, axis=1) / np.linalg.norm(x, axis=1)
         errors.append(float(np.abs(ratio - 1.0).mean()))
     rate = slope(dims, errors)
-    return Outcome(
+    return Measurement(
         (
             Check("exponent of the error in d", labelled(-0.5), labelled(rate)),
             Check("error at d = 1024", labelled(0.0), labelled(errors[-1]), relative=False,
@@ -94,12 +94,12 @@ embedding_norm = Claim(
     code=("unit_attention",),
     test="tests/theory/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
     number="the error goes as d^{:.2f}",
-    recorded=Recorded(Verdict.HOLDS, -0.4866),
+    recorded=OnRecord(Verdict.HOLDS, -0.4866),
     measure=_embedding_norm,
 )
 
 
-def _layer_norm(case: Case) -> Outcome:
+def _layer_norm(case: Case) -> Measurement:
     s, M = case, 40
     z = np.random.default_rng(17).normal(scale=0.2, size=(1, s.P.shape[1]))
     growth = theory.h(20.0, M=M, eta_y=1.0)
@@ -127,7 +127,7 @@ def _layer_norm(case: Case) -> Outcome:
     run = trained(s.classes, rates, 1e6, model=Extended(normalization="layer")).isel(run=0)
     fates = theory.token_fates(s.P, psi=s.psi)
     end = logits(s, run.isel(time=-1))
-    return Outcome(
+    return Measurement(
         (
             Check("dz/dt over eta_Z gamma, LayerNorm", labelled(predicted, **where),
                   labelled(complex_slope(objective, z) / speed, **where), EQUAL, relative=False,
@@ -157,7 +157,7 @@ layer_norm = Claim(
     test="tests/theory/test_extensions.py::test_layer_norm_velocity_is_the_gradient",
     number="subtracting the mean changes velocities by {:.2g} at M = 1000",
     training_number="all tokens keep their fates (largest logit {:.2g} at t = 10^6)",
-    recorded=Recorded(Verdict.HOLDS, 0.04734, Verdict.HOLDS, 0.06996),
+    recorded=OnRecord(Verdict.HOLDS, 0.04734, Verdict.HOLDS, 0.06996),
     measure=_layer_norm,
 )
 

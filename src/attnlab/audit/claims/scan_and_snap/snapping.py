@@ -8,7 +8,7 @@ from scipy.integrate import quad, solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS
 from attnlab.audit.readings import reduced, run_at
 from attnlab.audit.verdict import Verdict
@@ -39,7 +39,7 @@ def integrate_theorem_4(case: Case, t: NDArray[np.float64], C0: float) -> NDArra
     return np.asarray(solution.y[1])
 
 
-def _theorem_4(case: Case) -> Outcome:
+def _theorem_4(case: Case) -> Measurement:
     s, C0 = case, constant(case)
     t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
     t = np.concatenate([np.geomspace(1.0, 0.999 * t0_prime, 12), np.geomspace(t0, 1e6, 12)])
@@ -56,13 +56,13 @@ def _theorem_4(case: Case) -> Outcome:
     # B_n stands for what the distinct tokens of one class gain together.
     times, z = run_at(s)
     late = times >= t0
-    own = np.flatnonzero(theory.token_roles(s.P).distinct[0])
+    tokens = np.flatnonzero(theory.token_roles(s.P).distinct[0])
     path = theory.common_token_path(
         times[late], K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, rho0=float(s.E[0, 1] ** -0.5)
     )
-    common, gained = z[late][:, 0, 0], z[late][:, 0, own].sum(-1)
+    common, gained = z[late][:, 0, 0], z[late][:, 0, tokens].sum(-1)
     time = dict(time=times[late])
-    return Outcome(
+    return Measurement(
         (
             *checks,
             Check("what the distinct tokens of a class gain, from t_0 on",
@@ -96,19 +96,19 @@ theorem_4 = Claim(
     figure="fig9",
     number="as printed B_n(0) = {:.3g}, not 0",
     training_number="at t_0 its premise (Eq. 13) makes z_ml {:.3g} times too large",
-    recorded=Recorded(Verdict.CORRECTED, 0.6372, Verdict.PREMISE, 26.01),
+    recorded=OnRecord(Verdict.CORRECTED, 0.6372, Verdict.PREMISE, 26.01),
     measure=_theorem_4,
 )
 
 
-def _eq_124(case: Case) -> Outcome:
+def _eq_124(case: Case) -> Measurement:
     s, t = case, np.geomspace(1.0, 1e6, 30)
     measured = labelled(integrate_theorem_4(s, t, 0.1), t=t)
     predicted = {
         form: theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=0.1, form=form)
         for form in FORMS
     }
-    return Outcome(
+    return Measurement(
         tuple(
             Check("B_n(t), C_0 = 0.1", labelled(predicted[form], t=t), measured, form=form)
             for form in FORMS
@@ -132,12 +132,12 @@ eq_124 = Claim(
     test="tests/theory/test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
     figure="fig9",
     number="the printed B_n is off by {:.3g} = (1/4) ln C_0 at every t (C_0 = 0.1)",
-    recorded=Recorded(Verdict.CORRECTED, -0.5756),
+    recorded=OnRecord(Verdict.CORRECTED, -0.5756),
     measure=_eq_124,
 )
 
 
-def _eq_128(case: Case) -> Outcome:
+def _eq_128(case: Case) -> Measurement:
     s, t = case, np.geomspace(1.0, 1e5, 11)
 
     def speed(at: float) -> float:
@@ -148,7 +148,7 @@ def _eq_128(case: Case) -> Outcome:
         for a, b in zip(np.concatenate([[0.0], t[:-1]]), t, strict=True)
     ]
     predicted = theory.reduced_time(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z)
-    return Outcome(
+    return Measurement(
         (Check("Gamma(t)", labelled(predicted, t=t), labelled(s.eta_z * np.cumsum(pieces), t=t)),)
     )
 
@@ -165,7 +165,7 @@ eq_128 = Claim(
     because="the tolerance of the quadrature",
     code=("reduced_time",),
     test="tests/theory/test_speed.py::test_eq_128_is_the_integral_of_gamma",
-    recorded=Recorded(Verdict.EXACT),
+    recorded=OnRecord(Verdict.EXACT),
     measure=_eq_128,
 )
 
@@ -175,7 +175,7 @@ RARE_COMMON = Case(
 )
 
 
-def _eq_13(case: Case) -> Outcome:
+def _eq_13(case: Case) -> Measurement:
     s, t = case, np.geomspace(10.0, case.steps, 12)
     flow = reduced(s, t)
     measured = labelled([flow.logits[:, 0, 0], flow.growth_bound[:, 0]], of=["z_ml", "B_n"], t=t)
@@ -186,7 +186,7 @@ def _eq_13(case: Case) -> Outcome:
         )
         for form in FORMS
     }
-    return Outcome(
+    return Measurement(
         tuple(
             Check("z_ml and B_n", labelled([paths[form].logit, paths[form].growth_bound],
                   of=["z_ml", "B_n"], t=t), measured, form=form)
@@ -214,7 +214,7 @@ eq_13 = Claim(
     test="tests/theory/test_transition.py::test_eq_13_factors_of_k",
     figure="fig3",
     number="as printed, B_n is {:.3g} times that of Eq. 10 (K = 10)",
-    recorded=Recorded(Verdict.CORRECTED, 10.04),
+    recorded=OnRecord(Verdict.CORRECTED, 10.04),
     measure=_eq_13,
 )
 

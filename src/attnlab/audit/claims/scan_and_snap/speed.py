@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3
-from attnlab.audit.claim import Claim, Outcome, Recorded
+from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check, labelled
@@ -25,7 +25,7 @@ from attnlab.prediction.relation import (
 VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
 
-def _lemma_8(case: Case) -> Outcome:
+def _lemma_8(case: Case) -> Measurement:
     M = VOCABULARIES[:, None]
     low, high = M ** (theory.omega_0(M) - 2.0), (1.0 + theory.omega_1(M)) * np.log(M) / M
     where = dict(M=VOCABULARIES, place=np.arange(50))
@@ -39,7 +39,7 @@ def _lemma_8(case: Case) -> Outcome:
     small = theory.omega_0(VOCABULARIES) * VOCABULARIES**0.99 * np.log(VOCABULARIES)
     order = theory.omega_1(VOCABULARIES) * np.log(VOCABULARIES) / np.log(np.log(VOCABULARIES))
     sizes = dict(M=VOCABULARIES)
-    return Outcome(
+    return Measurement(
         (
             Check("exp(Mh) <= (M-1) M h inside", zero, labelled(room(inside), **where), AT_LEAST),
             Check("exp(Mh) > (M-1) M h below", zero, labelled(room(below), **where), BELOW),
@@ -67,17 +67,17 @@ lemma_8 = Claim(
     code=("omega_0", "omega_1"),
     test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
     number="omega_1 = {:.3g} at M = 1000 (0.15 at 10^9)",
-    recorded=Recorded(Verdict.HOLDS, 0.3198),
+    recorded=OnRecord(Verdict.HOLDS, 0.3198),
     measure=_lemma_8,
 )
 
 
-def _remark_3(case: Case) -> Outcome:
+def _remark_3(case: Case) -> Measurement:
     rates = np.array([0.1, 0.3, 0.99])
     floor = VOCABULARIES ** (theory.omega_0(VOCABULARIES) - 2.0)
     first = np.array([theory.h(1.0, M=VOCABULARIES, eta_y=y) for y in rates])
     where = dict(eta_y=rates, M=VOCABULARIES)
-    return Outcome(
+    return Measurement(
         (Check("h(1) over M^-(2-omega_0)", labelled(floor + 0 * first, **where),
                labelled(first, **where)),),
         number=float((first / floor).min()),
@@ -98,12 +98,12 @@ remark_3 = Claim(
     code=("omega_0", "h"),
     test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
     number="h(1) is at least {:.3g} times the smaller zero",
-    recorded=Recorded(Verdict.HOLDS, 99.79),
+    recorded=OnRecord(Verdict.HOLDS, 99.79),
     measure=_remark_3,
 )
 
 
-def _lemma_9(case: Case) -> Outcome:
+def _lemma_9(case: Case) -> Measurement:
     K, y = case.K, case.eta_y
     place, M = np.linspace(0.0, 1.0, 60), VOCABULARIES[:, None]
     t0_prime, t0 = theory.transition_times(K=K, M=M, eta_y=y)
@@ -119,7 +119,7 @@ def _lemma_9(case: Case) -> Outcome:
     def logs(t: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return np.log(M - 1.0) + 0 * t, np.log((M - 1.0) * x(t))
 
-    return Outcome(
+    return Measurement(
         (
             Check("gamma over eta_Y t/K, first stage", labelled(rate_early, **where),
                   labelled(g_early, **where)),
@@ -148,16 +148,16 @@ lemma_9 = Claim(
     code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
     test="tests/theory/test_speed.py::test_lemma_9_stages",
     number="the constant of the second stage is at most {:.3g} for every M",
-    recorded=Recorded(Verdict.HOLDS, 1.866),
+    recorded=OnRecord(Verdict.HOLDS, 1.866),
     measure=_lemma_9,
 )
 
 
-def _eq_52(case: Case) -> Outcome:
+def _eq_52(case: Case) -> Measurement:
     M = np.arange(3.0, 1001.0)
     room = (M - 2.0 + (M - 1.0) * np.log(M - 1.0)) / M - np.log(M)
     asked = M > 100.0
-    return Outcome(
+    return Measurement(
         (Check("left minus right", labelled(0 * M[asked], M=M[asked]),
                labelled(room[asked], M=M[asked])),),
         number=float(room[asked].min()),
@@ -180,7 +180,7 @@ eq_52 = Claim(
     code=("transition_times",),
     test="tests/theory/test_speed.py::test_lemma_9_stages",
     number="left minus right is at least {:.2g} for M above 100",
-    recorded=Recorded(Verdict.HOLDS, 0.9247),
+    recorded=OnRecord(Verdict.HOLDS, 0.9247),
     measure=_eq_52,
 )
 

@@ -7,8 +7,8 @@ import scipy.stats
 
 from attnlab import measures, theory
 from attnlab.audit.cases import SYN_SMALL, WEAK, ratios, trained
-from attnlab.audit.claim import Claim, Outcome, Recorded
-from attnlab.audit.readings import logits, reduced, run_at, spotlight
+from attnlab.audit.claim import Claim, Measurement, OnRecord
+from attnlab.audit.readings import logits, most_and_least_frequent, reduced, run_at
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check, labelled
@@ -16,14 +16,14 @@ from attnlab.prediction.hypotheses import ASSUMPTION_1, weak_correlations
 from attnlab.prediction.relation import ABOVE, BELOW
 
 
-def _summary_frequency(case: Case) -> Outcome:
+def _summary_frequency(case: Case) -> Measurement:
     s = case
-    n, high, low = spotlight(s)
+    n, high, low = most_and_least_frequent(s)
     velocity = theory.attention_velocity(s.P, np.zeros((1, s.P.shape[1])), psi=s.psi, M=s.M)
     fast, slow = velocity[s.psi[n], high], velocity[s.psi[n], low]
     _, z = run_at(s)
     end = z[-1, s.psi[n]]
-    return Outcome(
+    return Measurement(
         (
             Check("velocity of the rarest over the most frequent", labelled(1.0),
                   labelled(float(slow / fast)), ABOVE),
@@ -52,18 +52,18 @@ summary_frequency = Claim(
     test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the most frequent distinct token is {:.3g} times as fast as the rarest",
     training_number="in training it gains {:.3g} times as much",
-    recorded=Recorded(Verdict.FAILS, 100.0, Verdict.FAILS, 26.46),
+    recorded=OnRecord(Verdict.FAILS, 100.0, Verdict.FAILS, 26.46),
     measure=_summary_frequency,
 )
 
 
-def _summary_theorem_2b(case: Case) -> Outcome:
+def _summary_theorem_2b(case: Case) -> Measurement:
     # Query 0 has one class, which holds nothing but the common token.
     P, psi = np.array([[1.0, 0.0], [0.2, 0.8]]), np.array([0, 1])
     velocity = theory.attention_velocity(P, np.zeros((2, 2)), psi=psi, M=case.M)[:, 0]
     query = dict(query=[0, 1])
     owners = theory.token_roles(P).distinct.any(1)
-    return Outcome(
+    return Measurement(
         (
             Check("dz/dt of the common token", labelled(np.zeros(2), **query),
                   labelled(velocity, **query), BELOW),
@@ -90,24 +90,24 @@ summary_theorem_2b = Claim(
     code=("token_fates", "attention_velocity"),
     test="tests/theory/test_fates.py::test_theorem_2b_the_single_common_token_loses",
     number="where the condition fails the token moves at {:.0g}",
-    recorded=Recorded(Verdict.CORRECTED, 0.0),
+    recorded=OnRecord(Verdict.CORRECTED, 0.0),
     measure=_summary_theorem_2b,
 )
 
 
-def _summary_slow(case: Case) -> Outcome:
+def _summary_slow(case: Case) -> Measurement:
     s = case
     run = trained(s.classes, ratios(0.01, 10.0, eta_y=s.eta_y), s.steps)
     mass = measures.common_mass(run).isel(sequence_class=0)
     fall = 1.0 - (mass.isel(time=-1) / mass.isel(time=0)).values
-    own = np.flatnonzero(theory.token_roles(s.P).distinct[0])
-    z = logits(s, run.isel(time=-1))[0, s.psi[0], own]
+    tokens = np.flatnonzero(theory.token_roles(s.P).distinct[0])
+    z = logits(s, run.isel(time=-1))[0, s.psi[0], tokens]
     B = [
         float(reduced(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
         for ratio in (0.01, 10.0)
     ]
-    ordered = float(scipy.stats.spearmanr(s.P[0, own], z).statistic)
-    return Outcome(
+    ordered = float(scipy.stats.spearmanr(s.P[0, tokens], z).statistic)
+    return Measurement(
         (
             Check("fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training",
                   labelled(0.1 * fall[1]), labelled(fall[0]), BELOW, training=True),
@@ -138,7 +138,7 @@ summary_slow = Claim(
     test="tests/theory/test_attention.py::test_path_is_the_same_whatever_the_rates",
     number="B_n is {:.2g} times as large at eta_Y/eta_Z = 0.01 as at 10",
     training_number="the common mass falls {:.2g} times as much at 0.01 as at 10, order kept",
-    recorded=Recorded(Verdict.FAILS, 1.704, Verdict.FAILS, 1.738),
+    recorded=OnRecord(Verdict.FAILS, 1.704, Verdict.FAILS, 1.738),
     measure=_summary_slow,
 )
 

@@ -1,4 +1,4 @@
-"""Running an audit: claims one after another, in the caller's process, and maps beside them."""
+"""The built-in audit: claims one after another, in the caller's process, and maps beside them."""
 
 from __future__ import annotations
 
@@ -37,19 +37,24 @@ def examine_all(
 ) -> list[Finding]:
     """Examine claims one after another; `tell` is called with each id before its turn.
 
-    On the built-in cases, or all on the one given; then every claim must be a general one.
+    On the built-in cases, or all on the one given; a claim with a case must then be a general one.
     """
     if case is not None:
-        for claim in claims:
-            if not claim.general:
-                raise InputError(
-                    f"claim: {claim.id} is tested on built-in classes only; leave CLASSES out"
-                )
+        require_general(claims)
     findings = []
     for claim in claims:
         tell(claim.id)
         findings.append(claim.examine(case))
     return findings
+
+
+def require_general(claims: Sequence[Claim]) -> None:
+    """Refuse claims that can be measured on their built-in case alone."""
+    for claim in claims:
+        if not (claim.general or claim.case is None):
+            raise InputError(
+                f"claim: {claim.id} is tested on built-in classes only; leave CLASSES out"
+            )
 
 
 def changed(findings: Sequence[Finding]) -> list[Finding]:

@@ -1,0 +1,194 @@
+"""audit(): the theories on a simulation, beside its training: assumptions, ladder, fates, snap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+import xarray as xr
+
+from attnlab import measures
+from attnlab.audit.built_in import examine_all, require_general
+from attnlab.audit.claim import Claim, Finding
+from attnlab.audit.document import audit_document, hypothesis_document, number
+from attnlab.audit.fates import claimed_fates, seen_roles
+from attnlab.audit.ladder import ladder_document, ladder_of
+from attnlab.audit.trial import Trial, simulation_of, try_out
+from attnlab.dynamics import Engine, Simulation
+from attnlab.dynamics.simulation import Classes, Fields
+from attnlab.prediction.hypotheses import ASKED
+from attnlab.prediction.hypothesis import Hypothesis
+from attnlab.prediction.theory import LADDER, Theory, as_theory
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What theories say of a simulation, and what training does.
+
+    trial: the simulation with its result and the predictions. assumptions: what is asked for, each
+    with its value. ladder: errors of each theory (`attnlab.audit.ladder`). fates: a Dataset over
+    (query, token) with `role` (1 distinct, 2 common), `claimed` (+1 gains, -1 loses, 0 no theorem
+    speaks), and the logits at the end, `predicted` along `theory` and `simulated`. snap: a Dataset
+    over sequence_class with the snap time, `predicted` along `theory` and `simulated`; nan where
+    attention never moved or is not quiet by the end. findings: of each claim that was asked for.
+    """
+
+    trial: Trial
+    assumptions: tuple[Hypothesis, ...]
+    ladder: xr.Dataset
+    fates: xr.Dataset
+    snap: xr.Dataset
+    findings: tuple[Finding, ...]
+
+    def document(self) -> dict[str, Any]:
+        """All of it as plain data: what `attnlab audit CLASSES --json` prints."""
+        trial, classes = self.trial, self.trial.classes
+        t0_prime, t0 = trial.transition
+        return audit_document(
+            self.findings,
+            trial={
+                "classes": classes.origin,
+                "simulation": trial.simulation.spec,
+                "eta_y": trial.eta_y,
+                "eta_z": trial.eta_z,
+                trial.simulation.clock: trial.simulation.steps,
+                "assumptions": [hypothesis_document(of) for of in self.assumptions],
+                "ladder": ladder_document(self.ladder),
+                "silent": dict(trial.silent),
+                "fates": self.rows(),
+                "t0_prime": number(t0_prime),
+                "t0": number(t0),
+                "snap": [
+                    {
+                        "sequence_class": n,
+                        "next": classes.token_name(int(classes.next_token[n])),
+                        **_cells(self.snap.isel(sequence_class=n)),
+                    }
+                    for n in range(len(classes))
+                ],
+            },
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One entry per query and token that the query can see, largest movement first."""
+        classes, fates = self.trial.classes, self.fates
+        rows = []
+        for q, j in np.argwhere(fates["role"].values != 0):
+            cell = fates.isel(query=q, token=j)
+            claimed, simulated = int(cell["claimed"]), float(cell["simulated"])
+            rows.append(
+                {
+                    "query": classes.token_name(int(cell["query"])),
+                    "token": classes.token_name(int(cell["token"])),
+                    "role": "common" if int(cell["role"]) == 2 else "distinct",
+                    "claimed": {1: "gains", -1: "loses", 0: "no claim"}[claimed],
+                    **_cells(cell),
+                    "as_claimed": None if claimed == 0 else bool(claimed * simulated > 0),
+                }
+            )
+        return sorted(rows, key=lambda row: -abs(row["simulated"]))
+
+
+def audit(
+    simulation: Simulation | Classes,
+    engine: Engine | None = None,
+    *,
+    claims: Sequence[Claim] = (),
+    theories: Sequence[Theory | str] = LADDER,
+    tell: Callable[[str], None] = lambda name: None,
+    **fields: Unpack[Fields],
+) -> Audit:
+    """Hold theories, and claims, against the training of a simulation.
+
+        attnlab.audit("syn-small", eta_y=10.0, eta_z=1.0).ladder
+
+    simulation, engine, fields: as in `simulate`; of classes alone, the flow in float64 for 100 t_0.
+        One set of classes and one pair of rates. Of several seeds, what is simulated is the mean.
+    claims: what to examine on it: claims of your own, or of the catalogue (`select`), which then
+        train the joint flow at these rates.
+    theories: rungs of the ladder by name, or any `Theory`.
+    tell: called with the name of each piece of work before its turn.
+    """
+    require_general(claims)
+    chosen = simulation_of(simulation, engine, **fields)
+    tell("training")
+    trial = try_out(chosen, [as_theory(of) for of in theories])
+    return Audit(
+        trial=trial,
+        assumptions=_assumptions(trial),
+        ladder=ladder_of(trial),
+        fates=_fates(trial),
+        snap=_snap(trial),
+        findings=tuple(examine_all(claims, case=trial, tell=tell)),
+    )
+
+
+def _assumptions(trial: Trial) -> tuple[Hypothesis, ...]:
+    """What the paper asks for, then what only the theories at hand do."""
+    asked = [part for hypothesis in ASKED for part in hypothesis(trial)]
+    asked += [part for of in trial.theories for part in of.assumptions(trial)]
+    once: dict[tuple[str, str], Hypothesis] = {}
+    for part in asked:
+        once.setdefault((part.source, part.says), part)
+    return tuple(once.values())
+
+
+def _fates(trial: Trial) -> xr.Dataset:
+    def last(dataset: xr.Dataset) -> xr.DataArray:
+        end = dataset["attention_logits"].isel({trial.simulation.clock: -1})
+        return end.mean("seed").isel(token=trial.classes.in_play)
+
+    simulated = last(trial.simulated)
+    where = ("query", "token")
+    return xr.Dataset(
+        {
+            "role": (where, seen_roles(trial)),
+            "claimed": (where, claimed_fates(trial)),
+            "predicted": _by_theory(trial, last, simulated),
+            "simulated": (where, simulated.values.astype(np.float64)),
+        },
+        {
+            "theory": [of.name for of in trial.theories],
+            "query": trial.classes.queries,
+            "token": trial.classes.in_play,
+        },
+    )
+
+
+def _snap(trial: Trial) -> xr.Dataset:
+    def snap(dataset: xr.Dataset) -> xr.DataArray:
+        return measures.snap_time(dataset).mean("seed", skipna=False)
+
+    simulated = snap(trial.simulated)
+    return xr.Dataset(
+        {
+            "predicted": _by_theory(trial, snap, simulated),
+            "simulated": ("sequence_class", simulated.values),
+        },
+        {
+            "theory": [of.name for of in trial.theories],
+            "sequence_class": np.arange(trial.K),
+        },
+    )
+
+
+def _by_theory(
+    trial: Trial, read: Callable[[xr.Dataset], xr.DataArray], simulated: xr.DataArray
+) -> tuple[tuple[str, ...], Any]:
+    """What is read from each theory's dataset, along `theory`; nan where it is silent."""
+    values = np.full((len(trial.theories), *simulated.shape), np.nan)
+    for i, of in enumerate(trial.theories):
+        if of.name in trial.predicted:
+            values[i] = read(trial.predicted[of.name]).values
+    return ("theory", *map(str, simulated.dims)), values
+
+
+def _cells(found: xr.Dataset) -> dict[str, Any]:
+    """What is predicted by each theory, and simulated, as plain numbers."""
+    predicted = zip(found["theory"].values.tolist(), found["predicted"].values, strict=True)
+    return {
+        "predicted": {name: number(float(value)) for name, value in predicted},
+        "simulated": number(float(found["simulated"])),
+    }

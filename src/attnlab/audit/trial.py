@@ -1,0 +1,130 @@
+"""Trial: a simulation that was run, beside what theories say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from attnlab import theory
+from attnlab.audit.cases import recorded_at
+from attnlab.dynamics import Engine, Flow, Save, Simulation, as_simulation, simulate
+from attnlab.dynamics.simulation import Classes
+from attnlab.files.errors import InputError
+from attnlab.prediction.case import Case, case_of
+from attnlab.prediction.predict import predict
+from attnlab.prediction.theory import Theory
+
+# Attention of every class at every record, in float64: about 100 MB.
+LARGEST = 10**5
+HORIZON = 100.0  # in units of t_0: far enough for attention to have slowed down for good
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trial(Case):
+    """A case with its training and what theories say of it: all that an audit looks at.
+
+    simulation: the run as a value. simulated: its result. predicted: what each theory says, by its
+    name, aligned with the result. silent: why a theory says nothing, by its name.
+    """
+
+    simulation: Simulation
+    theories: tuple[Theory, ...]
+    simulated: xr.Dataset
+    predicted: Mapping[str, xr.Dataset]
+    silent: Mapping[str, str]
+
+    @property
+    def transition(self) -> tuple[float, float]:
+        """From t_0' of the first class to t_0 of the last (Lemma 9), in the simulation's time."""
+        times = theory.transition_times(K=1.0 / self.prior, M=self.M, eta_y=self.eta_y)
+        first, last = float(np.min(times.t0_prime)), float(np.max(times.t0))
+        momentum = self.simulation.moving.momentum or 0.0
+        first, last = np.asarray(theory.momentum_steps([first, last], momentum=momentum)).tolist()
+        return first, last
+
+
+def simulation_of(
+    given: Simulation | Classes, engine: Engine | None = None, **settings: Any
+) -> Simulation:
+    """The simulation that is audited; of classes alone, the flow in float64 for 100 t_0."""
+    if engine is None and not isinstance(given, Simulation):
+        chosen = {name: value for name, value in settings.items() if value is not None}
+        simulation = as_simulation(given, Flow(), **{"dtype": "float64", **chosen})
+        _check(simulation)
+        if "steps" not in chosen:
+            simulation = replace(simulation, steps=_horizon(simulation))
+        if "save" not in chosen:
+            if simulation.steps <= 1e-2:
+                raise InputError(f"steps: expected a time above 0.01, got {simulation.steps:g}")
+            simulation = replace(simulation, save=Save(at=recorded_at(simulation.steps)))
+    else:
+        simulation = as_simulation(given, engine, **settings)
+        _check(simulation)
+    what = tuple(dict.fromkeys((*simulation.save.what, "attention", "logits")))
+    return replace(simulation, save=replace(simulation.save, what=what))
+
+
+def _check(simulation: Simulation) -> None:
+    """Refuse what is more than one run, or too large, or has nothing to compare."""
+    if isinstance(simulation.classes, tuple):
+        raise InputError("classes: an audit is of one set of classes; give one at a time")
+    for name in ("eta_y", "eta_z"):
+        rate = getattr(simulation, name)
+        if isinstance(rate, xr.DataArray):
+            raise InputError(f"{name}: an audit is of one pair of rates; give one at a time")
+        if not rate > 0:
+            raise InputError(f"{name}: expected a finite number above 0, got {rate:g}")
+    classes = simulation.classes
+    if len(classes) < 2:
+        raise InputError("classes: the theory compares classes; give at least 2")
+    if len(classes) * classes.vocab_size > LARGEST:
+        raise InputError(
+            f"classes: {len(classes)} classes x {classes.vocab_size} tokens is more than an audit "
+            f"holds ({LARGEST:,}); take fewer, or use attnlab simulate"
+        )
+
+
+def _horizon(simulation: Simulation) -> float:
+    classes, eta_y = simulation.sets[0], simulation.eta_y
+    times = theory.transition_times(K=len(classes), M=classes.vocab_size, eta_y=eta_y)
+    horizon = HORIZON * float(times.t0)
+    if not (np.isfinite(horizon) and horizon > 1e-2):
+        raise InputError(f"eta_y: 100 t_0 is {horizon:g} at {eta_y:g}; give a time with steps")
+    return horizon
+
+
+def try_out(simulation: Simulation, theories: Sequence[Theory]) -> Trial:
+    """Predict with every theory, and train; a theory that has no answer is silent.
+
+    What all of them refuse is refused.
+    """
+    refused = [problem for of in theories if (problem := _refusal(of, simulation))]
+    if refused and len(refused) == len(theories):
+        raise refused[0]
+    predicted, silent = {}, {}
+    for of in theories:
+        try:
+            predicted[of.name] = predict(simulation, theory=of)
+        except (InputError, RuntimeError) as problem:
+            silent[of.name] = str(problem)
+    case = case_of(simulation, simulation.sets[0], simulation.eta_y, simulation.eta_z)
+    return Trial(
+        **{of.name: getattr(case, of.name) for of in fields(Case)},
+        simulation=simulation,
+        theories=tuple(theories),
+        simulated=simulate(simulation, progress=False),
+        predicted=predicted,
+        silent=silent,
+    )
+
+
+def _refusal(of: Theory, simulation: Simulation) -> InputError | None:
+    try:
+        of.check(simulation)
+    except InputError as problem:
+        return problem
+    return None

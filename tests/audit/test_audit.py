@@ -1,0 +1,226 @@
+"""The audit of a simulation: theories beside training (files: tests/cli/test_audit.py)."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import attnlab
+from attnlab import Flow, Limit, Simulation, theory
+from attnlab.audit import Check, Claim, Measurement, Trial, Verdict, audit, labelled, select
+from attnlab.audit.audit import Audit
+from attnlab.audit.html import page
+from attnlab.audit.ladder import costs
+from attnlab.audit.trial import simulation_of
+from attnlab.data import SequenceClasses, single_common, syn_small
+from attnlab.files.errors import InputError
+from attnlab.prediction import LADDER
+from attnlab.prediction.hypotheses import single_query
+from attnlab.prediction.relation import BELOW
+
+
+@pytest.fixture(scope="module")
+def small():
+    return attnlab.audit(syn_small(), eta_y=10.0, eta_z=1.0)
+
+
+def test_syn_small(small):
+    missed = {assumption.source for assumption in small.assumptions if not assumption.holds}
+    assert missed >= {"Assumption 1(c)", "Assumption 2"}
+    fates = small.fates
+    predicted = fates["predicted"].sel(theory="corrected")
+    assert predicted.dims == fates["simulated"].dims == ("query", "token")
+    distinct = fates["role"].values == 1
+    assert np.all(fates["claimed"].values[distinct] == 1)
+    assert np.all(fates["simulated"].values[distinct] > 0)
+    # Ten common tokens: Theorem 2 is silent, every theory and training agree that they lose.
+    common = fates["role"].values == 2
+    assert np.all(fates["claimed"].values[common] == 0)
+    assert np.all(fates["predicted"].values[:, common] < 0)
+    assert np.all(fates["simulated"].values[common] < 0)
+    t0_prime, t0 = small.trial.transition
+    assert t0_prime < t0 < small.trial.steps
+    assert np.all(small.snap["simulated"] > t0)
+
+
+def test_what_is_predicted_and_simulated_is_what_predict_and_simulate_say(small):
+    simulation = small.trial.simulation
+    simulated = attnlab.simulate(simulation, progress=False)
+    xr.testing.assert_equal(small.trial.simulated, simulated)
+    for of in LADDER:
+        predicted = attnlab.predict(simulation, theory=of)
+        xr.testing.assert_equal(small.trial.predicted[of.name], predicted)
+        end = predicted["attention_logits"].isel(seed=0, time=-1, token=small.trial.classes.in_play)
+        np.testing.assert_array_equal(small.fates["predicted"].sel(theory=of.name), end)
+    t0 = small.trial.predicted["corrected"]["t0"]
+    np.testing.assert_allclose(small.trial.transition[1], t0)
+
+
+def test_rows_name_tokens_and_lead_with_the_largest(small):
+    rows = small.rows()
+    assert len(rows) == 40  # each query sees 10 common and 10 distinct tokens
+    moved = [abs(row["simulated"]) for row in rows]
+    assert moved == sorted(moved, reverse=True)
+    assert {row["as_claimed"] for row in rows if row["role"] == "distinct"} == {True}
+    json.dumps(small.document(), allow_nan=False)
+
+
+def test_each_rung_of_the_ladder_is_nearer_at_t0(small):
+    ladder = small.ladder
+    assert ladder["theory"].values.tolist() == ["printed", "corrected", "sgd"]
+    assert ladder["at"].values.tolist() == ["t_0", "end"]
+    t0 = small.trial.transition[1]
+    np.testing.assert_allclose(ladder["time"], [t0, small.trial.steps], rtol=0.06)
+    for kind in ("z_error", "attention_error"):
+        assert np.all(ladder[kind].sel(at="t_0").diff("theory") < 0)
+    # by hand, at the end
+    trial, where = small.trial, {"seed": 0, "time": -1}
+    trained = trial.simulated.isel(where)
+    said = trial.predicted["sgd"].isel(where)
+    apart = abs(said["attention_logits"] - trained["attention_logits"]).max()
+    by_hand = float(apart / abs(trained["attention_logits"]).max())
+    assert float(ladder["z_error"].sel(theory="sgd", at="end")) == pytest.approx(by_hand)
+    gap = float(abs(said["attention"] - trained["attention"]).max())
+    assert float(ladder["attention_error"].sel(theory="sgd", at="end")) == pytest.approx(gap)
+
+
+def test_costs_are_told_between_neighbours_alone():
+    rungs = xr.Dataset(
+        {"z_error": (("theory", "at"), [[4.0, 3.0], [2.0, 1.0], [0.5, 0.25], [9.0, 9.0]])},
+        {
+            "theory": ["a", "b", "c", "no rung"],
+            "at": ["t_0", "end"],
+            "leans_on": ("theory", ["x", "y", "z", ""]),
+        },
+    )
+    assert costs(rungs) == [
+        "Without x the error in z goes from 4 to 2 at t_0 and from 3 to 1 at the end.",
+        "Without y the error in z goes from 2 to 0.5 at t_0 and from 1 to 0.25 at the end.",
+        "What is left, 0.5 at t_0 and 0.25 at the end, is z.",
+    ]
+    # without b nothing is known of what x and y cost, each by itself
+    silent = rungs.where(rungs["theory"] != "b")
+    assert costs(silent) == ["What is left, 0.5 at t_0 and 0.25 at the end, is z."]
+
+
+def test_corollary_2_speaks_where_theorem_2_is_silent():
+    from attnlab.audit.cases import LOPSIDED, SYMMETRIC
+    from attnlab.audit.fates import claimed_fates, seen_roles
+
+    for case, fate in ((SYMMETRIC, -1), (LOPSIDED, 0)):
+        assert np.all(claimed_fates(case)[seen_roles(case) == 2] == fate)
+
+
+def test_training_is_shown_even_where_eq_10_cannot_be_solved(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise InputError("E must leave I + E invertible")
+
+    monkeypatch.setattr(theory, "attention_flow", refuse)
+    found = audit(syn_small(), eta_y=10.0, eta_z=1.0)
+    assert found.trial.silent == dict.fromkeys(
+        ("printed", "corrected"), "E must leave I + E invertible"
+    )
+    assert np.isnan(found.fates["predicted"].sel(theory=["printed", "corrected"])).all()
+    assert np.isfinite(found.fates["predicted"].sel(theory="sgd")).all()
+    assert np.isfinite(found.fates["simulated"]).all()
+    json.dumps(found.document(), allow_nan=False)
+    assert "printed says nothing here: E must leave" in page(found.document())
+
+
+def test_steps_with_momentum_are_the_simulations_own():
+    """One value: an audit of steps has their clock, and t_0 is told in them."""
+    simulation = Simulation("syn-small", Limit(), steps=60, seeds=2, dtype="float64")
+    found = audit(simulation, theories=["sgd"])
+    assert found.trial.simulation == replace(simulation, save=found.trial.simulation.save)
+    assert found.trial.simulated.sizes["step"] == 61
+    plain = theory.transition_times(K=2, M=34, eta_y=1.0).t0
+    assert found.trial.transition[1] == pytest.approx(
+        float(theory.momentum_steps(plain, momentum=0.9))
+    )
+    assert found.ladder["theory"].values.tolist() == ["sgd"]
+    assert found.ladder["z_error"].max() < 0.5
+    assert found.document()["trial"]["step"] == 60
+
+
+def test_of_classes_alone_it_is_the_flow_for_100_t0():
+    simulation = simulation_of("syn-small")
+    assert simulation.engine == Flow()
+    assert simulation.dtype == "float64"
+    assert simulation.steps == pytest.approx(
+        100 * float(theory.transition_times(K=2, M=34, eta_y=1.0).t0)
+    )
+    assert simulation_of(simulation) == simulation
+
+
+def lose(trial):
+    """z of the common tokens at the end is below 0, where there is a trial to read."""
+    assert isinstance(trial, Trial)
+    common = theory.token_roles(trial.P).common
+    z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
+    z = z.values[:, common].max()
+    return Measurement(
+        (Check("largest z of a common token", labelled(0.0), labelled(z), training=True),),
+        training_number=float(z),
+    )
+
+
+COMMON_LOSE = Claim(
+    id="common-lose", statement="Common tokens lose", relation=BELOW, tolerance=0.0, measure=lose
+)
+
+
+def test_a_claim_of_ones_own_needs_no_more_than_a_measurement():
+    asks = replace(COMMON_LOSE, id="asks", hypotheses=(single_query,))
+    found = audit(syn_small(), claims=[COMMON_LOSE, asks], eta_y=10.0)
+    held, outside = found.findings
+    assert (held.verdict, held.training) == (None, Verdict.HOLDS)
+    assert held.training_number.startswith("-")
+    assert held.as_recorded
+    assert outside.training is Verdict.OUTSIDE  # two queries
+    document = found.document()
+    assert [claim["id"] for claim in document["claims"]] == ["common-lose", "asks"]
+    assert "Claims of yours" in page(document)
+    with pytest.raises(InputError, match="give it to attnlab.audit"):
+        COMMON_LOSE.examine()
+
+
+def test_claims_of_the_catalogue_are_examined_where_they_can_be():
+    (finding,) = audit(syn_small(), claims=select(["lemma-4"]), theories=["sgd"]).findings
+    assert finding.claim.id == "lemma-4"
+    with pytest.raises(InputError, match="built-in classes only"):
+        audit(syn_small(), claims=select(["lemma-6"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"eta_y": 0.0}, "eta_y: expected a finite number above 0"),
+        ({"eta_z": np.nan}, "eta_z: expected numbers of at least 0 that are finite"),
+        ({"eta_z": [1.0, 2.0]}, "eta_z: an audit is of one pair of rates"),
+        ({"steps": -1.0}, "steps: expected a positive time"),
+        ({"steps": 1e-3}, "steps: expected a time above 0.01"),
+        ({"eta_y": 1e10}, "give a time with steps"),
+        ({"optimizer": "adam", "engine": Limit()}, "gradient descent alone"),
+        ({"theories": ["sdg"]}, "did you mean 'sgd'"),
+    ],
+)
+def test_bad_input_is_named(changes, message):
+    with pytest.raises(InputError, match=message):
+        audit(syn_small(), **{"eta_y": 1.0, "eta_z": 1.0, **changes})
+
+
+def test_what_is_too_large_or_too_small_is_refused():
+    with pytest.raises(ValueError, match="use attnlab simulate"):
+        audit(single_common(num_classes=2, vocab_size=10**6))
+    alone = SequenceClasses([{0: 1.0}], [1], [2], vocab_size=9)
+    with pytest.raises(ValueError, match="at least 2"):
+        audit(alone)
+    with pytest.raises(ValueError, match="one set of classes"):
+        audit(["syn-small", "syn-small"])
+
+
+def test_the_folder_is_the_function():
+    assert attnlab.audit.Audit is Audit
+    assert attnlab.audit.audit is audit
