@@ -2,37 +2,30 @@
 
 import inspect
 import sys
+from dataclasses import replace
 
 import pytest
 
 import attnlab
-from attnlab import Limit, Optimizer, Pairwise, Sampled, Save
+from attnlab import Limit, Optimizer, Sampled
 from attnlab.audit.trial import simulation_of
 from attnlab.cli import reproduce, study, text, text_classes
 from attnlab.data import classes_from
-from attnlab.dynamics.optimizers import as_optimizer
+from attnlab.dynamics import as_simulation
 from attnlab.playground.setting import Setting
 from attnlab.report import make_studies
 from attnlab.report import reproduce as make_parts
 from attnlab.sweep import SweepRecipe
 from attnlab.text import TransformerSpec, estimate_classes, measure_agreement, open_corpus, train
 
-SIMULATE = inspect.signature(attnlab.simulate)  # before a test puts something else in its place
-
 
 class Asked(Exception):
     """Raised where the run would begin."""
 
 
-def call_of(*what, **how):
-    """What a call of simulate() comes to, by name."""
-    bound = SIMULATE.bind(*what, **how)
-    bound.apply_defaults()
-    asked = bound.arguments
-    asked["engine"] = asked["engine"] or Sampled()
-    optimizer = as_optimizer(asked["optimizer"], asked.pop("momentum"))
-    asked["optimizer"] = optimizer.with_momentum(asked["engine"].usual_momentum)
-    return asked | {"save": asked["save"] or Save(), "model": asked["model"] or Pairwise()}
+def call_of(given, engine=None, progress=None, **fields):
+    """What a call of simulate() comes to."""
+    return as_simulation(given, engine, **fields)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +53,10 @@ def test_the_command_line_makes_the_call_of_python(options, arguments, monkeypat
 
 def test_the_defaults_are_the_protocol_of_the_paper():
     default = call_of("syn-small")
-    assert default["engine"] == Sampled(length=128, batch_size=128)
-    assert default["optimizer"] == Optimizer("sgd", momentum=0.9)
-    assert (default["eta_y"], default["eta_z"], default["steps"]) == (1, 1, 100)
-    assert call_of("syn-small", attnlab.Flow())["optimizer"] == Optimizer("sgd", momentum=0.0)
+    assert default.engine == Sampled(length=128, batch_size=128)
+    assert default.moving == Optimizer("sgd", momentum=0.9)
+    assert (default.eta_y, default.eta_z, default.steps) == (1, 1, 100)
+    assert call_of("syn-small", attnlab.Flow()).moving == Optimizer("sgd", momentum=0.0)
 
 
 def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
@@ -76,18 +69,19 @@ def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
     simulation = simulation_of("syn-small")
     assert by_command.value.args == (simulation,)
     simulated = call_of("syn-small")
-    assert (simulation.eta_y, simulation.eta_z) == (simulated["eta_y"], simulated["eta_z"])
+    assert (simulation.eta_y, simulation.eta_z) == (simulated.eta_y, simulated.eta_z)
 
 
 def test_a_recipe_and_the_playground_leave_the_same_unsaid():
     default = call_of("syn-small")
     recipe = SweepRecipe(given={"classes": "syn-small", "eta_y": 1, "eta_z": 1})
     ((way, _),) = recipe.settings()
-    assert way == attnlab.Simulation("syn-small")
+    assert way == default
     setting = Setting()
     opened = call_of(setting.sequence_classes, setting.engine, **setting.arguments())
-    for name in default.keys() - {"classes", "save", "seeds"}:
-        assert opened[name] == default[name]
+    assert (
+        replace(opened, classes=default.classes, save=default.save, seeds=default.seeds) == default
+    )
 
 
 @pytest.mark.parametrize(
