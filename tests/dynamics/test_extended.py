@@ -124,7 +124,7 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
         places = jnp.asarray(where.places(tokens))
         mass = jax.jit(log_position_mass, static_argnums=2)(places, bias[0], A)
         rows = Rows(
-            None if learned else mass, layout.own_log_prob, np.asarray(layout.query)[drawn],
+            None if learned else mass, layout.exclusive_log_prob, np.asarray(layout.query)[drawn],
             np.asarray(layout.target)[drawn], jnp.asarray(weights), places if learned else None,
         )  # fmt: skip
         by_place = where.tokens[np.argsort(where.position)]

@@ -41,7 +41,7 @@ CASES = {
 
 def random_parameters(layout, rng, scale=1.0):
     outputs, shared = layout.output_multiplicity.shape[0], layout.shared_multiplicity.shape[0]
-    tiles, width = layout.own_multiplicity.shape
+    tiles, width = layout.exclusive_multiplicity.shape
     shapes = (
         ((shared, outputs), (tiles, outputs, width)),
         ((layout.num_queries, shared), (tiles, width)),
@@ -113,12 +113,12 @@ def test_gradient_is_that_of_the_brute_force_model_over_explicit_sequences(
     layout = layout.on_device(jnp.float64)
     by_place = where.tokens[np.argsort(where.position)]
     counts = np.stack([np.bincount(tokens, minlength=M) for tokens, _, _ in sequences])[:, by_place]
-    first_own = None
+    first_exclusive = None
     if by_class:
-        assert layout.own_each == 2
-        first_own = np.asarray(layout.first_own)[drawn]
-        common = np.tile(np.arange(layout.before_own), (7, 1))
-        slots = np.concatenate([common, first_own[:, None] + np.arange(2)], axis=1)
+        assert layout.exclusive_each == 2
+        first_exclusive = np.asarray(layout.first_exclusive)[drawn]
+        common = np.tile(np.arange(layout.before_exclusive), (7, 1))
+        slots = np.concatenate([common, first_exclusive[:, None] + np.arange(2)], axis=1)
         rest = counts.copy()
         np.put_along_axis(rest, slots, 0, axis=1)
         assert np.all(rest == 0)  # a row has nothing elsewhere
@@ -126,8 +126,8 @@ def test_gradient_is_that_of_the_brute_force_model_over_explicit_sequences(
     with np.errstate(divide="ignore"):
         log_mass = np.log(counts)
     rows = Rows(
-        jnp.asarray(log_mass), layout.own_log_prob, layout.query[drawn], layout.target[drawn],
-        jnp.full(7, 1 / 7), first_own=first_own,
+        jnp.asarray(log_mass), layout.exclusive_log_prob, layout.query[drawn], layout.target[drawn],
+        jnp.full(7, 1 / 7), first_exclusive=first_exclusive,
     )  # fmt: skip
     none = len(classes), M, 0
     parameters = Parameters(
@@ -173,10 +173,10 @@ def test_rows_of_the_gradient_sum_to_zero(name):
     rows = class_rows(layout, layout.prior)
     _, gradient = closed_form(layout, rows, parameters)
     np.testing.assert_allclose(gradient.Y.shared.sum(1), 0, atol=1e-14)
-    np.testing.assert_allclose(gradient.Y.own.sum(1), 0, atol=1e-14)
+    np.testing.assert_allclose(gradient.Y.exclusive.sum(1), 0, atol=1e-14)
     per_query = gradient.Z.shared.sum(1)
     tile_query = np.asarray(layout.query)[np.asarray(layout.tile_class)]
-    np.add.at(per_query, tile_query, gradient.Z.own.sum(1))
+    np.add.at(per_query, tile_query, gradient.Z.exclusive.sum(1))
     np.testing.assert_allclose(per_query, 0, atol=1e-14)
 
 
@@ -184,9 +184,9 @@ def test_attention_is_equation_5():
     classes = CASES["random"]
     layout, where = sparse_layout(classes, symmetric_start=True, lump=False)
     z = np.random.default_rng(5).normal(size=(classes.queries.size, classes.vocab_size))
-    blocks = where.blocks(z, classes.query_index, layout.own_log_prob.shape)
+    blocks = where.blocks(z, classes.query_index, layout.exclusive_log_prob.shape)
     c = jax.jit(attention)(layout.on_device(jnp.float64), Block(*map(jnp.asarray, blocks)))
-    ours = where.attention(np.asarray(c.shared), np.asarray(c.own), classes.vocab_size)
+    ours = where.attention(np.asarray(c.shared), np.asarray(c.exclusive), classes.vocab_size)
     entries = classes.attention_entries(z)
     np.testing.assert_allclose(ours[classes.class_of_entry, classes.tokens], entries, rtol=1e-12)
     np.testing.assert_allclose(ours.sum(1), 1, rtol=1e-14)
@@ -213,4 +213,4 @@ def test_the_error_of_a_certain_target_does_not_cancel():
     value, gradient = closed_form(layout, class_rows(layout, layout.prior), Parameters(Y, Z))
     odds = 2 * np.exp(-60)  # two other outputs, lumped
     assert float(value) == pytest.approx(odds, rel=1e-12)
-    assert float(gradient.Y.own[0, 0, 0]) == pytest.approx(-odds, rel=1e-12)
+    assert float(gradient.Y.exclusive[0, 0, 0]) == pytest.approx(-odds, rel=1e-12)

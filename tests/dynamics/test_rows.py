@@ -46,20 +46,20 @@ def test_sequences_follow_the_prior_and_p_wherever_their_tokens_are_laid_out(pos
 
 
 def test_slots_have_what_a_whole_row_has():
-    """The same draw in a layout that sets own tokens apart."""
+    """The same draw in a layout that sets exclusive tokens apart."""
     layout, where = dense_layout(CLASSES, symmetric_start=True, by_class=True)
-    assert layout.own_each == 1
+    assert layout.exclusive_each == 1
     layout = layout.on_device(jnp.float32)
     source = Sampled(40, 200).source(CLASSES, where, None)
     slots = jax.jit(lambda key: source.draw(layout, jax.random.fold_in(key, 0), None))
     slots = jax.tree.map(np.asarray, slots(jax.random.key(0)))
     whole = draw(Sampled(40, 200))
     np.testing.assert_array_equal(slots.query, whole.query)
-    own = np.where(slots.query == 0, *WHERE.places(np.array([0, 1])))  # token 0 or token 1
-    places = np.stack([np.full(200, WHERE.places(2)), own], axis=1)
+    exclusive = np.where(slots.query == 0, *WHERE.places(np.array([0, 1])))  # token 0 or token 1
+    places = np.stack([np.full(200, WHERE.places(2)), exclusive], axis=1)
     mass = np.take_along_axis(whole.shared_log_mass, places, axis=1)
     np.testing.assert_array_equal(slots.shared_log_mass, mass)
-    np.testing.assert_array_equal(slots.first_own, 1 + slots.query)
+    np.testing.assert_array_equal(slots.first_exclusive, 1 + slots.query)
 
 
 def test_order_is_kept_for_a_learned_bias():

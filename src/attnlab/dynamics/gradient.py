@@ -25,10 +25,10 @@ MATMUL_GROUPS = 32
 
 
 class Block(NamedTuple):
-    """One matrix in the layout's two parts: shared token groups and own ones."""
+    """One matrix in the layout's two parts: shared token groups and exclusive ones."""
 
     shared: Any
-    own: Any
+    exclusive: Any
 
 
 class Parameters(NamedTuple):
@@ -42,36 +42,40 @@ class Parameters(NamedTuple):
 class Rows(NamedTuple):
     """What is attended from: N rows with the log of their token mass (counts or P).
 
-    Where the layout has own tokens class by class, a sequence has only the C + S slots of its
+    Where the layout has exclusive tokens class by class, a sequence has only the C + S slots of its
     class. Where position matters and its bias is trained, the mass changes from step to step: then
     a row has its tokens in order instead.
     """
 
-    shared_log_mass: Any  # (N, A), or (N, C + S) with `first_own`
-    own_log_mass: Any  # (R, S); has entries only when rows are classes
+    shared_log_mass: Any  # (N, A), or (N, C + S) with `first_exclusive`
+    exclusive_log_mass: Any  # (R, S); has entries only when rows are classes
     query: Any  # (N,) row of Z
     target: Any  # (N,) output column
     weight: Any  # (N,) weights of the mean over rows
     places: Any = None  # (N, T - 1) place among the shared groups of each contextual token
-    first_own: Any = None  # (N,) place of the first own token of a row's class
+    first_exclusive: Any = None  # (N,) place of the first exclusive token of a row's class
 
 
 def dense_block(layout: Layout, per_token: jax.Array) -> Block:
-    """A matrix over the tokens of a dense layout, (..., A), as a block: there are no own ones."""
-    own = jnp.zeros((*per_token.shape[:-2], *layout.own_log_prob.shape), per_token.dtype)
-    return Block(per_token, own)
+    """A matrix over the tokens of a dense layout, (..., A), as a block: none are exclusive."""
+    exclusive = jnp.zeros(
+        (*per_token.shape[:-2], *layout.exclusive_log_prob.shape), per_token.dtype
+    )
+    return Block(per_token, exclusive)
 
 
 def dense_parameters(layout: Layout, Y: jax.Array, Z: jax.Array) -> Parameters:
     """Y (A, J) and Z (Q, A) of a dense layout, as blocks."""
-    tiles, width = layout.own_log_prob.shape
-    own = jnp.zeros((tiles, Y.shape[1], width), Y.dtype)
-    return Parameters(Block(Y, own), dense_block(layout, Z))
+    tiles, width = layout.exclusive_log_prob.shape
+    exclusive = jnp.zeros((tiles, Y.shape[1], width), Y.dtype)
+    return Parameters(Block(Y, exclusive), dense_block(layout, Z))
 
 
 def class_rows(layout: Layout, weight: jax.Array) -> Rows:
     """The rows of the limit T to infinity: one per class."""
-    return Rows(layout.shared_log_prob, layout.own_log_prob, layout.query, layout.target, weight)
+    return Rows(
+        layout.shared_log_prob, layout.exclusive_log_prob, layout.query, layout.target, weight
+    )
 
 
 def attended_mass(layout: Layout, rows: Rows, Z: Block) -> Block:
@@ -80,16 +84,16 @@ def attended_mass(layout: Layout, rows: Rows, Z: Block) -> Block:
     Rows come last in what is shared, (A, N) or (C + S, N): there are many of them or few tokens.
     """
     shared = rows.shared_log_mass.T + _to_rows(layout, rows, Z.shared)
-    own = rows.own_log_mass + Z.own
+    exclusive = rows.exclusive_log_mass + Z.exclusive
     highest = jnp.max(shared, axis=0, initial=-jnp.inf)
-    if own.size:
-        per_tile = jnp.max(own, axis=1, initial=-jnp.inf)
+    if exclusive.size:
+        per_tile = jnp.max(exclusive, axis=1, initial=-jnp.inf)
         if not layout.one_tile_per_class:
             per_tile = jax.ops.segment_max(per_tile, layout.tile_class, highest.shape[0])
         highest = jnp.maximum(highest, per_tile)
     return Block(
         jnp.exp(shared - highest),
-        jnp.exp(own - layout.to_tiles(highest)[:, None]) if own.size else own,
+        jnp.exp(exclusive - layout.to_tiles(highest)[:, None]) if exclusive.size else exclusive,
     )
 
 
@@ -97,15 +101,15 @@ def attention(layout: Layout, Z: Block) -> Block:
     """c_{l|m,n} of Eq. 5 for each class, per single token of a group: (K, A) and (R, S)."""
     mass = attended_mass(layout, class_rows(layout, layout.prior), Z)
     shared = mass.shared.T
-    total = row_sum(layout, Block(shared, mass.own))
-    return Block(shared / total[:, None], mass.own / layout.to_tiles(total)[:, None])
+    total = row_sum(layout, Block(shared, mass.exclusive))
+    return Block(shared / total[:, None], mass.exclusive / layout.to_tiles(total)[:, None])
 
 
 def row_sum(layout: Layout, values: Block) -> jax.Array:
     """Sum over all tokens of a row, each group counted with its multiplicity."""
     total = jnp.sum(layout.count_shared(values.shared), axis=1)
-    if values.own.size:
-        total = total + layout.sum_tiles(jnp.sum(layout.count_own(values.own), axis=1))
+    if values.exclusive.size:
+        total = total + layout.sum_tiles(jnp.sum(layout.count_exclusive(values.exclusive), axis=1))
     return total
 
 
@@ -124,14 +128,21 @@ def loss_and_gradient(
     f_everywhere = _to_tokens(layout, rows, f.shared)
     grad_y_shared = jnp.einsum("an,nj->aj", f_everywhere, d, precision=PRECISION)
     grad_z_shared = _logit_gradient(layout, rows, f.shared, Y.shared, dm, grad_y_shared, radial)
-    if f.own.size:
-        grad_y_own = layout.to_tiles(d)[:, :, None] * f.own[:, None, :]
-        g_own = jnp.einsum("rj,rjs->rs", layout.to_tiles(dm), Y.own, precision=PRECISION)
-        grad_z_own = f.own * (g_own - f.own * layout.to_tiles(radial)[:, None])
+    if f.exclusive.size:
+        grad_y_exclusive = layout.to_tiles(d)[:, :, None] * f.exclusive[:, None, :]
+        g_exclusive = jnp.einsum(
+            "rj,rjs->rs", layout.to_tiles(dm), Y.exclusive, precision=PRECISION
+        )
+        grad_z_exclusive = f.exclusive * (
+            g_exclusive - f.exclusive * layout.to_tiles(radial)[:, None]
+        )
     else:
-        grad_y_own, grad_z_own = jnp.zeros_like(Y.own), jnp.zeros_like(Z.own)
+        grad_y_exclusive, grad_z_exclusive = (
+            jnp.zeros_like(Y.exclusive),
+            jnp.zeros_like(Z.exclusive),
+        )
     return jnp.sum(rows.weight * cross_entropy), Parameters(
-        Y=Block(grad_y_shared, grad_y_own), Z=Block(grad_z_shared, grad_z_own)
+        Y=Block(grad_y_shared, grad_y_exclusive), Z=Block(grad_z_shared, grad_z_exclusive)
     )
 
 
@@ -150,7 +161,7 @@ def _logit_gradient(
     the sum over outputs of Y_l times the gradient of Y_l, which is there already; only groups
     that several queries share need g itself, to tell the queries apart.
     """
-    some = layout.spread
+    some = layout.multi_query
     g = jnp.einsum("aj,nj->an", Y[:some], dm, precision=PRECISION)
     told_apart = f[:some] * (g - f[:some] * radial)
     by_rows = jnp.concatenate([told_apart, -f[some:] * f[some:] * radial])
@@ -180,21 +191,25 @@ def loss(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
 def _features(layout: Layout, rows: Rows, Z: Block) -> Block:
     """f = LN(X^T b) of each row, with LN(x) = x / |x|_2."""
     mass = attended_mass(layout, rows, Z)
-    squares = row_sum(layout, Block((mass.shared**2).T, mass.own**2))
+    squares = row_sum(layout, Block((mass.shared**2).T, mass.exclusive**2))
     scale = jax.lax.rsqrt(squares)
-    own = mass.own * layout.to_tiles(scale)[:, None] if mass.own.size else mass.own
-    return Block(mass.shared * scale, own)
+    exclusive = (
+        mass.exclusive * layout.to_tiles(scale)[:, None] if mass.exclusive.size else mass.exclusive
+    )
+    return Block(mass.shared * scale, exclusive)
 
 
 def _outputs(layout: Layout, rows: Rows, f: Block, Y: Block) -> jax.Array:
     """Y^T f, (N, J)."""
-    if rows.first_own is not None and _write_out(f.shared.shape[0], Y.shared.shape[0]):
+    if rows.first_exclusive is not None and _write_out(f.shared.shape[0], Y.shared.shape[0]):
         return _sum_over_slots(layout, rows, f.shared, Y.shared)
     counted = layout.count_shared(_to_tokens(layout, rows, f.shared).T)
     logits = jnp.einsum("na,aj->nj", counted, Y.shared, precision=PRECISION)
-    if f.own.size:
+    if f.exclusive.size:
         logits = logits + layout.sum_tiles(
-            jnp.einsum("rs,rjs->rj", layout.count_own(f.own), Y.own, precision=PRECISION)
+            jnp.einsum(
+                "rs,rjs->rj", layout.count_exclusive(f.exclusive), Y.exclusive, precision=PRECISION
+            )
         )
     return logits
 
@@ -207,15 +222,15 @@ def _write_out(slots: int, tokens: int) -> bool:
 
 def _sum_over_slots(layout: Layout, rows: Rows, f: jax.Array, Y: jax.Array) -> jax.Array:
     """Y^T f for sequences, C + S terms each: on a processor a fraction of the product's time."""
-    C, slots = layout.before_own, f.shape[0]
+    C, slots = layout.before_exclusive, f.shape[0]
 
     def one_row(of: tuple[jax.Array, jax.Array]) -> jax.Array:
-        f, first_own = of
-        tokens = [s if s < C else first_own + (s - C) for s in range(slots)]
+        f, first_exclusive = of
+        tokens = [s if s < C else first_exclusive + (s - C) for s in range(slots)]
         return sum(f[s] * Y[token] for s, token in enumerate(tokens))  # type: ignore[return-value]
 
     # In a loop of two rounds: XLA would repeat a loopless sum wherever the logits are used.
-    return jax.lax.map(one_row, (f.T, rows.first_own), batch_size=-(-f.shape[1] // 2))
+    return jax.lax.map(one_row, (f.T, rows.first_exclusive), batch_size=-(-f.shape[1] // 2))
 
 
 def prediction(
@@ -229,13 +244,13 @@ def prediction(
     that remains.
     """
     logits = logits - jnp.max(logits, axis=1, keepdims=True)
-    own_logit = jnp.take_along_axis(logits, rows.target[:, None], axis=1)[:, 0]
-    own_odds = jnp.exp(own_logit)
+    target_logit = jnp.take_along_axis(logits, rows.target[:, None], axis=1)[:, 0]
+    target_odds = jnp.exp(target_logit)
     odds = jnp.exp(logits)
     is_target = rows.target[:, None] == jnp.arange(logits.shape[1])
     others = jnp.sum(layout.count_outputs(jnp.where(is_target, 0, odds)), axis=1)
-    cross_entropy = jnp.log1p(others + (own_odds - 1)) - own_logit
-    scale = rows.weight / (others + own_odds)
+    cross_entropy = jnp.log1p(others + (target_odds - 1)) - target_logit
+    scale = rows.weight / (others + target_odds)
     error = jnp.where(is_target, -others[:, None], odds) * scale[:, None]
     return logits, cross_entropy, error
 
@@ -266,10 +281,10 @@ def _is_of(group: jax.Array, groups: int, like: jax.Array) -> jax.Array:
 
 def _to_rows(layout: Layout, rows: Rows, per_query: jax.Array) -> jax.Array:
     """(Q, A) -> (A, N) or (C + S, N): what the query of each row has, in the row's slots."""
-    if rows.first_own is None:
+    if rows.first_exclusive is None:
         return pick(per_query, rows.query)
-    slot, C = jnp.arange(layout.before_own + layout.own_each), layout.before_own
-    place = jnp.where(slot < C, slot, layout.first_own[:, None] + slot - C)
+    slot, C = jnp.arange(layout.before_exclusive + layout.exclusive_each), layout.before_exclusive
+    place = jnp.where(slot < C, slot, layout.first_exclusive[:, None] + slot - C)
     slots = per_query[layout.query[:, None], place]  # (K, C + S)
     of_class = _is_class(layout, rows).astype(per_query.dtype)
     return jnp.einsum("kx,kn->xn", slots, of_class, precision=PRECISION)
@@ -277,13 +292,13 @@ def _to_rows(layout: Layout, rows: Rows, per_query: jax.Array) -> jax.Array:
 
 def _from_rows(layout: Layout, rows: Rows, per_row: jax.Array) -> jax.Array:
     """(A, N) or (C + S, N) -> (Q, A), summed over the rows of each query: the transpose."""
-    if rows.first_own is None:
+    if rows.first_exclusive is None:
         return _sum_by(layout.num_queries, per_row, rows.query)
-    Q, K, S, C = layout.num_queries, layout.classes, layout.own_each, layout.before_own
+    Q, K, S, C = layout.num_queries, layout.classes, layout.exclusive_each, layout.before_exclusive
     of_class = _is_class(layout, rows).astype(per_row.dtype)
     slots = jnp.einsum("xn,kn->xk", per_row, of_class, precision=PRECISION)
-    own = jnp.where(_is_query(layout), slots[C:].T, 0).reshape(Q, K * S)
-    return jnp.concatenate([_sum_by(Q, slots[:C], layout.query), own], axis=1)
+    exclusive = jnp.where(_is_query(layout), slots[C:].T, 0).reshape(Q, K * S)
+    return jnp.concatenate([_sum_by(Q, slots[:C], layout.query), exclusive], axis=1)
 
 
 def _is_query(layout: Layout) -> jax.Array:
@@ -293,13 +308,13 @@ def _is_query(layout: Layout) -> jax.Array:
 
 def _is_class(layout: Layout, rows: Rows) -> jax.Array:
     """(K, N): whether a row is of a class."""
-    return layout.first_own[:, None] == rows.first_own
+    return layout.first_exclusive[:, None] == rows.first_exclusive
 
 
 def _to_tokens(layout: Layout, rows: Rows, per_slot: jax.Array) -> jax.Array:
-    """(A, N) or (C + S, N) -> (A, N), with 0 at the own tokens of other classes."""
-    if rows.first_own is None:
+    """(A, N) or (C + S, N) -> (A, N), with 0 at the exclusive tokens of other classes."""
+    if rows.first_exclusive is None:
         return per_slot
-    K, S, C = layout.classes, layout.own_each, layout.before_own
-    own = jnp.where(_is_class(layout, rows)[:, None, :], per_slot[C:], 0)
-    return jnp.concatenate([per_slot[:C], own.reshape(K * S, -1)])
+    K, S, C = layout.classes, layout.exclusive_each, layout.before_exclusive
+    exclusive = jnp.where(_is_class(layout, rows)[:, None, :], per_slot[C:], 0)
+    return jnp.concatenate([per_slot[:C], exclusive.reshape(K * S, -1)])

@@ -3,14 +3,14 @@
 The dynamics of Lemma 1 touch only a few of the M x M entries of Y and Z:
 
 - Row l of Y moves only if some class draws token l, and z_{ml} only if a class of query m does.
-- A token of one class ("own") has one logit; tokens of several classes ("shared") have one per
-  query. Own tokens are kept class by class, so that work follows the non-zeros of P.
+- An exclusive token, of one class, has one logit; shared tokens, of several classes, have one per
+  query. Exclusive tokens are kept class by class, so that work follows the non-zeros of P.
 - Output columns that are never a target stay identical under a symmetric start: one column with
   a multiplicity stands for all of them.
 - Tokens with the same probabilities in every class and the same start are exchangeable in the
   limit of long sequences: one group with a multiplicity stands for them, exactly.
-- A sampled sequence has only tokens of its class. Where the last tokens of a dense block are own
-  ones, class by class, a sequence needs a number for C + S tokens only, not for C + K S.
+- A sampled sequence has only tokens of its class. Where the last tokens of a dense block are
+  exclusive ones, class by class, a sequence needs a number for C + S tokens only, not for C + K S.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from attnlab.data.classes import COMMON, SequenceClasses
 
-# Own tokens are padded to the largest class while that at most doubles their number.
+# Exclusive tokens are padded to the largest class while that at most doubles their number.
 PADDING_FACTOR = 2
 
 
@@ -38,12 +38,12 @@ class Sizes:
     queries: int  # Q
     outputs: int  # J
     shared: int  # A
-    own: tuple[int, int]  # R tiles of S
+    exclusive: tuple[int, int]  # R tiles of S
 
     @property
     def tokens(self) -> int:
-        """Token groups, shared and own."""
-        return self.shared + math.prod(self.own)
+        """Token groups, shared and exclusive."""
+        return self.shared + math.prod(self.exclusive)
 
     @classmethod
     def expected(cls, classes: SequenceClasses, *, symmetric_start: bool) -> Sizes:
@@ -57,31 +57,32 @@ class Sizes:
 @dataclass(frozen=True)
 class Layout:
     """The arrays that the dynamics run on. K classes, Q queries, J output columns, A shared
-    token groups, R tiles of S own token groups.
+    token groups, R tiles of S exclusive token groups.
 
-    Where `own_each` is S > 0, the shared groups are C of any kind, then S own tokens of each class,
-    class by class, and there are no tiles: A = C + K S.
+    Where `exclusive_each` is S > 0, the shared groups are C of any kind, then S exclusive tokens of
+    each class, class by class, and there are no tiles: A = C + K S.
     """
 
     shared_log_prob: Any  # (K, A) log P, -inf outside the support
     shared_multiplicity: Any  # (A,) tokens that a group stands for
     shared_is_common: Any  # (A,) drawn by several classes
-    shared_query: Any  # (A - spread,) the one query of the groups after the first `spread`
-    first_own: Any  # (K,) the first of the S own tokens of each class among the shared groups
-    own_log_prob: Any  # (R, S) -inf in the padding
-    own_multiplicity: Any  # (R, S)
+    shared_query: Any  # (A - multi_query,) the one query of each group after those of several
+    first_exclusive: Any  # (K,) the first exclusive token of each class among the shared groups
+    exclusive_log_prob: Any  # (R, S) -inf in the padding
+    exclusive_multiplicity: Any  # (R, S)
     tile_class: Any  # (R,) class of each tile
     output_multiplicity: Any  # (J,)
     target: Any  # (K,) output column of each class's next token
     query: Any  # (K,) row of Z of each class
     prior: Any  # (K,)
     num_queries: int = field(metadata={"static": True})
-    spread: int = field(metadata={"static": True})  # leading shared groups with several queries
-    own_each: int = field(metadata={"static": True})  # S: own tokens of a class among the shared
+    # how many of the shared groups, the first, are drawn by several queries
+    multi_query: int = field(metadata={"static": True})
+    exclusive_each: int = field(metadata={"static": True})  # S
     one_tile_per_class: bool = field(metadata={"static": True})
     # Whether a multiplicity differs from 1; where none does, the products are left out.
     lumped_shared: bool = field(metadata={"static": True})
-    lumped_own: bool = field(metadata={"static": True})
+    lumped_exclusive: bool = field(metadata={"static": True})
     lumped_outputs: bool = field(metadata={"static": True})
 
     @property
@@ -108,21 +109,21 @@ class Layout:
             queries=self.num_queries,
             outputs=self.num_outputs,
             shared=self.num_shared,
-            own=self.own_multiplicity.shape,
+            exclusive=self.exclusive_multiplicity.shape,
         )
 
     @property
-    def before_own(self) -> int:
-        """C: shared groups before the own tokens that stand class by class."""
-        return self.shared_multiplicity.shape[0] - self.classes * self.own_each
+    def before_exclusive(self) -> int:
+        """C: shared groups before the exclusive tokens that stand class by class."""
+        return self.shared_multiplicity.shape[0] - self.classes * self.exclusive_each
 
     def count_shared(self, per_group: jax.Array) -> jax.Array:
         """Per token -> per group of shared tokens."""
         return per_group * self.shared_multiplicity if self.lumped_shared else per_group
 
-    def count_own(self, per_group: jax.Array) -> jax.Array:
-        """Per token -> per group of own tokens; what is padding must be zero already."""
-        return per_group * self.own_multiplicity if self.lumped_own else per_group
+    def count_exclusive(self, per_group: jax.Array) -> jax.Array:
+        """Per token -> per group of exclusive tokens; what is padding must be zero already."""
+        return per_group * self.exclusive_multiplicity if self.lumped_exclusive else per_group
 
     def count_outputs(self, per_column: jax.Array) -> jax.Array:
         """Per output column -> per group of columns."""
@@ -152,30 +153,32 @@ class TokenMap:
     """Where each token in play is found in a layout, to label what comes out."""
 
     tokens: NDArray[np.int64]  # (L,) tokens in play
-    position: NDArray[np.int64]  # (L,) in the flat order: A shared groups, then R * S own ones
+    position: NDArray[np.int64]  # (L,) in the flat order: A shared groups, then R * S exclusive
     num_shared: int
     tile_class: NDArray[np.int64]
     tile_width: int
     drawn: NDArray[np.int64]  # (A,) the shared groups' order in a random start
-    own_each: int = 0
+    exclusive_each: int = 0
 
     def places(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """The place of each of `tokens` in the flat order, or -1 where it has none."""
         found = np.minimum(np.searchsorted(self.tokens, tokens), self.tokens.size - 1)
         return np.where(self.tokens[found] == tokens, self.position[found], -1)
 
-    def attention(self, shared: NDArray[Any], own: NDArray[Any], vocab_size: int) -> NDArray[Any]:
+    def attention(
+        self, shared: NDArray[Any], exclusive: NDArray[Any], vocab_size: int
+    ) -> NDArray[Any]:
         """(..., K, A) and (..., R, S) -> (..., K, M)."""
         out = np.zeros((*shared.shape[:-1], vocab_size), shared.dtype)
         is_shared = self.position < self.num_shared
         out[..., self.tokens[is_shared]] = shared[..., self.position[is_shared]]
-        self._scatter_own(out, own, self.tile_class)
+        self._scatter_exclusive(out, exclusive, self.tile_class)
         return out
 
     def logits(
         self,
         shared: NDArray[Any],
-        own: NDArray[Any],
+        exclusive: NDArray[Any],
         start: NDArray[Any],
         class_query: NDArray[np.int64],
     ) -> NDArray[Any]:
@@ -183,30 +186,34 @@ class TokenMap:
         out = np.broadcast_to(start, (*shared.shape[:-1], start.shape[-1])).astype(shared.dtype)
         is_shared = self.position < self.num_shared
         out[..., self.tokens[is_shared]] = shared[..., self.position[is_shared]]
-        self._scatter_own(out, own, class_query[self.tile_class])
+        self._scatter_exclusive(out, exclusive, class_query[self.tile_class])
         return out
 
     def blocks(
-        self, logits: NDArray[Any], class_query: NDArray[np.int64], own_shape: tuple[int, int]
+        self, logits: NDArray[Any], class_query: NDArray[np.int64], exclusive_shape: tuple[int, int]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The reverse of `logits`: (..., Q, M) -> (..., Q, A) and (..., R, S)."""
         shared = np.zeros((*logits.shape[:-1], self.num_shared))
         is_shared = self.position < self.num_shared
         shared[..., self.position[is_shared]] = logits[..., self.tokens[is_shared]]
-        own = np.zeros((*logits.shape[:-2], *own_shape))
-        tile, slot, token = self._own()
-        own[..., tile, slot] = logits[..., class_query[self.tile_class[tile]], token]
-        return shared, own
+        exclusive = np.zeros((*logits.shape[:-2], *exclusive_shape))
+        tile, slot, token = self._exclusive()
+        exclusive[..., tile, slot] = logits[..., class_query[self.tile_class[tile]], token]
+        return shared, exclusive
 
-    def _own(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Tile, slot and token of each own token."""
-        is_own = self.position >= self.num_shared
-        tile, slot = np.divmod(self.position[is_own] - self.num_shared, max(self.tile_width, 1))
-        return tile, slot, self.tokens[is_own]
+    def _exclusive(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Tile, slot and token of each exclusive token."""
+        is_exclusive = self.position >= self.num_shared
+        tile, slot = np.divmod(
+            self.position[is_exclusive] - self.num_shared, max(self.tile_width, 1)
+        )
+        return tile, slot, self.tokens[is_exclusive]
 
-    def _scatter_own(self, out: NDArray[Any], own: NDArray[Any], row: NDArray[np.int64]) -> None:
-        tile, slot, token = self._own()
-        out[..., row[tile], token] = own[..., tile, slot]
+    def _scatter_exclusive(
+        self, out: NDArray[Any], exclusive: NDArray[Any], row: NDArray[np.int64]
+    ) -> None:
+        tile, slot, token = self._exclusive()
+        out[..., row[tile], token] = exclusive[..., tile, slot]
 
 
 def dense_layout(
@@ -219,8 +226,8 @@ def dense_layout(
 ) -> tuple[Layout, TokenMap]:
     """Every token in play on its own, as one dense block: what sampled sequences need.
 
-    by_class: own tokens stand last, class by class, as many of each class as all classes have, if
-        that makes them most of the tokens.
+    by_class: exclusive tokens stand last, class by class, as many of each class as all classes
+        have, if that makes them most of the tokens.
     also: tokens that have a place although no class draws them.
     whole: all M tokens have one. Under a symmetric start those that are neither in play nor in
         `also` are alike: one group, the last, stands for them.
@@ -231,8 +238,10 @@ def dense_layout(
     column = np.searchsorted(tokens, classes.tokens)
     log_prob = np.full((len(classes), tokens.size), -np.inf)
     log_prob[classes.class_of_entry, column] = np.log(classes.values)
-    order = _spread_first(classes, log_prob)
-    last, own_each = _own_last(log_prob[:, order]) if by_class else (np.arange(tokens.size), 0)
+    order = _multi_query_first(classes, log_prob)
+    last, exclusive_each = (
+        _exclusive_last(log_prob[:, order]) if by_class else (np.arange(tokens.size), 0)
+    )
     order = order[last]
     log_prob, is_common = log_prob[:, order], (classes.roles()[tokens] == COMMON)[order]
     multiplicity = np.ones(tokens.size)
@@ -243,10 +252,16 @@ def dense_layout(
     layout = _assemble(
         classes, log_prob, multiplicity, is_common,
         np.zeros((len(classes), 0)), np.zeros((len(classes), 0)), np.arange(len(classes)),
-        symmetric_start, own_each,
+        symmetric_start, exclusive_each,
     )  # fmt: skip
     where = TokenMap(
-        tokens, np.argsort(order), multiplicity.size, np.arange(len(classes)), 0, last, own_each
+        tokens,
+        np.argsort(order),
+        multiplicity.size,
+        np.arange(len(classes)),
+        0,
+        last,
+        exclusive_each,
     )
     return layout, where
 
@@ -258,7 +273,7 @@ def sparse_layout(
     lump: bool,
     start_logits: NDArray[np.float64] | None = None,
 ) -> tuple[Layout, TokenMap]:
-    """Own and shared tokens apart, exchangeable tokens lumped where `lump` allows it."""
+    """Exclusive and shared tokens apart, exchangeable tokens lumped where `lump` allows it."""
     order = np.lexsort((classes.class_of_entry, classes.tokens))
     token, klass = classes.tokens[order], classes.class_of_entry[order]
     value = classes.values[order]
@@ -270,20 +285,22 @@ def sparse_layout(
     tokens, first, omega = np.unique(token, return_index=True, return_counts=True)
     position = np.empty(tokens.size, dtype=np.int64)
 
-    own = np.flatnonzero(omega == 1)
-    own_entry = first[own]
-    own_class, own_value = klass[own_entry], value[own_entry]
+    exclusive = np.flatnonzero(omega == 1)
+    exclusive_entry = first[exclusive]
+    exclusive_class, exclusive_value = klass[exclusive_entry], value[exclusive_entry]
     if lump:
-        profile = np.stack([own_class.astype(np.float64), own_value, start[own_entry]], axis=1)
+        profile = np.stack(
+            [exclusive_class.astype(np.float64), exclusive_value, start[exclusive_entry]], axis=1
+        )
         representative, group, size = _unique_rows(profile)
     else:
-        representative, group, size = _each_its_own(own.size)
-    group_class = own_class[representative]
+        representative, group, size = _each_its_own(exclusive.size)
+    group_class = exclusive_class[representative]
     tile_class, tile, slot, width = _tiles(group_class, len(classes))
-    own_log_prob = np.full((tile_class.size, width), -np.inf)
-    own_multiplicity = np.zeros((tile_class.size, width))
-    own_log_prob[tile, slot] = np.log(own_value[representative])
-    own_multiplicity[tile, slot] = size
+    exclusive_log_prob = np.full((tile_class.size, width), -np.inf)
+    exclusive_multiplicity = np.zeros((tile_class.size, width))
+    exclusive_log_prob[tile, slot] = np.log(exclusive_value[representative])
+    exclusive_multiplicity[tile, slot] = size
 
     blocks, sizes, num_shared = [], [], 0
     for count in np.unique(omega[omega > 1]):
@@ -303,9 +320,9 @@ def sparse_layout(
         num_shared += representative.size
         blocks.append(block)
         sizes.append(size)
-    position[own] = num_shared + tile[group] * width + slot[group]
+    position[exclusive] = num_shared + tile[group] * width + slot[group]
     shared_log_prob = np.concatenate([np.zeros((len(classes), 0)), *blocks], axis=1)
-    order = _spread_first(classes, shared_log_prob)
+    order = _multi_query_first(classes, shared_log_prob)
     shared = omega > 1
     position[shared] = np.argsort(order)[position[shared]]
     layout = _assemble(
@@ -313,8 +330,8 @@ def sparse_layout(
         shared_log_prob[:, order],
         np.concatenate([np.zeros(0), *sizes])[order],
         np.ones(num_shared, dtype=bool),
-        own_log_prob,
-        own_multiplicity,
+        exclusive_log_prob,
+        exclusive_multiplicity,
         tile_class,
         symmetric_start,
     )
@@ -327,11 +344,11 @@ def _assemble(
     shared_log_prob: NDArray[np.float64],
     shared_multiplicity: NDArray[np.float64],
     shared_is_common: NDArray[np.bool_],
-    own_log_prob: NDArray[np.float64],
-    own_multiplicity: NDArray[np.float64],
+    exclusive_log_prob: NDArray[np.float64],
+    exclusive_multiplicity: NDArray[np.float64],
     tile_class: NDArray[np.int64],
     symmetric_start: bool,
-    own_each: int = 0,
+    exclusive_each: int = 0,
 ) -> Layout:
     if symmetric_start:
         targets, target = np.unique(classes.next_token, return_inverse=True)
@@ -340,26 +357,27 @@ def _assemble(
     else:
         outputs, target = np.ones(classes.vocab_size), classes.next_token
     queries = _queries_of(classes, shared_log_prob)
-    spread = int(np.count_nonzero(queries.sum(axis=0) > 1))
+    multi_query = int(np.count_nonzero(queries.sum(axis=0) > 1))
+    first_exclusive = queries.shape[1] - exclusive_each * np.arange(len(classes), 0, -1)
     return Layout(
         shared_log_prob=shared_log_prob,
         shared_multiplicity=shared_multiplicity,
         shared_is_common=shared_is_common,
-        shared_query=np.argmax(queries[:, spread:], axis=0).astype(np.int32),
-        first_own=(queries.shape[1] - own_each * np.arange(len(classes), 0, -1)).astype(np.int32),
-        own_log_prob=own_log_prob,
-        own_multiplicity=own_multiplicity,
+        shared_query=np.argmax(queries[:, multi_query:], axis=0).astype(np.int32),
+        first_exclusive=first_exclusive.astype(np.int32),
+        exclusive_log_prob=exclusive_log_prob,
+        exclusive_multiplicity=exclusive_multiplicity,
         tile_class=tile_class.astype(np.int32),
         output_multiplicity=outputs,
         target=target.astype(np.int32),
         query=classes.query_index.astype(np.int32),
         prior=classes.prior,
         num_queries=classes.queries.size,
-        spread=spread,
-        own_each=own_each,
+        multi_query=multi_query,
+        exclusive_each=exclusive_each,
         one_tile_per_class=np.array_equal(tile_class, np.arange(len(classes))),
         lumped_shared=bool(np.any(shared_multiplicity != 1)),
-        lumped_own=bool(np.any(own_multiplicity[np.isfinite(own_log_prob)] != 1)),
+        lumped_exclusive=bool(np.any(exclusive_multiplicity[np.isfinite(exclusive_log_prob)] != 1)),
         lumped_outputs=bool(np.any(outputs != 1)),
     )
 
@@ -371,21 +389,25 @@ def _queries_of(classes: SequenceClasses, log_prob: NDArray[np.float64]) -> NDAr
     return drawn
 
 
-def _spread_first(classes: SequenceClasses, log_prob: NDArray[np.float64]) -> NDArray[np.int64]:
+def _multi_query_first(
+    classes: SequenceClasses, log_prob: NDArray[np.float64]
+) -> NDArray[np.int64]:
     """An order of the groups in which those of several queries come first."""
     return np.argsort(_queries_of(classes, log_prob).sum(axis=0) <= 1, kind="stable")
 
 
-def _own_last(log_prob: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
-    """An order of the groups in which the last are S own ones of each class, and S; 0 where those
-    would not be most of them."""
+def _exclusive_last(log_prob: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
+    """An order of the groups in which the last are S exclusive ones of each class, and S; 0 where
+    those would not be most of them."""
     drawn = np.isfinite(log_prob)
     klass = np.where(drawn.sum(axis=0) == 1, drawn.argmax(axis=0), -1)
-    own_each = int(np.bincount(klass[klass >= 0], minlength=len(drawn)).min())
-    if 2 * own_each * len(drawn) < klass.size:
+    exclusive_each = int(np.bincount(klass[klass >= 0], minlength=len(drawn)).min())
+    if 2 * exclusive_each * len(drawn) < klass.size:
         return np.arange(klass.size), 0
-    own = np.concatenate([np.flatnonzero(klass == k)[:own_each] for k in range(len(drawn))])
-    return np.append(np.setdiff1d(np.arange(klass.size), own), own), own_each
+    exclusive = np.concatenate(
+        [np.flatnonzero(klass == k)[:exclusive_each] for k in range(len(drawn))]
+    )
+    return np.append(np.setdiff1d(np.arange(klass.size), exclusive), exclusive), exclusive_each
 
 
 def _unique_rows(
@@ -409,7 +431,7 @@ def _each_its_own(
 def _tiles(
     group_class: NDArray[np.int64], num_classes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
-    """Class of each tile, and tile and slot of each own group, with bounded padding."""
+    """Class of each tile, and tile and slot of each exclusive group, with bounded padding."""
     sizes = np.bincount(group_class, minlength=num_classes)
     width = int(sizes.max(initial=0))
     if num_classes * width > PADDING_FACTOR * sizes.sum():

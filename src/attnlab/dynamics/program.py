@@ -227,19 +227,19 @@ def observe(
 
 def statistics(layout: Layout, c: Block) -> dict[str, jax.Array]:
     """Per class: entropy of c_n, entropy over its distinct tokens (Fig. 6), common-token mass."""
-    c_log_c = Block(xlogy(c.shared, c.shared), xlogy(c.own, c.own))
+    c_log_c = Block(xlogy(c.shared, c.shared), xlogy(c.exclusive, c.exclusive))
     entropy = -row_sum(layout, c_log_c)
     is_common = layout.shared_is_common
     # a query that attends to itself is no distinct token of its classes
     is_distinct = jnp.isfinite(layout.shared_log_prob) & ~is_common
-    mass = row_sum(layout, Block(c.shared * is_distinct, c.own))
-    inner = row_sum(layout, Block(c_log_c.shared * is_distinct, c_log_c.own))
+    mass = row_sum(layout, Block(c.shared * is_distinct, c.exclusive))
+    inner = row_sum(layout, Block(c_log_c.shared * is_distinct, c_log_c.exclusive))
     # entropy of c / mass; a class without distinct tokens has none to spread over
     distinct_entropy = jnp.where(mass > 0, jnp.log(mass) - inner / mass, jnp.nan)
     return {
         "entropy": entropy,
         "distinct_entropy": distinct_entropy,
-        "common_mass": row_sum(layout, Block(c.shared * is_common, jnp.zeros_like(c.own))),
+        "common_mass": row_sum(layout, Block(c.shared * is_common, jnp.zeros_like(c.exclusive))),
         "effective_tokens": jnp.exp(entropy),
     }
 

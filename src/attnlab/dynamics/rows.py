@@ -46,10 +46,10 @@ def sequence_rows(
     size = sequence_class.shape[0]
     return Rows(
         shared_log_mass=log_mass,
-        own_log_mass=layout.own_log_prob,
+        exclusive_log_mass=layout.exclusive_log_prob,
         query=layout.query[sequence_class],
         target=layout.target[sequence_class],
         weight=jnp.full((size,), 1.0 / size, layout.prior.dtype),
         places=places,
-        first_own=layout.first_own[sequence_class] if layout.own_each else None,
+        first_exclusive=layout.first_exclusive[sequence_class] if layout.exclusive_each else None,
     )

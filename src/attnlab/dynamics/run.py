@@ -31,17 +31,17 @@ class LaidOutClasses:
     where: TokenMap
     start_logits: NDArray[np.float64]  # (query, token), or (head, query, token)
 
-    def attention(self, shared: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
+    def attention(self, shared: NDArray[Any], exclusive: NDArray[Any]) -> NDArray[Any]:
         """A block of attention as an array over all tokens."""
-        return self.where.attention(shared, own, self.classes.vocab_size)
+        return self.where.attention(shared, exclusive, self.classes.vocab_size)
 
-    def logits(self, shared: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
+    def logits(self, shared: NDArray[Any], exclusive: NDArray[Any]) -> NDArray[Any]:
         """A block of logits as an array over all tokens."""
-        return self.where.logits(shared, own, self.start_logits, self.classes.query_index)
+        return self.where.logits(shared, exclusive, self.start_logits, self.classes.query_index)
 
     def start_blocks(self) -> Block:
         """The logits at the start, as a block."""
-        shape = self.layout.own_log_prob.shape
+        shape = self.layout.exclusive_log_prob.shape
         return Block(*self.where.blocks(self.start_logits, self.classes.query_index, shape))
 
 
@@ -147,11 +147,11 @@ class Recorded:
 
 
 def flatten(record: dict[str, Any]) -> dict[str, NDArray[Any]]:
-    """One record with flat names: a block gives `name.shared` and `name.own`."""
+    """One record with flat names: a block gives `name.shared` and `name.exclusive`."""
     flat: dict[str, NDArray[Any]] = {}
     for name, value in record.items():
         if isinstance(value, Block):
-            flat[f"{name}.shared"], flat[f"{name}.own"] = value
+            flat[f"{name}.shared"], flat[f"{name}.exclusive"] = value
         elif isinstance(value, dict):
             flat.update(value)
         else:
@@ -167,8 +167,8 @@ def _by_token(
     chosen = [run.sets[number] for number in settings]
 
     def join(name: str, how: Callable[..., NDArray[Any]]) -> NDArray[Any]:
-        shared, own = values[f"{name}.shared"], values[f"{name}.own"]
-        return np.stack([how(*each) for each in zip(chosen, shared, own, strict=True)])
+        shared, exclusive = values[f"{name}.shared"], values[f"{name}.exclusive"]
+        return np.stack([how(*each) for each in zip(chosen, shared, exclusive, strict=True)])
 
     if "attention.shared" in values:
         out["attention"] = join("attention", LaidOutClasses.attention)

@@ -15,7 +15,7 @@ WHAT = ("attention", "logits", "loss", "statistics")
 DEFAULT_RECORDS = 101
 # By default a run keeps no more than this, and takes fewer records of a large problem.
 DEFAULT_BYTES = 256 * 2**20
-MOMENT_BYTES = 32  # of a step or time, while they are found
+STEP_BYTES = 32  # of a step or time, while they are found
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ class Save:
         return np.concatenate([[0.0], np.geomspace(min(1.0, last / 1e3), last, max(count - 1, 1))])
 
     def _require_room(self, last: float, most: float, bytes_per_record: int) -> None:
-        """Refuse more moments than there is room for; there are `most` at best."""
+        """Refuse more records than there is room for; there are `most` at best."""
         name = "every" if self.every is not None else "geometric"
         count = last / self.every if self.every is not None else (self.geometric or 0)
-        needed = MOMENT_BYTES * count + bytes_per_record * min(count, most)
+        needed = STEP_BYTES * count + bytes_per_record * min(count, most)
         require_memory(name, needed, "record less often")
 
 

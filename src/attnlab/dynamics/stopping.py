@@ -16,7 +16,7 @@ import xarray as xr
 
 Result = TypeVar("Result")
 
-LOOK_SECONDS = 0.1  # between looks: a signal that another thread was given wakes nobody here
+WAIT_SECONDS = 0.1  # at a time: a signal that another thread was given wakes nobody here
 GRACE_SECONDS = 0.75  # for the work to come to where it can stop; a compiler never does
 # A call into compiled code is long enough to pay and short enough to stop and to report progress.
 CALL_SECONDS, FASTER = 0.5, 16
@@ -61,7 +61,7 @@ def answering(work: Callable[[Stopping], Result]) -> Result:
 
     try:
         threading.Thread(target=go, name="attnlab").start()
-        while not wait([future], LOOK_SECONDS).done:
+        while not wait([future], WAIT_SECONDS).done:
             pass
     except KeyboardInterrupt:
         stopping.asked = True

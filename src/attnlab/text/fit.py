@@ -53,9 +53,9 @@ def fit_windows(
             f"eta_y, eta_z: at {eta_y:g} and {eta_z:g} training on the windows leaves the finite "
             "numbers; take smaller ones"
         )
-    own = np.zeros((seeds, len(classes), 0))
+    exclusive = np.zeros((seeds, len(classes), 0))
     start = np.zeros((classes.queries.size, classes.vocab_size))
-    logits = where.logits(np.asarray(Z), own, start, classes.query_index)
+    logits = where.logits(np.asarray(Z), exclusive, start, classes.query_index)
     attention = _attention(counts, windows.sequence_class, classes, logits)
     return xr.Dataset(
         {
@@ -77,7 +77,7 @@ def _rows(layout: Layout, mass: jax.Array, sequence_class: jax.Array) -> Rows:
     """Windows as rows of Lemma 1: their mass is how often each token occurs."""
     return Rows(
         shared_log_mass=jnp.log(mass.astype(layout.prior.dtype)),
-        own_log_mass=layout.own_log_prob,
+        exclusive_log_mass=layout.exclusive_log_prob,
         query=layout.query[sequence_class],
         target=layout.target[sequence_class],
         weight=jnp.full(mass.shape[0], 1.0 / mass.shape[0]),
@@ -108,7 +108,7 @@ def _fit(
 def _start(layout: Layout, seeds: int) -> Parameters:
     """Zero, for each seed."""
     outputs, tokens = layout.output_multiplicity.shape[0], layout.shared_multiplicity.shape[0]
-    tiles = layout.own_log_prob.shape[0]
+    tiles = layout.exclusive_log_prob.shape[0]
     shapes = (
         ((tokens, outputs), (tiles, outputs, 0)),
         ((layout.num_queries, tokens), (tiles, 0)),

@@ -103,7 +103,7 @@ class ReusedRows(RowSource):
             places=None if places is None else places[chosen],
             query=kept.query[chosen],
             target=kept.target[chosen],
-            first_own=None if kept.first_own is None else kept.first_own[chosen],
+            first_exclusive=None if kept.first_exclusive is None else kept.first_exclusive[chosen],
             weight=jnp.full((self.batch_size,), 1.0 / self.batch_size, kept.weight.dtype),
         )
 
@@ -191,8 +191,12 @@ def _sampled_rows(
     slot[classes.class_of_entry, where.places(classes.tokens)] = np.arange(
         classes.num_nonzeros
     ) - np.repeat(classes.offsets[:-1], widths)
-    if where.own_each:
-        before, own = np.split(slot, [where.num_shared - len(classes) * where.own_each], axis=1)
-        own = np.diagonal(own.reshape(len(classes), len(classes), where.own_each)).T
-        slot = np.concatenate([before, own], axis=1)
+    if where.exclusive_each:
+        before, exclusive = np.split(
+            slot, [where.num_shared - len(classes) * where.exclusive_each], axis=1
+        )
+        exclusive = np.diagonal(
+            exclusive.reshape(len(classes), len(classes), where.exclusive_each)
+        ).T
+        slot = np.concatenate([before, exclusive], axis=1)
     return SampledRows(class_table(classes), count_sampler(classes, length), slot, batch_size)

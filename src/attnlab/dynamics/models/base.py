@@ -166,16 +166,17 @@ def _numbers_at_the_start(model: Model, sizes: Sizes) -> int:
 
     layout = Layout(
         shared_log_prob=real(K, A), shared_multiplicity=real(A), shared_is_common=whole(A),
-        shared_query=whole(A), first_own=whole(K), own_log_prob=real(*sizes.own),
-        own_multiplicity=real(*sizes.own), tile_class=whole(sizes.own[0]),
+        shared_query=whole(A), first_exclusive=whole(K), exclusive_log_prob=real(*sizes.exclusive),
+        exclusive_multiplicity=real(*sizes.exclusive), tile_class=whole(sizes.exclusive[0]),
         output_multiplicity=real(J), target=whole(K), query=whole(K), prior=real(K),
-        num_queries=Q, spread=0, own_each=0, one_tile_per_class=sizes.own[0] == K,
-        lumped_shared=True, lumped_own=True, lumped_outputs=J < M,
+        num_queries=Q, multi_query=0, exclusive_each=0, one_tile_per_class=sizes.exclusive[0] == K,
+        lumped_shared=True, lumped_exclusive=True, lumped_outputs=J < M,
     )  # fmt: skip
     heads = (model.heads,) if model.heads > 1 else ()
     start = Start(
-        logits=Block(real(*heads, Q, A), real(*heads, *sizes.own)), tokens=whole(sizes.tokens),
-        queries=whole(Q), query_place=whole(Q), bias=real(0), drawn=whole(A),
+        logits=Block(real(*heads, Q, A), real(*heads, *sizes.exclusive)),
+        tokens=whole(sizes.tokens), queries=whole(Q), query_place=whole(Q), bias=real(0),
+        drawn=whole(A),
     )  # fmt: skip
     key = jax.eval_shape(lambda: jax.random.key(0))
     made = jax.eval_shape(lambda *of: model.begin(of[0], of[1], False, of[2]), layout, start, key)

@@ -227,7 +227,7 @@ class Extended(Model):
             x = jnp.mean(x, axis=0, keepdims=True)
         f = self._normalized(layout, x)
         if self.residual:
-            x_T = self._is_own(layout, rows, fixed).astype(x.dtype)
+            x_T = self._is_query_token(layout, rows, fixed).astype(x.dtype)
             f = self._normalized(layout, f + self._normalized(layout, x_T))
         return jnp.einsum("hna,hja->nj", layout.count_shared(f), trained.Y, precision=PRECISION)
 
@@ -240,8 +240,8 @@ class Extended(Model):
                 logits.bias
             )
         if self.attend_self:
-            own = self._is_own(layout, rows, given)
-            log_mass = jnp.where(own, jnp.logaddexp(log_mass, 0.0), log_mass)
+            is_query = self._is_query_token(layout, rows, given)
+            log_mass = jnp.where(is_query, jnp.logaddexp(log_mass, 0.0), log_mass)
         return jax.nn.softmax(log_mass + z, axis=-1)
 
     def _normalized(self, layout: Layout, x: jax.Array) -> jax.Array:
@@ -259,7 +259,7 @@ class Extended(Model):
             x = x - total(x) / M
         return x * jax.lax.rsqrt(total(x**2) / M)
 
-    def _is_own(self, layout: Layout, rows: Rows, given: Given) -> jax.Array:
+    def _is_query_token(self, layout: Layout, rows: Rows, given: Given) -> jax.Array:
         """(N, A): whether the token is the row's query."""
         tokens = jnp.arange(layout.num_shared)
         return given.query_place[rows.query][:, None] == tokens

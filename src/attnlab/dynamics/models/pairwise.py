@@ -74,7 +74,7 @@ class Pairwise(Model):
         """Nothing fixed, and Y(0), Z(0): each entry uniform in +-1/sqrt(M) if `random`."""
         dtype = layout.prior.dtype
         outputs, shared = layout.num_outputs, layout.num_shared
-        tiles, width = layout.own_multiplicity.shape
+        tiles, width = layout.exclusive_multiplicity.shape
         shapes = (
             ((outputs, shared), (tiles, outputs, width)),
             ((layout.num_queries, shared), (tiles, width)),
