@@ -9,12 +9,15 @@ class (T to infinity: its mass is P(l|m,n), Lemma 2).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from attnlab.dynamics.layout import Layout
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 # Full float32 products everywhere: accelerators would round the factors otherwise.
 PRECISION = jax.lax.Precision.HIGHEST
@@ -47,13 +50,13 @@ class Rows(NamedTuple):
     a row has its tokens in order instead.
     """
 
-    shared_log_mass: Any  # (N, A), or (N, C + S) with `first_exclusive`
-    exclusive_log_mass: Any  # (R, S); has entries only when rows are classes
-    query: Any  # (N,) row of Z
-    target: Any  # (N,) output column
-    weight: Any  # (N,) weights of the mean over rows
-    places: Any = None  # (N, T - 1) place among the shared groups of each contextual token
-    first_exclusive: Any = None  # (N,) place of the first exclusive token of a row's class
+    shared_log_mass: Float[Any, "N A"] | Float[Any, "N slots"]  # None where there are places
+    exclusive_log_mass: Float[Any, "R S"]  # has entries only when rows are classes
+    query: Int[Any, " N"]  # row of Z
+    target: Int[Any, " N"]  # output column
+    weight: Float[Any, " N"]  # weights of the mean over rows
+    places: Int[Any, "N distances"] | None = None  # of each token, among the shared groups
+    first_exclusive: Int[Any, " N"] | None = None  # place of the first of a row's class
 
 
 def dense_block(layout: Layout, per_token: jax.Array) -> Block:

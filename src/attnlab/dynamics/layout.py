@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.classes import COMMON, SequenceClasses
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
 
 # Exclusive tokens are padded to the largest class while that at most doubles their number.
 PADDING_FACTOR = 2
@@ -63,18 +66,18 @@ class Layout:
     each class, class by class, and there are no tiles: A = C + K S.
     """
 
-    shared_log_prob: Any  # (K, A) log P, -inf outside the support
-    shared_multiplicity: Any  # (A,) tokens that a group stands for
-    shared_is_common: Any  # (A,) drawn by several classes
-    shared_query: Any  # (A - multi_query,) the one query of each group after those of several
-    first_exclusive: Any  # (K,) the first exclusive token of each class among the shared groups
-    exclusive_log_prob: Any  # (R, S) -inf in the padding
-    exclusive_multiplicity: Any  # (R, S)
-    tile_class: Any  # (R,) class of each tile
-    output_multiplicity: Any  # (J,)
-    target: Any  # (K,) output column of each class's next token
-    query: Any  # (K,) row of Z of each class
-    prior: Any  # (K,)
+    shared_log_prob: Float[Any, "K A"]  # log P, -inf outside the support
+    shared_multiplicity: Float[Any, " A"]  # tokens that a group stands for
+    shared_is_common: Bool[Any, " A"]  # drawn by several classes
+    shared_query: Int[Any, " A_of_one_query"]  # of the groups after those of several
+    first_exclusive: Int[Any, " K"]  # the first exclusive token among the shared groups
+    exclusive_log_prob: Float[Any, "R S"]  # -inf in the padding
+    exclusive_multiplicity: Float[Any, "R S"]
+    tile_class: Int[Any, " R"]
+    output_multiplicity: Float[Any, " J"]
+    target: Int[Any, " K"]  # output column of each class's next token
+    query: Int[Any, " K"]  # row of Z of each class
+    prior: Float[Any, " K"]
     num_queries: int = field(metadata={"static": True})
     # how many of the shared groups, the first, are drawn by several queries
     multi_query: int = field(metadata={"static": True})
@@ -152,12 +155,12 @@ class Layout:
 class TokenMap:
     """Where each token in play is found in a layout, to label what comes out."""
 
-    tokens: NDArray[np.int64]  # (L,) tokens in play
-    position: NDArray[np.int64]  # (L,) in the flat order: A shared groups, then R * S exclusive
+    tokens: Int[NDArray[np.int64], " L"]  # in play
+    position: Int[NDArray[np.int64], " L"]  # in the order: A shared groups, then R * S exclusive
     num_shared: int
-    tile_class: NDArray[np.int64]
+    tile_class: Int[NDArray[np.int64], " R"]
     tile_width: int
-    drawn: NDArray[np.int64]  # (A,) the shared groups' order in a random start
+    drawn: Int[NDArray[np.int64], " A_drawn"]  # the shared groups' order in a random start
     exclusive_each: int = 0
 
     def places(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:

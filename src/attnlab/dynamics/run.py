@@ -17,6 +17,8 @@ from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.start import Start
 
 if TYPE_CHECKING:
+    from jaxtyping import Float
+
     from attnlab.dynamics.simulation import Simulation
 
 Indices = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -29,7 +31,8 @@ class LaidOutClasses:
     classes: SequenceClasses
     layout: Layout
     where: TokenMap
-    start_logits: NDArray[np.float64]  # (query, token), or (head, query, token)
+    # with an axis of heads where there are several
+    start_logits: Float[NDArray[np.float64], "*heads Q M"]
 
     def attention(self, shared: NDArray[Any], exclusive: NDArray[Any]) -> NDArray[Any]:
         """A block of attention as an array over all tokens."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlab.data.classes import SequenceClasses
 from attnlab.files.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 Init = Literal["zero", "uniform"] | ArrayLike | xr.DataArray
 
@@ -58,8 +61,8 @@ class Start(NamedTuple):
     """What a start is made from: given logits, and what the models need to know of tokens."""
 
     logits: Any  # Z(0) as a Block in the layout; zero unless given
-    tokens: Any  # token ids by place in the layout
-    queries: Any  # (Q,) token ids
-    query_place: Any  # (Q,) places of the queries' own tokens, or -1
-    bias: Any  # (T - 1,) position bias by distance; empty for T to infinity
-    drawn: Any  # (A,) the shared groups' order in a random start
+    tokens: Int[Any, " L"]  # token ids by place in the layout
+    queries: Int[Any, " Q"]  # token ids
+    query_place: Int[Any, " Q"]  # places of the queries' own tokens, or -1
+    bias: Float[Any, " distances"]  # position bias by distance; empty for T to infinity
+    drawn: Int[Any, " A_drawn"]  # the shared groups' order in a random start

@@ -28,6 +28,8 @@ from attnlab.dynamics.rows import RowSource, sequence_rows
 from attnlab.files.errors import InputError, require_whole
 
 if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
     from attnlab.dynamics.models import Model
 
 LONGEST = 2**31 - 1  # tokens are counted in 32 bits
@@ -42,7 +44,8 @@ class SampledRows(RowSource):
 
     prior: AliasTable
     counts: Any  # CountSampler or TokenSampler
-    slot: Any  # (K, A) or (K, C + S): where each token is in its class's support, or past it
+    # where each token is in its class's support, or past it
+    slot: Int[Any, "K A"] | Int[Any, "K slots"]
     batch_size: int = field(metadata={"static": True})
 
     def draw(self, layout: Layout, key: jax.Array, kept: Any) -> Rows:
@@ -66,8 +69,8 @@ class OrderedRows(RowSource):
 
     prior: AliasTable
     sampler: TokenSampler
-    place: Any  # (M,) place of each token among the shared groups
-    bias: Any  # (T - 1,) by distance; None where it is learned
+    place: Int[Any, " M"]  # place of each token among the shared groups
+    bias: Float[Any, " distances"] | None  # None where it is learned
     batch_size: int = field(metadata={"static": True})
 
     def draw(self, layout: Layout, key: jax.Array, kept: Any) -> Rows:

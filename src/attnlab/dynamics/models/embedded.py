@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,20 +23,23 @@ from attnlab.dynamics.models.base import Model
 from attnlab.dynamics.start import Start
 from attnlab.files.errors import InputError, require_whole
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 
 class Embedding(NamedTuple):
     """Rows of U: of every output, of the tokens in play and of the queries in use."""
 
-    outputs: Any  # (M, d)
-    tokens: Any  # (A, d)
-    queries: Any  # (Q, d)
+    outputs: Float[Any, "M d"]
+    tokens: Float[Any, "A d"]
+    queries: Float[Any, "Q d"]
 
 
 class QueryKey(NamedTuple):
-    """W_Q and W_K, each (d, 2 d)."""
+    """What makes the attention logits."""
 
-    W_Q: Any
-    W_K: Any
+    W_Q: Float[Any, "d 2*d"]
+    W_K: Float[Any, "d 2*d"]
 
 
 @dataclass(frozen=True)

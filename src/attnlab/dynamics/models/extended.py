@@ -45,6 +45,8 @@ from attnlab.dynamics.start import Init, Start, is_random
 from attnlab.files.errors import InputError, require_whole
 
 if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
     from attnlab.dynamics.engines import Engine
     from attnlab.dynamics.simulation import Simulation
 
@@ -55,15 +57,15 @@ Combine = Literal["average", "concatenate"]
 class Logits(NamedTuple):
     """What is trained at rate eta_z."""
 
-    z: Any  # (H, Q, A)
-    bias: Any  # (H, T - 1) by distance; (H, 0) where it is not learned
+    z: Float[Any, "H Q A"]
+    bias: Float[Any, "H learned_distances"]  # none where it is not learned
 
 
 class Given(NamedTuple):
     """What stays as it is: where the queries' own tokens are, and the bias at the start."""
 
-    query_place: Any  # (Q,) among the shared groups
-    bias: Any  # (T - 1,) by distance; empty for T to infinity
+    query_place: Int[Any, " Q"]  # among the shared groups
+    bias: Float[Any, " distances"]  # empty for T to infinity
 
 
 @dataclass(frozen=True)
@@ -234,11 +236,9 @@ class Extended(Model):
     def _attend(self, layout: Layout, rows: Rows, logits: Logits, given: Given) -> jax.Array:
         """X^T b of each head, (H, N, A): a softmax over tokens of the log of their mass plus z."""
         z = jax.vmap(lambda z: pick(z, rows.query).T)(logits.z)
-        log_mass = rows.shared_log_mass
-        if rows.places is not None:
-            log_mass = jax.vmap(lambda p: log_position_mass(rows.places, p, z.shape[-1]))(
-                logits.bias
-            )
+        log_mass, places = rows.shared_log_mass, rows.places
+        if places is not None:
+            log_mass = jax.vmap(lambda p: log_position_mass(places, p, z.shape[-1]))(logits.bias)
         if self.attend_self:
             is_query = self._is_query_token(layout, rows, given)
             log_mass = jnp.where(is_query, jnp.logaddexp(log_mass, 0.0), log_mass)
