@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from attnlab.experiments import Made
 from attnlab.files.errors import InputError
 from attnlab.files.side_by_side import side_by_side
 
 
-class Watcher(Protocol):
-    """Who is told how the work goes."""
+class Watcher:
+    """Who is told how the work goes; this one says nothing."""
 
     def begin(self, name: str, left: Sequence[str]) -> None:
         """One is begun; `left` are those that are not."""
@@ -23,16 +22,6 @@ class Watcher(Protocol):
 
     def end(self, name: str, seconds: float, made: Made | None) -> None:
         """One is finished; None for the report."""
-
-
-class Silent:
-    """Tells nobody."""
-
-    def begin(self, name: str, left: Sequence[str]) -> None: ...
-
-    def progress(self, name: str, fraction: float) -> None: ...
-
-    def end(self, name: str, seconds: float, made: Made | None) -> None: ...
 
 
 class Making:
@@ -56,7 +45,7 @@ class Making:
         self.out, self.left = out, list(names)
         self.made: dict[str, Made] = {}
         self.failed = False
-        self._make, self._watch = make, Silent() if watch is None else watch
+        self._make, self._watch = make, watch or Watcher()
         self._names, self._begun = tuple(names), set[str]()
 
     def one_by_one(self, names: Sequence[str]) -> None:
