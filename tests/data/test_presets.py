@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,21 @@ def test_every_construction_has_a_preset_of_its_name() -> None:
         if not name.startswith("_")
     }
     assert dict(PRESETS) == public
+
+
+def test_the_page_has_every_preset_with_its_parameters_and_defaults() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sequence-classes.md").read_text()
+    rows = re.findall(r"^\| `([a-z-]+)` \|(.*?)\|", page, re.MULTILINE)
+    assert [name for name, _ in rows if name in PRESETS] == list(PRESETS)
+    in_words = {"no more than used": None, "none": None, "": inspect.Parameter.empty}
+    for name, parameters in rows:
+        if name in PRESETS:
+            told = {
+                key: in_words[default] if default in in_words else float(Fraction(default))
+                for key, default in re.findall(r"`(\w+)`(?: \(([^)]*)\))?", parameters)
+            }
+            known = inspect.signature(PRESETS[name]).parameters
+            assert told == {key: of.default for key, of in known.items()}, name
 
 
 @pytest.mark.parametrize(
