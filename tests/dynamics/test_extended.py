@@ -80,8 +80,7 @@ def name_of(model):
 
 
 def final(result, name="attention"):
-    clock = "time" if "time" in result.dims else "step"
-    return result[name].isel({clock: -1})
+    return result[name].isel({attnlab.measures.clock_of(result): -1})
 
 
 def switches(model):

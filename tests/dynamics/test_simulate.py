@@ -28,8 +28,7 @@ DOUBLE = {"dtype": "float64"}
 
 
 def final(result, name="attention"):
-    clock = "time" if "time" in result.dims else "step"
-    return result[name].isel({clock: -1})
+    return result[name].isel({attnlab.measures.clock_of(result): -1})
 
 
 # -- limits against each other ----------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_frames_have_the_contextual_tokens_of_one_run_and_their_names():
     assert unnamed["label"].values.tolist() == ["token 4 → token 6", "token 5 → token 7"]
     with pytest.raises(ValueError, match="attention: not in the result; record it"):
         plots.bars(result().drop_vars("attention"))
-    with pytest.raises(ValueError, match="expected the dim step or time"):
+    with pytest.raises(ValueError, match="no dim `step` or `time`; give the whole record"):
         plots.bars(result().isel(step=-1))
 
 

@@ -152,7 +152,9 @@ def _print_assumptions(console: Any, predicted: xr.Dataset) -> None:
 
 
 def _document(predicted: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, Any]:
-    clock = "time" if "time" in predicted.dims else "step"
+    from attnlab.measures import clock_of
+
+    clock = clock_of(predicted)
     return {
         "spec": json.loads(predicted.attrs["spec"]),
         "versions": json.loads(predicted.attrs["versions"]),

@@ -181,7 +181,9 @@ def _plot(result: xr.Dataset, path: Path) -> None:
 
 
 def _document(result: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, Any]:
-    clock = "time" if "time" in result.dims else "step"
+    from attnlab.measures import clock_of
+
+    clock = clock_of(result)
     document: dict[str, Any] = {
         "spec": json.loads(result.attrs["spec"]),
         "versions": json.loads(result.attrs["versions"]),

@@ -38,7 +38,7 @@ def summarise(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
     """One entry per rate point, head and class, means over seeds; absent where not recorded."""
     from attnlab import measures
 
-    clock = "time" if "time" in result.dims else "step"
+    clock = measures.clock_of(result)
     if "attention" in result and result.sizes[clock] > 2:
         result = result.assign(snap=measures.snap_time(result))
     several = [dim for dim in ("eta_y", "eta_z", "head") if dim in result.dims]

@@ -2,6 +2,7 @@
 
 from attnlab.measures.attention import (
     attention_speed,
+    clock_of,
     common_mass,
     distinct_entropy,
     effective_tokens,
@@ -15,6 +16,7 @@ from attnlab.measures.attention import (
 
 __all__ = [
     "attention_speed",
+    "clock_of",
     "common_mass",
     "distinct_entropy",
     "effective_tokens",

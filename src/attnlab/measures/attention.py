@@ -16,6 +16,14 @@ from attnlab.files.errors import InputError
 from attnlab.measures.roles import in_play, is_common, is_distinct
 
 
+def clock_of(record: xr.Dataset | xr.DataArray) -> str:
+    """The dim along which a run was recorded: `step`, or `time` of the flow."""
+    for clock in ("step", "time"):
+        if clock in record.dims:
+            return clock
+    raise InputError("step: no dim `step` or `time`; give the whole record, not one moment of it")
+
+
 def entropy(dataset: xr.Dataset) -> xr.DataArray:
     """The entropy of c_n in nats, -sum_l c_{l|n} log c_{l|n} (c of Eq. 5), per class.
 
@@ -85,7 +93,7 @@ def growth_factor(
     Infinite where it exceeds the largest float64.
     """
     logits = _recorded(dataset, "attention_logits").astype(np.float64)
-    axis = _axis(logits)
+    axis = clock_of(logits)
     if token is not None:
         logits = _select(logits, "token", token)
     if query is not None:
@@ -109,7 +117,7 @@ def attention_speed(dataset: xr.Dataset) -> xr.DataArray:
     dtype counts as none.
     """
     attention = _recorded(dataset, "attention")
-    axis = _axis(attention)
+    axis = clock_of(attention)
     where = attention[axis].values.astype(np.float64)
     if where.size < 2:
         raise InputError(
@@ -141,7 +149,7 @@ def snap_time(dataset: xr.Dataset, *, fraction: float = 0.02) -> xr.DataArray:
     if not 0 < fraction < 1:
         raise InputError(f"fraction: expected a number between 0 and 1, got {fraction}")
     speed = attention_speed(dataset)
-    axis = _axis(speed)
+    axis = clock_of(speed)
     # Every comparison with NaN is False, and so is 0 < 0: neither counts as quiet.
     quiet = speed < fraction * speed.max(axis, skipna=False)
     starts = speed[axis].values.astype(np.float64)
@@ -240,13 +248,6 @@ def _recorded(dataset: xr.Dataset, name: str) -> xr.DataArray:
 
 def _attention(dataset: xr.Dataset) -> xr.DataArray:
     return _recorded(dataset, "attention").astype(np.float64)
-
-
-def _axis(array: xr.DataArray) -> str:
-    for axis in ("step", "time"):
-        if axis in array.dims:
-            return axis
-    raise InputError("step: no dim `step` or `time`; give the whole record, not one moment of it")
 
 
 def _select(array: xr.DataArray, dim: str, label: int, field: str | None = None) -> xr.DataArray:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import simulate
-from attnlab.measures import roles
+from attnlab.measures import clock_of, roles
 from attnlab.playground.setting import Setting
 from attnlab.prediction.case import Case
 
@@ -35,7 +35,7 @@ class Run:
     @property
     def clock(self) -> str:
         """`step`, or `time` for the flow."""
-        return "time" if "time" in self.result.dims else "step"
+        return clock_of(self.result)
 
     @property
     def moments(self) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ WINNING = 1.25  # times its share at the start
 
 def tell(result: xr.Dataset, classes: SequenceClasses, *, first: int) -> list[str]:
     """A sentence or two for each moment of a run, about all classes and about class `first`."""
-    clock = "time" if "time" in result.dims else "step"
+    clock = measures.clock_of(result)
     speed = measures.attention_speed(result).transpose(clock, "sequence_class").values
     moments = result[clock].values.astype(np.float64)
     moved = (speed * np.diff(moments)[:, None]).mean(1) / 2  # share of attention, per interval

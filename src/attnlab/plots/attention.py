@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
+from attnlab.measures import clock_of
 from attnlab.measures.roles import in_play, is_common
 from attnlab.plots import style
 
@@ -25,14 +26,6 @@ Results = TypeVar("Results", xr.Dataset, xr.DataArray)
 MOST_MOMENTS, MOST_CLASSES, MOST_TOKENS, MOST_LINES = 7, 6, 60, 12
 COMPARED = 5  # tokens of a class
 WIDE = 100.0  # times whose last is so many times their first are drawn evenly in ratio
-
-
-def clock_of(result: xr.Dataset) -> str:
-    """The dim that training moves along."""
-    for clock in ("time", "step"):
-        if clock in result.dims:
-            return clock
-    raise InputError("result: expected the dim step or time; draw it before selecting a moment")
 
 
 def frames(result: xr.Dataset) -> xr.Dataset:

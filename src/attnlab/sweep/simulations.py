@@ -257,7 +257,7 @@ def summary(result: xr.Dataset) -> xr.Dataset:
 
 
 def _summary(result: xr.Dataset) -> xr.Dataset:
-    clock = "time" if "time" in result.dims else "step"
+    clock = measures.clock_of(result)
     last = result.isel({clock: -1}, drop=True)
     found = {}
     for name, measure in OF_ATTENTION.items():

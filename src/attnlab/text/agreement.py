@@ -18,6 +18,7 @@ from attnlab.dynamics import Limit, Sampled, Save, simulate
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
+from attnlab.measures.roles import class_count
 from attnlab.text import scores
 from attnlab.text.classes import classes_of
 from attnlab.text.corpus import Corpus
@@ -229,7 +230,7 @@ def in_words(result: xr.Dataset) -> str:
     found = summary(result)
     c = found["rank_correlation"].sel(training="windows", target="attention", tokens="all")
     c = c.to_series()
-    carriers = (result["probability"] > 0).sum("sequence_class").values
+    carriers = class_count(result).values
     return (
         f"{int((carriers == 1).sum())} of {int((carriers > 0).sum())} contextual tokens are "
         f"distinct, and of those alone Theorem 2 speaks; Eq. 10 speaks of all. Attention is term "

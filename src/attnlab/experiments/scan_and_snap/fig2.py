@@ -20,6 +20,7 @@ from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
+from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweep import run_apart
 
@@ -56,8 +57,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     (both,) = run_apart(recipe, progress=progress, keep=keep)
     single = {dim: 0 for dim in both["loss"].dims if dim not in ("step", "eta_z")}
     result = both.isel(single, drop=True)
-    in_play = (result["probability"] > 0).any("sequence_class").values
-    is_common = ((result["probability"] > 0).sum("sequence_class") > 1).values[in_play]
+    in_play = roles.in_play(result).values
+    is_common = roles.is_common(result).values[in_play]
     runs = [_moments(recipe, result.sel(eta_z=[z]).isel(eta_z=0)) for z in result["eta_z"].values]
     frames = xr.concat(runs, "eta_z").isel(token=np.flatnonzero(in_play))
     return frames.assign_coords(

@@ -14,6 +14,7 @@ from attnlab import measures
 from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
+from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweep import run_apart
 
@@ -28,8 +29,8 @@ def data(
     """
     (whole,) = run_apart(recipe, progress=progress, keep=keep)
     result = whole.isel(seed=0, eta_z=0)
-    drawn = (result["probability"] > 0).any("sequence_class").values
-    common = ((result["probability"] > 0).sum("sequence_class") > 1).values[drawn]
+    drawn = roles.in_play(result).values
+    common = roles.is_common(result).values[drawn]
     shown = result[["attention", "probability"]].isel(token=np.flatnonzero(drawn))
     dims = ("eta_y", "step", "sequence_class", "token")
     return xr.Dataset(

@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
+from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweep import run_apart
 
@@ -33,9 +34,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """
     (whole,) = run_apart(recipe, progress=progress, keep=keep)
     result = whole.isel(seed=0, ratio=0).rename(eta_z="eta")
-    own = (result["probability"] > 0).sum("sequence_class") == 1
+    distinct = roles.is_distinct(result).isel(sequence_class=recipe.sequence_class)
     klass = result[["attention", "probability"]].isel(sequence_class=recipe.sequence_class)
-    klass = klass.isel(token=np.flatnonzero(own & (klass["probability"] > 0)))
+    klass = klass.isel(token=np.flatnonzero(distinct))
     attention = klass["attention"].transpose("eta", "step", "token")
     end = attention.isel(step=-1).values
     ranks = np.argsort(np.argsort(-end, axis=-1), axis=-1)
