@@ -8,7 +8,7 @@ unit of either is one unit of the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ RECORDS = 121
 # holds.
 TRAINED_RATIOS = (1.0, 3.0, 10.0, FAST, 100.0, 1000.0)
 RUNS = len(TRAINED_RATIOS)
+KEPT = 48  # trainings in memory; the whole audit has 37, of some megabytes each
 
 
 def two_by_hand(rows: list[list[float]], vocab_size: int) -> SequenceClasses:
@@ -105,7 +106,7 @@ def joint_flow(
     return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def trained(
     classes: SequenceClasses,
     rates: tuple[tuple[float, float], ...],
