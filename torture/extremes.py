@@ -241,7 +241,7 @@ def _refused(given: dict[str, Any]) -> Verdict:
     if "every" in given:
         asked["save"] = attnlab.Save(every=asked.pop("every"))
     try:
-        attnlab.simulate(eta_y=1.0, eta_z=1.0, progress=False, **asked)
+        attnlab.simulate(asked.pop("classes"), eta_y=1.0, eta_z=1.0, progress=False, **asked)
     except Exception as problem:
         return refusal(problem)
     return bad("accepted")
