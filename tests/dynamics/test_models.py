@@ -22,6 +22,7 @@ from attnlab.dynamics import (
 from attnlab.dynamics.layout import Sizes
 from attnlab.dynamics.models.base import _numbers_at_the_start
 from attnlab.files.errors import InputError
+from attnlab.files.recipe import plain
 
 CLASSES = attnlab.SequenceClasses(
     [{0: 0.5, 1: 0.3, 2: 0.2}, {0: 0.5, 3: 0.5}, {0: 0.4, 1: 0.3, 4: 0.3}],
@@ -215,6 +216,7 @@ def test_an_optimiser_of_ones_own_stands_in_documents_by_its_name():
     simulation = Simulation(CLASSES, Limit(), optimizer=plain_sgd, steps=3)
     written = simulation.to_document()
     assert written["optimizer"] == {"name": f"{__name__}.plain_sgd"}
+    assert "function" not in plain(simulation.optimizer)
     assert simulation != replace(simulation, optimizer=scheduled)
     result = attnlab.simulate(simulation)
     for read in (lambda: Simulation.from_document(written), lambda: Simulation.of(result)):

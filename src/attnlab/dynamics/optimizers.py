@@ -94,7 +94,9 @@ class OptaxOptimizer(Optimizer):
     back. Of the fields, none but the function is its own.
     """
 
-    function: Transformation | None = field(default=None, repr=False, kw_only=True)
+    function: Transformation | None = field(
+        default=None, repr=False, kw_only=True, metadata={"written": False}
+    )
 
     def __post_init__(self) -> None:
         name = getattr(self.function, "__qualname__", "<none>")

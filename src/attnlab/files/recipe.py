@@ -118,7 +118,8 @@ def plain(value: Any, *, defaults: bool = False) -> Any:
 
 
 def _fields(value: Any, defaults: bool) -> dict[str, Any]:
-    given = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    written = [of for of in fields(value) if of.init and of.metadata.get("written", True)]
+    given = {of.name: getattr(value, of.name) for of in written}
     if not defaults:
         usual = {field.name: field.default for field in fields(value)}
         given = {name: of for name, of in given.items() if of != usual[name]}
