@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -252,11 +252,14 @@ def dense_layout(
     if whole and rest:
         log_prob = np.pad(log_prob, ((0, 0), (0, 1)), constant_values=-np.inf)
         is_common, multiplicity = np.append(is_common, False), np.append(multiplicity, rest)
+    K = len(classes)
     layout = _assemble(
-        classes, log_prob, multiplicity, is_common,
-        np.zeros((len(classes), 0)), np.zeros((len(classes), 0)), np.arange(len(classes)),
-        symmetric_start, exclusive_each,
-    )  # fmt: skip
+        classes,
+        _Shared(log_prob, multiplicity, is_common),
+        _Exclusive(np.zeros((K, 0)), np.zeros((K, 0)), np.arange(K)),
+        symmetric_start=symmetric_start,
+        exclusive_each=exclusive_each,
+    )
     where = TokenMap(
         tokens,
         np.argsort(order),
@@ -328,28 +331,38 @@ def sparse_layout(
     order = _multi_query_first(classes, shared_log_prob)
     shared = omega > 1
     position[shared] = np.argsort(order)[position[shared]]
+    multiplicity = np.concatenate([np.zeros(0), *sizes])
     layout = _assemble(
         classes,
-        shared_log_prob[:, order],
-        np.concatenate([np.zeros(0), *sizes])[order],
-        np.ones(num_shared, dtype=bool),
-        exclusive_log_prob,
-        exclusive_multiplicity,
-        tile_class,
-        symmetric_start,
+        _Shared(shared_log_prob[:, order], multiplicity[order], np.ones(num_shared, dtype=bool)),
+        _Exclusive(exclusive_log_prob, exclusive_multiplicity, tile_class),
+        symmetric_start=symmetric_start,
     )
     drawn = np.arange(num_shared)
     return layout, TokenMap(tokens, position, num_shared, tile_class, width, drawn)
 
 
+class _Shared(NamedTuple):
+    """The shared groups of a layout."""
+
+    log_prob: Float[NDArray[np.float64], "K A"]
+    multiplicity: Float[NDArray[np.float64], " A"]
+    is_common: Bool[NDArray[np.bool_], " A"]
+
+
+class _Exclusive(NamedTuple):
+    """The exclusive groups of a layout, in tiles."""
+
+    log_prob: Float[NDArray[np.float64], "R S"]
+    multiplicity: Float[NDArray[np.float64], "R S"]
+    tile_class: Int[NDArray[np.int64], " R"]
+
+
 def _assemble(
     classes: SequenceClasses,
-    shared_log_prob: NDArray[np.float64],
-    shared_multiplicity: NDArray[np.float64],
-    shared_is_common: NDArray[np.bool_],
-    exclusive_log_prob: NDArray[np.float64],
-    exclusive_multiplicity: NDArray[np.float64],
-    tile_class: NDArray[np.int64],
+    shared: _Shared,
+    exclusive: _Exclusive,
+    *,
     symmetric_start: bool,
     exclusive_each: int = 0,
 ) -> Layout:
@@ -359,18 +372,18 @@ def _assemble(
         outputs = np.append(np.ones(targets.size), rest) if rest else np.ones(targets.size)
     else:
         outputs, target = np.ones(classes.vocab_size), classes.next_token
-    queries = _queries_of(classes, shared_log_prob)
+    queries = _queries_of(classes, shared.log_prob)
     multi_query = int(np.count_nonzero(queries.sum(axis=0) > 1))
     first_exclusive = queries.shape[1] - exclusive_each * np.arange(len(classes), 0, -1)
     return Layout(
-        shared_log_prob=shared_log_prob,
-        shared_multiplicity=shared_multiplicity,
-        shared_is_common=shared_is_common,
+        shared_log_prob=shared.log_prob,
+        shared_multiplicity=shared.multiplicity,
+        shared_is_common=shared.is_common,
         shared_query=np.argmax(queries[:, multi_query:], axis=0).astype(np.int32),
         first_exclusive=first_exclusive.astype(np.int32),
-        exclusive_log_prob=exclusive_log_prob,
-        exclusive_multiplicity=exclusive_multiplicity,
-        tile_class=tile_class.astype(np.int32),
+        exclusive_log_prob=exclusive.log_prob,
+        exclusive_multiplicity=exclusive.multiplicity,
+        tile_class=exclusive.tile_class.astype(np.int32),
         output_multiplicity=outputs,
         target=target.astype(np.int32),
         query=classes.query_index.astype(np.int32),
@@ -378,9 +391,9 @@ def _assemble(
         num_queries=classes.queries.size,
         multi_query=multi_query,
         exclusive_each=exclusive_each,
-        one_tile_per_class=np.array_equal(tile_class, np.arange(len(classes))),
-        lumped_shared=bool(np.any(shared_multiplicity != 1)),
-        lumped_exclusive=bool(np.any(exclusive_multiplicity[np.isfinite(exclusive_log_prob)] != 1)),
+        one_tile_per_class=np.array_equal(exclusive.tile_class, np.arange(len(classes))),
+        lumped_shared=bool(np.any(shared.multiplicity != 1)),
+        lumped_exclusive=bool(np.any(exclusive.multiplicity[np.isfinite(exclusive.log_prob)] != 1)),
         lumped_outputs=bool(np.any(outputs != 1)),
     )
 
