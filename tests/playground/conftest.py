@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attnlab import simulate
+from attnlab import Simulation, simulate
 from attnlab.playground import run as run_module
 
 LIMIT = 300  # s, if nobody does
@@ -23,8 +23,8 @@ class Endless:
     def __init__(self) -> None:
         self.begun, self.ended, self.over = (threading.Event() for _ in range(3))
 
-    def simulate(self, *data: Any, progress: Callable[[float], None], **arguments: Any) -> Any:
-        if arguments["seeds"] == [self.seed]:
+    def simulate(self, simulation: Simulation, *, progress: Callable[[float], None]) -> Any:
+        if simulation.seeds == (self.seed,):
             self.begun.set()
             deadline = time.monotonic() + LIMIT
             try:
@@ -33,7 +33,7 @@ class Endless:
             except Exception:
                 self.ended.set()
                 raise
-        return simulate(*data, progress=progress, **arguments)
+        return simulate(simulation, progress=progress)
 
 
 @pytest.fixture

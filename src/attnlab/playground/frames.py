@@ -86,9 +86,8 @@ def predicted(
     run: Run, path: xr.Dataset, tokens: NDArray[np.int64], *, sequence_class: int
 ) -> NDArray[np.float64]:
     """Attention of one class on a path of the theory's, (frame, token) as in its frames."""
-    columns = np.searchsorted(run.classes.in_play, tokens)
-    chosen = path["attention"].isel(sequence_class=sequence_class, token=columns)
-    values: NDArray[np.float64] = chosen.transpose("time", "token").values
+    chosen = path["attention"].isel(sequence_class=sequence_class, token=tokens)
+    values: NDArray[np.float64] = chosen.transpose(run.clock, "token").values
     return values
 
 

@@ -9,22 +9,23 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab import theory
+from attnlab import prediction
 from attnlab.audit.fates import claimed_fates
-from attnlab.audit.readings import as_dataset, reduced
 from attnlab.files.errors import InputError
 from attnlab.playground.run import KEPT, run
 from attnlab.playground.setting import Setting
 
-MOST_SOLVED = 3000  # logits: Eq. 10 then takes a second or two, but a minute for 7,500
+MOST_SOLVED = 3000  # logits: the theory then takes a second or two, but a minute for 7,500
+RUNGS = {"printed": "as printed", "corrected": "corrected", "sgd": "with SGD's decoder"}
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """The path of attention by Eq. 10, and Theorem 4's times, in the run's own clock.
 
-    path: in the schema of a run, with dim `time`; None where the theory does not speak, and then
-    `note` says why. t0_prime, t0: where scanning ends and snapping begins (Lemma 9).
+    path: in the schema of a run; None where the theory does not speak, and then `note` says why;
+    else it says how far each rung of the ladder is from training. t0_prime, t0: where scanning ends
+    and snapping begins (Lemma 9).
     """
 
     path: xr.Dataset | None
@@ -35,41 +36,47 @@ class Prediction:
 
 @lru_cache(maxsize=KEPT)
 def predict(setting: Setting) -> Prediction:
-    """Eq. 10 (corrected) at the moments of a run, from z = 0, with the decoder of Theorem 1.
-
-    A step with momentum counts for as many plain ones as `theory.momentum_time` says.
-    """
-    data = setting.sequence_classes
+    """Eq. 10 (corrected) at the moments of a run, and the errors of the whole ladder."""
     silence = _silence(setting)
-    if not silence and data.queries.size * data.in_play.size > MOST_SOLVED:
-        silence = (
-            f"The theory's curves are not solved for here: more than {MOST_SOLVED:,} logits "
-            "(queries times tokens)."
-        )
     if silence:
         return Prediction(None, np.nan, np.nan, silence)
-    done = run(setting)
-    s = done.in_theory()
+    trained = run(setting).result["attention"]
     try:
-        plain = theory.momentum_time(done.moments, momentum=setting.momentum)
-        path = as_dataset(s, done.moments, reduced(s, plain).logits)
-        t0_prime, t0 = theory.momentum_steps(
-            theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y), momentum=setting.momentum
-        )
+        said = {
+            rung: prediction.predict(setting.simulation, theory=rung).isel(seed=0, drop=True)
+            for rung in RUNGS
+        }
     except (InputError, RuntimeError) as problem:
         return Prediction(None, np.nan, np.nan, f"Eq. 10 has no solution here: {problem}")
-    return Prediction(path, float(t0_prime), float(t0), "")
+    errors = {rung: float(abs(of["attention"] - trained).max()) for rung, of in said.items()}
+    words = ", ".join(f"{errors[rung]:.2g} {words}" for rung, words in RUNGS.items())
+    path = said["corrected"]
+    t0_prime, t0 = (float(path[name].max()) for name in ("t0_prime", "t0"))
+    return Prediction(path, t0_prime, t0, f"Attention is off by at most {words}.")
 
 
 def fates(setting: Setting) -> NDArray[np.int64]:
     """What Theorem 2 and Corollary 2 claim, (query, contextual token): +1 gains, -1 loses, 0."""
-    if _silence(setting):
+    if _unspoken(setting):
         data = setting.sequence_classes
         return np.zeros((data.queries.size, data.in_play.size), dtype=np.int64)
     return claimed_fates(run(setting).in_theory())
 
 
 def _silence(setting: Setting) -> str:
+    """Why there is no prediction; nothing where there is one."""
+    data = setting.sequence_classes
+    if words := _unspoken(setting):
+        return words
+    if data.queries.size * data.in_play.size > MOST_SOLVED:
+        return (
+            f"The theory's curves are not solved for here: more than {MOST_SOLVED:,} logits "
+            "(queries times tokens)."
+        )
+    return ""
+
+
+def _unspoken(setting: Setting) -> str:
     """Why the theory does not speak of a setting; nothing where it does."""
     classes = setting.sequence_classes
     if setting.optimizer != "sgd":

@@ -86,9 +86,7 @@ def _run(wish: _Wish) -> Run:
 
     go_on(0.0)
     setting = wish.setting
-    result = simulate(
-        setting.sequence_classes, setting.engine, **setting.arguments(), progress=go_on
-    )
+    result = simulate(setting.simulation, progress=go_on)
     return Run(setting, result.isel(seed=0, drop=True))
 
 
@@ -100,5 +98,5 @@ def table(run: Run) -> Any:
     names = ("attention", "probability", "entropy", "distinct_entropy", "common_mass", "loss")
     whole = result[list(names)].assign(attention_logits=logits)
     frame = whole.to_dataframe().reset_index()
-    frame["token_name"] = [run.classes.token_name(int(token)) for token in frame["token"]]
+    frame["token_name"] = frame["token"].astype(str)
     return frame[frame["probability"] > 0]

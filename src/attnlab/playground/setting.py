@@ -9,7 +9,18 @@ from typing import Any, Literal
 from attnlab import defaults
 from attnlab.data import SequenceClasses, family
 from attnlab.data.class_files import parse_classes
-from attnlab.dynamics import Engine, Extended, Flow, Limit, Model, Pairwise, Sampled, Save
+from attnlab.dynamics import (
+    Engine,
+    Extended,
+    Flow,
+    Limit,
+    Model,
+    Pairwise,
+    Sampled,
+    Save,
+    Simulation,
+    as_simulation,
+)
 from attnlab.files.documents import shown
 from attnlab.files.errors import InputError
 
@@ -175,6 +186,11 @@ class Setting:
         if name == "batch_size" and value is None:
             also["length"] = None
         return replace(self, **{**also, name: value})
+
+    @property
+    def simulation(self) -> Simulation:
+        """What is run."""
+        return as_simulation(self.sequence_classes, self.engine, **self.arguments())
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `simulate`, past the classes and the engine."""

@@ -173,5 +173,5 @@ def _note(prediction: Prediction, run: Run) -> str:
         f"Theorem 4: scanning ends at t₀′ = {prediction.t0_prime:.3g} and snapping begins at "
         f"t₀ = {prediction.t0:.3g} {run.clock}s{beyond}. The dotted curves solve Eq. 10, in which "
         "the decoder is taken to be ahead of attention; training follows them in direction more "
-        "than in size."
+        f"than in size. {prediction.note}"
     )
