@@ -115,16 +115,13 @@ def equal_norms(case: Case) -> tuple[Hypothesis, ...]:
 
 def symmetric_classes(case: Case) -> tuple[Hypothesis, ...]:
     """Hypotheses 2 and 3 of Corollary 2: matching distinct tokens, shared common probabilities."""
-    common, distinct = theory.token_roles(case.P)
-    profiles = np.sort(np.where(distinct, case.P, 0.0), axis=1)
-    shared = case.P[:, common]
+    found = theory.corollary_2(case.P, psi=case.psi)
     apart = {
-        "symmetry: mismatch of distinct tokens": np.ptp(profiles, axis=0).max(),
-        "P(l|n) = rho_l: mismatch of common tokens": np.ptp(shared, axis=0).max(initial=0.0),
+        "symmetry: mismatch of distinct tokens": found.asymmetry,
+        "P(l|n) = rho_l: mismatch of common tokens": found.spread,
     }
     return tuple(
-        Hypothesis("Corollary 2", says, float(value), AT_MOST, EQUALS)
-        for says, value in apart.items()
+        Hypothesis("Corollary 2", says, value, AT_MOST, EQUALS) for says, value in apart.items()
     )
 
 

@@ -17,19 +17,46 @@ from attnlab.theory._check import (
 from attnlab.theory.scan_and_snap.attention import by_query
 from attnlab.theory.scan_and_snap.tokens import token_roles, unit_attention
 
+EQUALS = 1e-9  # what counts as equal probabilities
+
 
 class Corollary2(NamedTuple):
-    """The hypotheses of Corollary 2, besides Assumption 2, in its own order."""
+    """What the hypotheses of Corollary 2 are about, besides Assumption 2, in its own order.
 
-    single_query: bool
-    symmetric: bool
-    shared_probability: bool
-    zero_start: bool
+    queries: how many. asymmetry: by how much the classes' distinct tokens, each class's sorted,
+    differ in probability at most. spread: by how much a common token differs between classes at
+    most. start: the largest |z(0)|.
+    """
+
+    queries: int
+    asymmetry: float
+    spread: float
+    start: float
+
+    @property
+    def single_query(self) -> bool:
+        """(1): all classes share the query."""
+        return self.queries == 1
+
+    @property
+    def symmetric(self) -> bool:
+        """(2): the distinct tokens of the classes match."""
+        return self.asymmetry <= EQUALS
+
+    @property
+    def shared_probability(self) -> bool:
+        """(3): a common token has one probability, rho_l."""
+        return self.spread <= EQUALS
+
+    @property
+    def zero_start(self) -> bool:
+        """(4): z(0) = 0."""
+        return self.start == 0
 
     @property
     def holds(self) -> bool:
         """Whether all four hold, so that every common token loses attention."""
-        return all(self)
+        return self.single_query and self.symmetric and self.shared_probability and self.zero_start
 
 
 def token_fates(P: Contexts, *, psi: ArrayLike | None = None) -> IntArray:
@@ -52,19 +79,16 @@ def token_fates(P: Contexts, *, psi: ArrayLike | None = None) -> IntArray:
     return fates
 
 
-def corollary_2(
-    P: Contexts, *, psi: ArrayLike | None = None, z0: ArrayLike = 0.0, rtol: float = 1e-9
-) -> Corollary2:
-    """Whether the hypotheses (1) to (4) of Corollary 2 hold for these classes."""
+def corollary_2(P: Contexts, *, psi: ArrayLike | None = None, z0: ArrayLike = 0.0) -> Corollary2:
+    """The hypotheses (1) to (4) of Corollary 2, as these classes have them."""
     P, rows = contexts(P, psi)
     common, distinct = token_roles(P)
     profiles = np.sort(np.where(distinct, P, 0.0), axis=1)
-    shared = P[:, common]
     return Corollary2(
-        single_query=bool(np.all(rows == rows[0])),
-        symmetric=bool(np.allclose(profiles, profiles[0], rtol=rtol, atol=0.0)),
-        shared_probability=bool(np.allclose(shared, shared[0], rtol=rtol, atol=0.0)),
-        zero_start=bool(np.all(np.asarray(z0) == 0.0)),
+        queries=np.unique(rows).size,
+        asymmetry=float(np.ptp(profiles, axis=0).max()),
+        spread=float(np.ptp(P[:, common], axis=0).max(initial=0.0)),
+        start=float(np.abs(z0).max()),
     )
 
 
