@@ -1,6 +1,7 @@
 """The folders import one way only, and importing leaves global state alone."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,3 +82,12 @@ def test_simulating_needs_only_jax_numpy_optax_and_xarray():
 def test_every_public_name_is_there():
     for name in attnlab.__all__:
         assert getattr(attnlab, name) is not None
+
+
+def test_what_a_model_or_an_engine_is_matters_in_its_own_file_alone():
+    """Elsewhere one of a user's would be left out."""
+    kinds = "Pairwise|Embedded|Extended|Sampled|Limit|Flow|(Learned|Alibi|Fixed)Position"
+    asked = re.compile(rf"isinstance\([^)]*\b({kinds})\b")
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name not in ("models", "engines"):
+            assert not asked.search(path.read_text()), path

@@ -58,7 +58,7 @@ def missing(expected, found):
 
 
 def test_pages_that_print_are_found_and_differences_are_seen():
-    assert [page.name for page in PAGES] == ["text.md", "theory-sgd.md"]
+    assert [page.name for page in PAGES] == ["own_model.md", "text.md", "theory-sgd.md"]
     shown = "class a 0.50 → 1,000\n...\nend\n"
     assert missing(shown, "class  a\n0.51 → 1,001 b 2 end") is None
     for other in ("class a 0.60 → 1,000 end", "class b 0.50 → 1,000 end", "class a 0.50 → 1,000"):
