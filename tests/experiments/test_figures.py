@@ -113,7 +113,7 @@ def test_fig3_theory_falls_with_eta_y_and_starts_where_it_should():
     for name in ("printed", "corrected", "eq10"):
         assert (end[name].diff("eta_y") < 0).all(), name
     start = curves.isel(time=0)
-    for name in ("corrected", "eq10", "training"):
+    for name in ("corrected", "eq10", "sgd", "training"):
         np.testing.assert_allclose(start[name], 1.0)
     assert (abs(start["printed"] - 1) > 0.1).all()  # what the correction is about
     assert (end["training"] > 1).all()
@@ -137,7 +137,7 @@ def test_fig3_theory_falls_with_eta_y_and_starts_where_it_should():
 def test_fig3_is_judged_inside_assumption_2(turned, weak, outcome, words):
     """Growth that falls with eta_Y, and rises with it in what is turned round."""
     routes = {}
-    for name in ("printed", "corrected", "eq10", "training", "training_late"):
+    for name in ("printed", "corrected", "eq10", "sgd", "training", "training_late"):
         time = "late" if name == "training_late" else "time"
         ends = [1.2, 1.4] if name in turned else [1.4, 1.2]
         routes[name] = (("overlap", "eta_y", time), np.array(ends).reshape(1, 2, 1))
