@@ -11,7 +11,7 @@ import attnlab
 SOURCE = Path(attnlab.__file__).parent
 # A folder imports only from those before it.
 ORDER = [
-    "files", "data", "measures", "dynamics", "theory", "prediction", "audit", "sweep", "text",
+    "files", "data", "measures", "dynamics", "theory", "prediction", "audit", "text", "sweep",
     "observe", "plots", "experiments", "report", "playground", "cli",
 ]  # fmt: skip
 # theory stands on numpy alone, so that agreement with the simulator is evidence

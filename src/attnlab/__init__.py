@@ -39,6 +39,8 @@ _HOMES = {
     "play": "playground",
     "load": "files.netcdf",
     "save": "files.netcdf",
+    "Training": "text",
+    "train": "text",
     "Local": "sweep",
     "Ray": "sweep",
     "open_sweep": "sweep",
@@ -69,6 +71,7 @@ __all__ = [
     "SequenceClasses",
     "Simulation",
     "Theory",
+    "Training",
     "__version__",
     "audit",
     "classes_from",
@@ -87,6 +90,7 @@ __all__ = [
     "sweep",
     "text",
     "theory",
+    "train",
 ]
 
 if TYPE_CHECKING:
@@ -127,6 +131,8 @@ if TYPE_CHECKING:
     from attnlab.prediction.predict import predict
     from attnlab.sweep import Local, Ray, open_sweep
     from attnlab.sweep.sweep import sweep
+    from attnlab.text import Training
+    from attnlab.text.train import train
 
 
 def __getattr__(name: str) -> Any:

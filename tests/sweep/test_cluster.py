@@ -5,6 +5,7 @@ import signal
 from types import SimpleNamespace
 
 import pytest
+import tiny_trainings
 import xarray as xr
 from tiny_sweep import in_groups, tiny
 
@@ -60,6 +61,13 @@ def test_two_nodes_and_a_killed_worker_give_what_one_process_gives(tmp_path, clu
     xr.testing.assert_identical(open_sweep(out).load().drop_attrs(), local)  # bit for bit
     assert {entry["state"] for entry in Folder(out).ledger.read()[0]} == {"running", "done"}
     assert not ray.is_initialized()
+
+
+def test_trainings_on_two_nodes_are_those_of_one_process(tmp_path, cluster):
+    ran = run_in(tmp_path, tiny_trainings.plan(), executor=Ray(address=cluster.address))
+    assert (ran.computed, ran.index.failed_runs) == (4, 0)
+    local = tiny_trainings.here()
+    xr.testing.assert_identical(open_sweep(tmp_path).load().drop_attrs(), local)
 
 
 def test_a_task_sees_its_own_gpu_and_does_not_take_all_of_its_memory(

@@ -97,6 +97,7 @@ def train_verb(
     with waiting(LOADING, quiet=as_json):
         from attnlab.text import TransformerSpec, open_corpus, train
         from attnlab.text.train import RESULT
+        from attnlab.text.training import as_training
 
     spec = TransformerSpec(
         layers=layers, heads=heads, dim=dim, feed_forward=feed_forward, norm=norm,  # type: ignore[arg-type]
@@ -105,13 +106,13 @@ def train_verb(
     with waiting(f"reading {corpus}", quiet=as_json):
         text = open_corpus(corpus, tokens=tokens, vocab_size=vocab_size, validation=validation)  # type: ignore[arg-type]
     before = _written(out / RESULT)
-    result = train(
+    training = as_training(
         text, spec, rates=numbers("rates", rates), seeds=seeds, steps=steps, optimizer=optimizer,
         batch=batch, clip=clip, measure_every=measure_every,
         validation_tokens=validation_tokens or None, probes=probes,
         precision=precision,  # type: ignore[arg-type]
-        out=out, progress=False if as_json else "auto",
     )  # fmt: skip
+    result = train(training, out=out, progress=False if as_json else "auto")
     rows, lost = _summary(result), _diverged(result)
     if as_json:
         print(json.dumps(_document(result, rows, lost), indent=2, allow_nan=False))

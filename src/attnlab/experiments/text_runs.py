@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -60,18 +60,18 @@ def run(
     costs = [layers + 1 for layers in recipe.layers]
     results = []
     for i, layers in enumerate(recipe.layers):
-        plan = replace(recipe.training, model=replace(recipe.training.model, layers=layers))
-        given = {item.name: getattr(plan, item.name) for item in fields(plan)}
+        model = replace(recipe.training.model, layers=layers)
+        training = replace(recipe.training, corpus=corpus, model=model)
         out = None
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
-            out = keep / f"text-{digest_of([plan.document(corpus), numerics(*NUMBERS)])[:20]}"
+            out = keep / f"text-{digest_of([training.digest, numerics(*NUMBERS)])[:20]}"
 
         def report(fraction: float, done: int = sum(costs[:i]), own: int = costs[i]) -> None:
             if progress:
                 progress((done + fraction * own) / sum(costs))
 
-        results.append(train(corpus, given.pop("model"), **given, out=out, progress=report))
+        results.append(train(training, out=out, progress=report))
     return results
 
 

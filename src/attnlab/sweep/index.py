@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnlab.sweep.group import Group, Place, check_key
 from attnlab.sweep.kind import Axes
 from attnlab.sweep.plan import Plan
-from attnlab.sweep.schema import Schema, schema_from
+from attnlab.sweep.schema import OUTER, Schema, schema_from
 from attnlab.sweep.store import Contents
 
 
@@ -103,7 +103,7 @@ class IndexMaker:
         )
         cause = str(contents.attrs["cause"])
         entry = self.entries[place] = Entry(place, group.key, number, diverged, cause)
-        for name in filter(_is_summary, schema.variables):
+        for name in _summed_up(schema):
             of_all = self.numbers.setdefault(name, np.full(self.empty.shape, np.nan))
             of_all[entry.box()] = contents.array(name)[...]
         return entry
@@ -153,9 +153,13 @@ def index_from(document: dict[str, Any]) -> Index:
     )
 
 
-def _is_summary(name: str) -> bool:
-    """Whether a variable is one of the numbers that sum a run up."""
-    return name.startswith(("final_", "snap_"))
+def _summed_up(schema: Schema) -> list[str]:
+    """The variables that are a number for each run, which sums it up."""
+    return [
+        name
+        for name, (dims, _) in schema.variables.items()
+        if name.startswith(("final_", "snap_")) and dims == OUTER
+    ]
 
 
 def _size(axes: Mapping[str, Sequence[Any]]) -> int:

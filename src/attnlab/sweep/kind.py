@@ -38,13 +38,14 @@ class Kind(ABC):
     other combinations are *settings*: a source (what is learnt from) and a way (all the rest).
 
     value: the class. source: its field that names the source, by which a file is told to be of this
-    kind. rates: the names of a grid that are rates. numbers: the folders that make its numbers.
+    kind. rates: the names of a grid that are rates, and the
+    fields that they stand for. numbers: the folders that make its numbers.
     compile_seconds: of the programs of one shape.
     """
 
     value: ClassVar[type]
     source: ClassVar[str]
-    rates: ClassVar[tuple[str, ...]]
+    rates: ClassVar[Mapping[str, str]]
     numbers: ClassVar[tuple[str, ...]]
     compile_seconds: ClassVar[float]
 
@@ -106,6 +107,10 @@ class Kind(ABC):
         moments: Sequence[float],
     ) -> Any:  # fmt: skip
         """The value that has these sources, rates and seeds."""
+
+    def written(self, source: Any) -> Any:
+        """A source as a recipe names it."""
+        return self.title(source)
 
     @abstractmethod
     def title(self, source: Any) -> str:

@@ -17,14 +17,18 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named, Recipe, as_value, inline, plain
 from attnlab.sweep.kind import Axes, Kind, label
 from attnlab.sweep.simulations import SIMULATIONS
+from attnlab.sweep.trainings import TRAININGS
 
 Value = bool | int | float | str
 
-KINDS: tuple[Kind, ...] = (SIMULATIONS,)
+KINDS: tuple[Kind, ...] = (SIMULATIONS, TRAININGS)
 SEEDS = 2**32  # they are numbers below this
 MOST_RUNS, MOST_SETTINGS = 10_000_000, 100_000
 # Dims of a result that a swept parameter may not take.
-TAKEN = ("seed", "step", "time", "sequence_class", "query", "token", "head", "layer", "distance")
+TAKEN = (
+    "seed", "step", "time", "sequence_class", "query", "token", "head", "layer", "distance",
+    "probe", "key", "k",
+)  # fmt: skip
 
 
 def kind_in(given: Mapping[str, Any]) -> Kind:
@@ -34,16 +38,17 @@ def kind_in(given: Mapping[str, Any]) -> Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRecipe(Recipe):
-    """A grid of simulations: the fields of one, and the values to try.
+    """A grid of simulations or of trainings on text: the fields of one, and the values to try.
 
     given: the fields of a `Simulation` that are the same for all. In a file they stand beside
         `grid`, which makes the file that of a simulation, but for three things: rates are numbers,
         `ratio` may stand for eta_y (eta_y = ratio * eta_z), and classes are named, by a preset that
         may lack those parameters that are in the grid.
+        A file that has a `corpus` instead is that of a `Training`.
     grid: for each name the values to take, in all combinations. A name is a rate (`eta_y`, `eta_z`,
-        `ratio`), a field (`init`, `steps`, `classes`, `model`), a field inside one
-        (`engine.length`, `optimizer.beta_2`, `model.position.slope`), or a parameter of the preset
-        that `classes` names (`num_last`).
+        `ratio`; of trainings `rate`), a field (`init`, `steps`, `classes`, `model`), a field inside
+        one (`engine.length`, `optimizer.beta_2`, `model.position.slope`), or a parameter of the
+        preset that `classes` names (`num_last`).
     """
 
     given: dict[str, Any] = field(
@@ -90,8 +95,7 @@ class SweepRecipe(Recipe):
     def to_document(self) -> dict[str, Any]:
         """The value and the grid as plain values, as a file has them."""
         said = {name: of for name, of in self.given.items() if name != self.kind.source}
-        source = self.given[self.kind.source]
-        named = source if isinstance(source, str) else self.kind.title(source)
+        named = self.kind.written(self.given[self.kind.source])
         grid = {name: [plain(value) for value in values] for name, values in self.grid.items()}
         return {self.kind.source: named, **plain(said), "grid": grid}
 
@@ -213,7 +217,7 @@ class SweepRecipe(Recipe):
         name = self.kind.source
         source = self.given[name]
         rest = dict(chosen)
-        if isinstance(rest.get(name), str) or is_dataclass(rest.get(name)):
+        if name in rest and not isinstance(rest[name], int | float):  # which is a parameter
             source = rest.pop(name)
         parameters = {key.removeprefix(f"{name}."): value for key, value in rest.items()}
         return self.kind.source_with(source, parameters)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import xarray as xr
@@ -58,7 +58,7 @@ class Simulations(Kind):
 
     value = Simulation
     source = "classes"
-    rates = ("eta_y", "eta_z", "ratio")
+    rates: ClassVar[dict[str, str]] = {"eta_y": "eta_y", "eta_z": "eta_z", "ratio": "eta_y"}
     numbers = ("data", "measures", "dynamics", "sweep")
     compile_seconds = 6.0
 

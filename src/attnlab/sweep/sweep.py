@@ -23,6 +23,7 @@ from attnlab.sweep.plan import MEMORY_BUDGET, make_plan
 from attnlab.sweep.recipe import KINDS, SweepRecipe
 from attnlab.sweep.store import Memory
 from attnlab.sweep.whole import whole
+from attnlab.text import Training
 
 
 class SweepFields(Fields, total=False):
@@ -32,7 +33,7 @@ class SweepFields(Fields, total=False):
 
 
 def sweep(
-    value: Simulation | SequenceClasses | str,
+    value: Simulation | Training | SequenceClasses | str,
     engine: Engine | None = None,
     *,
     grid: Mapping[str, Sequence[Any]],
@@ -45,7 +46,8 @@ def sweep(
 
         attnlab.sweep("syn-medium", grid={"num_last": [1, 3], "eta_z": [1, 2]}, ratio=2, seeds=10)
 
-    value: a `Simulation`, or the classes of one; then `engine` and `fields` are its fields.
+    value: a `Simulation`, or the classes of one; then `engine` and `fields` are its fields. Or a
+        `Training` on text, whose rates are "rate" in the grid.
     grid: values by name, each of which becomes a dim of the result: "eta_y", "eta_z", "ratio"
         (eta_y = ratio * eta_z), any field ("init", "steps", "classes", "model"), a field inside one
         ("engine.length", "optimizer.beta_2", "model.heads"), and parameters of the preset that
@@ -87,8 +89,9 @@ def _given(value: Any, fields: Mapping[str, Any], grid: Mapping[str, Any]) -> di
     if not of_value:
         return {KINDS[0].source: value, **said}
     own = of_value[0].given_by(value)
-    for name in {*said, *grid} & {*of_value[0].rates}:
-        own.pop("eta_y" if name == "ratio" else name, None)
+    for name, field in of_value[0].rates.items():
+        if name in said or name in grid:
+            own.pop(field, None)
     return own | said
 
 

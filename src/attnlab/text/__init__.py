@@ -2,7 +2,7 @@
 
 from attnlab.text.agreement import measure_agreement
 from attnlab.text.classes import estimate_classes
-from attnlab.text.corpus import Corpus, open_corpus
+from attnlab.text.corpus import Corpus, Source, open_corpus
 from attnlab.text.measure import snap_step
 from attnlab.text.model import TransformerSpec
 from attnlab.text.train import train
@@ -10,6 +10,7 @@ from attnlab.text.training import Training
 
 __all__ = [
     "Corpus",
+    "Source",
     "Training",
     "TransformerSpec",
     "estimate_classes",

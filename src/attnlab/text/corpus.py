@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,32 @@ Tokens = Literal["word", "bpe"]
 TOKEN_VERSION = 1
 
 
+@dataclass(frozen=True)
+class Source:
+    """A corpus by name, which is read when it is used; the fields are those of `open_corpus`.
+
+    digest: of the corpus that it was; a text that has changed since is refused.
+    """
+
+    name: str = "builtin"
+    tokens: Tokens = "word"
+    vocab_size: int | None = None
+    validation: str | None = None
+    digest: str | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        _check(self.tokens, self.vocab_size)
+
+    def open(self) -> Corpus:
+        """Read it."""
+        corpus = open_corpus(
+            self.name, tokens=self.tokens, vocab_size=self.vocab_size, validation=self.validation
+        )
+        if self.digest not in (None, corpus.digest):
+            raise InputError(f"corpus: {self.name} is another text than it was; take the old one")
+        return corpus
+
+
 @dataclass(frozen=True, eq=False)
 class Corpus:
     """A text as token ids.
@@ -29,7 +55,8 @@ class Corpus:
     vocabulary: the tokens as text, in the order of their ids, from the training part.
     train, validation: token ids in the order of the text; read-only.
     tokens: "word" (basic English, lower case) or "bpe" (bytes and pairs).
-    digest: SHA-256 of the vocabulary and both parts.
+    digest: SHA-256 of the vocabulary and both parts. Corpora with the same are equal.
+    source: how it can be opened again.
     """
 
     name: str
@@ -38,6 +65,13 @@ class Corpus:
     train: NDArray[np.int32]
     validation: NDArray[np.int32]
     digest: str
+    source: Source | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return self.digest == other.digest if isinstance(other, Corpus) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     @property
     def vocab_size(self) -> int:
@@ -78,10 +112,7 @@ def open_corpus(
     validation: a text file to judge by, instead of the source's own part or its last tenth.
     cache: the folder of the token cache; by default $ATTNLAB_CACHE, or attnlab in the user's.
     """
-    if tokens not in get_args(Tokens):
-        raise InputError(f"tokens: expected one of {get_args(Tokens)}, got {tokens!r}")
-    if vocab_size is not None and vocab_size < 2:
-        raise InputError(f"vocab_size: expected at least 2, got {vocab_size}")
+    _check(tokens, vocab_size)
     text = read_source(source, validation)
     key = _digest(
         f"{TOKEN_VERSION} {tokens} {vocab_size}".encode(),
@@ -104,7 +135,17 @@ def open_corpus(
         train=train,
         validation=held,
         digest=_digest(letters, train.tobytes(), held.tobytes()),
+        source=Source(
+            str(source), tokens, vocab_size, None if validation is None else str(validation)
+        ),
     )
+
+
+def _check(tokens: Any, vocab_size: int | None) -> None:
+    if tokens not in get_args(Tokens):
+        raise InputError(f"tokens: expected one of {get_args(Tokens)}, got {tokens!r}")
+    if vocab_size is not None and vocab_size < 2:
+        raise InputError(f"vocab_size: expected at least 2, got {vocab_size}")
 
 
 def _number(text: Text, tokens: Tokens, vocab_size: int | None) -> dict[str, NDArray[np.generic]]:

@@ -109,8 +109,8 @@ class Fleet:
             own = {name: array[runs] for name, array in arrays.items()}
             group.state = tree_of(own, like=group.state)
             first = runs.stop
-        moments = self.plan.moments
-        self.step, self.loss_steps = step, step - int(moments[moments <= step].max())
+        measured = self.plan.record_steps
+        self.step, self.loss_steps = step, step - int(measured[measured <= step].max())
 
     def _advance(self, group: _Group, count: int) -> None:
         plan = self.plan
@@ -151,16 +151,23 @@ def probe_sequences(plan: Training, corpus: Corpus) -> NDArray[np.int32]:
     return np.stack([held[i * spacing : i * spacing + context] for i in range(plan.probes)])
 
 
-def _group_size(plan: Training, vocab_size: int) -> int:
-    """How many runs advance together; refuses what would not fit even alone."""
+def numbers_of(plan: Training, vocab_size: int) -> tuple[int, int]:
+    """The parameters of a run, and the numbers that a step makes of them and of a batch."""
     model, rows = plan.model, plan.batch * plan.model.context
     parameters = 2 * vocab_size * model.dim + model.layers * (
         4 * model.dim**2 + 2 * model.dim * model.feed_forward
     )
     maps = plan.batch * model.heads * model.context**2
+    return parameters, rows * vocab_size + model.layers * (rows * model.dim + maps)
+
+
+def _group_size(plan: Training, vocab_size: int) -> int:
+    """How many runs advance together; refuses what would not fit even alone."""
+    model, rows = plan.model, plan.batch * plan.model.context
+    parameters, activations = numbers_of(plan, vocab_size)
     needed = {
         "dim": 4 * (len(plan.runs) + 1) * parameters,  # of all runs, and a gradient
-        "batch": 4 * (rows * vocab_size + model.layers * (rows * model.dim + maps)),
+        "batch": 4 * activations,
     }
     field = max(needed, key=lambda name: needed[name])
     require_memory(field, sum(needed.values()), "take a smaller model, batch or context")

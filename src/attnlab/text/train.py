@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import numpy as np
 import xarray as xr
 
-from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.stopping import Pace, Stopping, answering
 from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile, load, save
@@ -25,11 +25,11 @@ from attnlab.text.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from attnlab.text.corpus import Corpus
+from attnlab.text.corpus import Corpus, Source
 from attnlab.text.fleet import Fleet
 from attnlab.text.measure import TOP, map_speed, snap_step
 from attnlab.text.model import TransformerSpec
-from attnlab.text.training import Precision, Training, numbered
+from attnlab.text.training import Training, TrainingFields, as_training
 
 CHECKPOINT, RESULT = "checkpoint.safetensors", "result.nc"
 CHECKPOINT_SHARE = 0.05  # of the time is spent on checkpoints at most
@@ -37,28 +37,22 @@ _RECORD = "record/"
 
 
 def train(
-    corpus: Corpus,
-    spec: TransformerSpec | None = None,
+    training: Training | Corpus | Source | str,
+    model: TransformerSpec | None = None,
     *,
-    rates: float | Sequence[float] = 5.0,
-    seeds: int | Sequence[int] = 1,
-    steps: int = 1500,
-    optimizer: str | Optimizer = "sgd",
-    batch: int = 20,
-    clip: float = 0.5,
-    measure_every: int = 50,
-    validation_tokens: int | None = 3500,
-    probes: int = 2,
-    precision: Precision = "highest",
     out: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
     progress: Choice = "auto",
+    **given: Unpack[TrainingFields],
 ) -> xr.Dataset:
     """Train transformers on a corpus and record what their attention does.
 
-    The defaults are the protocol of Fig. 7; `attnlab.text.training.Training` says what each
-    setting means. `rates` and `seeds` are run together, one run for each pair.
+        attnlab.train("builtin", attnlab.text.TransformerSpec(dim=64), rates=[1, 2], steps=500)
 
+    training: a `Training`, which explains every field, or its corpus; then `model` and the rest
+        (rates, seeds, steps, optimizer, batch, clip, measure_every, validation_tokens, probes,
+        precision) are its fields. With a training they replace its own. Rates and seeds are run
+        together, one run for each pair.
     out: a folder for checkpoints and the result. A training that was interrupted goes on from
         there with bit-identical results on the same machine (on a GPU as far as XLA adds in the
         same order); one that differs in any setting is refused. Ctrl-C keeps a checkpoint.
@@ -66,24 +60,12 @@ def train(
     progress: "auto", True, False, or a function that is called with the fraction done.
 
     Returns a Dataset with dims (rate, seed, step, layer, head, probe, query, key); docs/results.md
-    describes it. A run that leaves the finite numbers is NaN from there on, `diverged_step` says
-    since when, and the others go on.
+    describes it, and `Training.of` gives the value back. A run that leaves the finite numbers is
+    NaN from there on, `diverged_step` says since when, and the others go on.
     """
-    plan = Training(
-        model=TransformerSpec() if spec is None else spec,
-        rates=tuple(float(rate) for rate in np.atleast_1d(rates)),
-        seeds=numbered(seeds),
-        steps=steps,
-        optimizer=Optimizer(optimizer) if isinstance(optimizer, str) else optimizer,  # type: ignore[arg-type]
-        batch=batch,
-        clip=float(clip),
-        measure_every=measure_every,
-        validation_tokens=validation_tokens,
-        probes=probes,
-        precision=precision,
-    )
+    plan = as_training(training, model, **given)
     folder = None if out is None else Path(out)
-    document = plan.document(corpus)
+    corpus, document = plan.text, plan.spec
     kept = None if folder is None else _kept(folder, document, plan.steps)
     if folder is not None and kept is not None and kept.step == plan.steps:
         # Where the result is not there or damaged, it is made again from the checkpoint.
@@ -131,14 +113,14 @@ class _Record:
     """What was measured: arrays (run, record, ...), NaN where it was not yet."""
 
     def __init__(self, plan: Training) -> None:
-        self.moments = plan.moments
+        self.steps = plan.record_steps
         self.values: Arrays = {}
 
     def put(self, step: int, found: Arrays) -> None:
-        (index,) = np.flatnonzero(self.moments == step)
+        (index,) = np.flatnonzero(self.steps == step)
         for name, value in found.items():
             if name not in self.values:
-                shape = (value.shape[0], self.moments.size, *value.shape[1:])
+                shape = (value.shape[0], self.steps.size, *value.shape[1:])
                 self.values[name] = np.full(shape, np.nan, np.float32)
             self.values[name][:, index] = value
 
@@ -148,7 +130,7 @@ class _Record:
     def shapes(self, fleet: Fleet) -> dict[str, tuple[int, ...]]:
         """Of the arrays, once there are any."""
         found = fleet.shapes().items()
-        return {_RECORD + name: (n, self.moments.size, *rest) for name, (n, *rest) in found}
+        return {_RECORD + name: (n, self.steps.size, *rest) for name, (n, *rest) in found}
 
     def restore(self, arrays: Arrays) -> None:
         self.values = {
@@ -202,7 +184,7 @@ def _run(
     plan, pace, spent = fleet.plan, Pace(), 0.0
     if fleet.step == 0:
         recorded.put(0, fleet.look())
-    for moment in plan.moments[plan.moments > fleet.step]:
+    for moment in plan.record_steps[plan.record_steps > fleet.step]:
         while fleet.step < moment:
             if stopping.asked:
                 stopping.keeping = True
@@ -252,8 +234,9 @@ def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in document.items():
         within = _settings(value) if isinstance(value, Mapping) else None
         found |= {name: value} if within is None else {f"{name}.{n}": v for n, v in within.items()}
-    found.pop("corpus.name", None)  # the digest tells texts apart
-    return found
+    # the digest tells texts apart
+    named = {f"corpus.{item.name}" for item in fields(Source)} - {"corpus.digest"}
+    return {name: value for name, value in found.items() if name not in named}
 
 
 def _label(plan: Training, corpus: Corpus, fleet: Fleet, recorded: _Record) -> xr.Dataset:
@@ -276,7 +259,7 @@ def _label(plan: Training, corpus: Corpus, fleet: Fleet, recorded: _Record) -> x
     result = xr.Dataset(
         variables,
         coords={
-            "rate": list(plan.rates), "seed": list(plan.seeds), "step": plan.moments,
+            "rate": list(plan.rates), "seed": list(plan.seeds), "step": plan.record_steps,
             "layer": np.arange(plan.model.layers), "head": np.arange(plan.model.heads),
             "k": list(TOP), "probe": np.arange(plan.probes), "query": place, "key": place,
             "probe_token": (("probe", "key"), fleet.probes),

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.dynamics.engines import MOST_STEPS
 from attnlab.dynamics.grid import RUN_BYTES
-from attnlab.dynamics.optimizers import Optimizer
+from attnlab.dynamics.optimizers import Optimizer, as_optimizer
+from attnlab.files.documents import check_keys
 from attnlab.files.errors import InputError, require_whole
 from attnlab.files.memory import require_memory
-from attnlab.text.corpus import Corpus
+from attnlab.files.recipe import as_value, plain
+from attnlab.text.corpus import Corpus, Source
 from attnlab.text.model import TransformerSpec
 
 Precision = Literal["highest", "default", "bfloat16"]
@@ -23,8 +29,13 @@ EVALUATION_STREAMS = 10
 
 @dataclass(frozen=True)
 class Training:
-    """The protocol of a training; the defaults are those of Fig. 7.
+    """The training of transformers on a text, and what to measure of it; as in Fig. 7 by default.
 
+    A value that is checked when it is made, equal to others by content, and changed by
+    `dataclasses.replace`.
+
+    corpus: what is learnt from: a `Corpus`, or the name of one, as `open_corpus` takes it, or a
+        `Source`; the text is read when it is used.
     rates, seeds: one run for each pair. A seed fixes the start and the dropout; all runs read the
         same text in the same order.
     optimizer: SGD has no momentum unless it is given.
@@ -37,6 +48,9 @@ class Training:
         what is measured stay as they are.
     """
 
+    clock: ClassVar[Literal["step"]] = "step"
+
+    corpus: Corpus | str | Source = field(default_factory=Source)
     model: TransformerSpec = field(default_factory=TransformerSpec)
     rates: tuple[float, ...] = (5.0,)
     seeds: tuple[int, ...] = (0,)
@@ -50,8 +64,18 @@ class Training:
     precision: Precision = "highest"
 
     def __post_init__(self) -> None:
-        momentum = self.optimizer.momentum or 0.0
-        object.__setattr__(self, "optimizer", replace(self.optimizer, momentum=momentum))
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        corpus = Source(self.corpus) if isinstance(self.corpus, str) else self.corpus
+        if isinstance(corpus, Corpus) and corpus.source is not None:
+            put("text", corpus)  # there is no need to read it again
+            corpus = corpus.source
+        put("corpus", corpus)
+        put("optimizer", as_optimizer(self.optimizer).with_momentum(0.0))
+        put("rates", tuple(float(rate) for rate in np.atleast_1d(self.rates)))
+        put("seeds", _numbered(self.seeds))
+        put("clip", float(self.clip))
         for name in ("steps", "batch", "measure_every", "probes"):
             require_whole(name, getattr(self, name), 1)
         if self.steps > MOST_STEPS:
@@ -70,7 +94,8 @@ class Training:
         for name in ("rates", "seeds"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise InputError(f"{name}: {getattr(self, name)} has one twice; name each once")
-        require_memory("measure_every", self._record_bytes, "measure less often, or fewer runs")
+        needed = self.record_bytes(len(self.runs))
+        require_memory("measure_every", needed, "measure less often, or fewer runs")
         if self.precision not in get_args(Precision):
             raise InputError(
                 f"precision: expected one of {get_args(Precision)}, got {self.precision!r}"
@@ -81,17 +106,21 @@ class Training:
         """(rate, seed) of each run, seeds of one rate together."""
         return [(rate, seed) for rate in self.rates for seed in self.seeds]
 
+    @cached_property
+    def text(self) -> Corpus:
+        """The corpus, read."""
+        return self.corpus if isinstance(self.corpus, Corpus) else self.corpus.open()  # type: ignore[union-attr]
+
     @property
-    def moments(self) -> NDArray[np.int64]:
+    def record_steps(self) -> NDArray[np.int64]:
         """The steps at which it is measured."""
         return np.unique(np.append(np.arange(0, self.steps, self.measure_every), self.steps))
 
-    @property
-    def _record_bytes(self) -> float:
-        """Of the maps of all runs."""
+    def record_bytes(self, runs: int) -> float:
+        """Of the maps of so many runs."""
         model, records = self.model, 2 + self.steps // self.measure_every
         maps = model.layers * model.heads * self.probes * model.context**2
-        return 4.0 * len(self.runs) * records * (8 + maps)
+        return 4.0 * runs * records * (8 + maps)
 
     def windows(self, available: int) -> int:
         """How many windows of the validation streams are measured each time."""
@@ -100,14 +129,101 @@ class Training:
         asked = self.validation_tokens // (EVALUATION_STREAMS * self.model.context)
         return min(max(asked, 1), available)
 
-    def document(self, corpus: Corpus) -> dict[str, Any]:
-        """Everything that decides the numbers, as JSON has it."""
-        text = {"name": corpus.name, "tokens": corpus.tokens, "digest": corpus.digest}
-        plain = {**asdict(self), "rates": list(self.rates), "seeds": list(self.seeds)}
-        return {"corpus": text, **plain}
+    # -- identity and documents -----------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """A content hash, of the text too: equal for equal trainings."""
+        content = {**self._settings(defaults=True), "corpus": self.text.digest}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What a result says that it was made from, with every default written out; `of` reads it.
+
+        The text is named here, and known again by its digest.
+        """
+        text = self.text
+        source = text.source or Source(text.name, text.tokens)
+        named = plain(replace(source, digest=text.digest), defaults=True)
+        return {"corpus": named, **self._settings(defaults=True)}
+
+    def to_document(self) -> dict[str, Any]:
+        """All of it as plain values, as a recipe file has them."""
+        if isinstance(self.corpus, Corpus):
+            raise InputError(
+                f"corpus: {self.corpus.name} was made in memory, and no file can name it"
+            )
+        named = {"name": self.corpus.name, **plain(self.corpus)}  # type: ignore[union-attr]
+        return {"corpus": named, **self._settings(defaults=False)}
+
+    def _settings(self, *, defaults: bool) -> dict[str, Any]:
+        others = (item.name for item in fields(self) if item.name not in ("corpus", "optimizer"))
+        given = {name: plain(getattr(self, name), defaults=defaults) for name in others}
+        return {**given, "optimizer": self.optimizer.to_document(defaults=defaults)}
+
+    @classmethod
+    def from_document(cls, document: Any) -> Training:
+        """The training that a document describes; errors name the field and the remedy."""
+        check_keys("", document, FIELD_KINDS, ())
+        return cls(**{name: as_value(name, of, FIELD_KINDS[name]) for name, of in document.items()})
+
+    @classmethod
+    def of(cls, result: xr.Dataset) -> Training:
+        """The training that a labelled result was made from; its text is read when it is used."""
+        try:
+            spec = json.loads(result.attrs["spec"])
+            given = {name: spec[name] for name in FIELD_KINDS}
+        except (KeyError, TypeError, json.JSONDecodeError):
+            raise InputError("result: not one that train() made") from None
+        return cls.from_document(given)
 
 
-def numbered(seeds: int | Sequence[int]) -> tuple[int, ...]:
+FIELD_KINDS: dict[str, Any] = {
+    "corpus": str | Source,
+    "model": TransformerSpec,
+    "rates": float | tuple[float, ...],
+    "seeds": int | tuple[int, ...],
+    "steps": int,
+    "optimizer": Optimizer,
+    "batch": int,
+    "clip": float,
+    "measure_every": int,
+    "validation_tokens": int | None,
+    "probes": int,
+    "precision": Precision,
+}
+
+
+class TrainingFields(TypedDict, total=False):
+    """The fields of a `Training` past its corpus and model."""
+
+    rates: float | Sequence[float]
+    seeds: int | Sequence[int]
+    steps: int
+    optimizer: str | Optimizer
+    batch: int
+    clip: float
+    measure_every: int
+    validation_tokens: int | None
+    probes: int
+    precision: Precision
+
+
+def as_training(
+    given: Training | Corpus | Source | str,
+    model: TransformerSpec | None = None,
+    **fields: Unpack[TrainingFields],
+) -> Training:
+    """A training, or what makes one: its corpus, model and any of its fields.
+
+    With a training, the fields given replace its own.
+    """
+    chosen: dict[str, Any] = {**fields} if model is None else {"model": model, **fields}
+    return replace(given, **chosen) if isinstance(given, Training) else Training(given, **chosen)
+
+
+def _numbered(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Seeds by how many or by which."""
     if isinstance(seeds, int) and seeds < 1:
         raise InputError(f"seeds: expected at least 1, got {seeds}")

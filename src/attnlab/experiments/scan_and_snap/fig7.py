@@ -32,7 +32,7 @@ class Recipe(TextRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        missing = set(self.moments) - set(self.training.moments.tolist())
+        missing = set(self.moments) - set(self.training.record_steps.tolist())
         if missing:
             raise InputError(f"moments: step {min(missing)} is not measured (see measure_every)")
         if not 1 <= self.words <= self.training.model.context:
