@@ -16,7 +16,13 @@ from attnlab.playground.setting import Setting
 from attnlab.report import make_studies
 from attnlab.report import reproduce as make_parts
 from attnlab.sweep import SweepRecipe
-from attnlab.text import TransformerSpec, estimate_classes, measure_agreement, open_corpus, train
+from attnlab.text import (
+    Training,
+    TransformerSpec,
+    estimate_classes,
+    measure_agreement,
+    open_corpus,
+)
 
 
 class Asked(Exception):
@@ -87,7 +93,6 @@ def test_a_recipe_and_the_playground_leave_the_same_unsaid():
 @pytest.mark.parametrize(
     ("verb", "function"),
     [
-        (text.train_verb, train),
         (text.train_verb, TransformerSpec),
         (text.train_verb, open_corpus),
         (text_classes.classes_verb, estimate_classes),
@@ -107,5 +112,14 @@ def test_what_is_asked_for_in_two_ways_has_one_default(verb, function):
     shared = one.keys() & other.keys() - {"names"}  # those of parts: none are all
     assert len(shared) > 1
     for name in shared:
-        value = float(one[name]) if name == "rates" else one[name]
-        assert value == other[name], name
+        assert one[name] == other[name], name
+
+
+def test_a_training_of_the_command_line_is_that_of_python(monkeypatch, tmp_path, call):
+    def train(training, **given):
+        raise Asked(training)
+
+    monkeypatch.setattr(attnlab.text, "train", train)
+    with pytest.raises(Asked) as by_command:
+        call("text", "train", "builtin", "--out", "run", cwd=tmp_path)
+    assert by_command.value.args == (Training("builtin"),)

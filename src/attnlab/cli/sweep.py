@@ -1,4 +1,4 @@
-"""attnlab sweep: a grid of simulations by recipe, resumed where it was left; and how it stands."""
+"""attnlab sweep: a grid by recipe, resumed where it was left; and how it stands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 HELP = """Run a grid of simulations, thousands of them, on one machine or a cluster.
 
 RECIPE is a YAML or JSON file (recipes/fig6.yaml is one) that names classes, a grid over any
-parameter, and the rest of what `simulate` takes. Results go to --out: one file for each group of
+field, and the rest of what `simulate` takes; or, of trainings on text (recipes/text-rates.yaml), a
+corpus and the rest of what `train` takes. Results go to --out: one file for each group of
 runs, table.csv with a row for each cell, and a ledger. The same command resumes a sweep that was
 stopped, by whatever, and computes only what is missing or damaged.
 
