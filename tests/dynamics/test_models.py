@@ -101,11 +101,11 @@ def test_its_divergence_is_found_to_the_step():
         attnlab.simulate(
             CLASSES, Sampled(8, 4), model=Heated(), eta_y=[1.0, 1e25], eta_z=1e25, steps=40, seeds=2
         )
-    step = int(raised.value.dataset["diverged_step"].max())
-    again = attnlab.simulate(
-        CLASSES, Sampled(8, 4), model=Heated(), eta_y=1.0, eta_z=1.0, steps=step, seeds=2
-    )
-    assert 0 < step < 40 and again.sizes["step"] == step + 1
+    found = raised.value.dataset
+    first, loss = found["diverged_step"], found["loss"]
+    assert (first > 0).any() and (first < 40).all()
+    assert loss.isnull().where((first > 0) & (loss["step"] >= first), True).all()
+    assert loss.where(loss["step"] < first.where(first > 0, 40) - 1, 0.0).notnull().all()
 
 
 def test_sets_of_classes_run_together():
@@ -119,6 +119,20 @@ def test_a_start_that_a_model_cannot_have_is_refused():
     for model in (Heated(), Embedded(4)):
         with pytest.raises(InputError, match=f"init: {type(model).__name__} starts from"):
             Simulation(CLASSES, model=model, init=np.zeros(10))
+
+
+def test_a_class_that_is_no_frozen_dataclass_is_named():
+    class Loose(attnlab.Engine):
+        def source(self, classes, where, position):
+            return None
+
+    @dataclass
+    class Melting(attnlab.Model):
+        begin, outputs, attention_logits = Heated.begin, Heated.outputs, Heated.attention_logits
+
+    for field_name, value in (("engine", Loose()), ("model", Melting())):
+        with pytest.raises(InputError, match=f"{field_name}: .*frozen dataclass"):
+            Simulation(CLASSES, **{field_name: value})
 
 
 @pytest.mark.parametrize("model", [Pairwise(), Extended(heads=3, combine="concatenate")])

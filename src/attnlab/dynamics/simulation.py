@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -97,9 +97,15 @@ class Simulation:
         put("classes", _resolved(self.classes))
         put("optimizer", as_optimizer(self.optimizer))
         for name, base in (("engine", Engine), ("model", Model)):
-            if not isinstance(getattr(self, name), base):
+            value = getattr(self, name)
+            if not isinstance(value, base):
                 known = ", ".join(kind.__name__ for kind in base.kinds().values())
-                raise InputError(f"{name}: expected one of {known}, got {getattr(self, name)!r}")
+                raise InputError(f"{name}: expected one of {known}, got {value!r}")
+            if not is_dataclass(value) or type(value).__hash__ is None:
+                raise InputError(
+                    f"{name}: {type(value).__name__} is no frozen dataclass; write "
+                    "@dataclass(frozen=True) above the class"
+                )
         if self.dtype not in ("float32", "float64"):
             raise InputError(f"dtype: expected 'float32' or 'float64', got {self.dtype!r}")
         self.engine.check(self.steps, self.dtype, self.moving)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -151,7 +151,7 @@ class Model(Named, ABC):
         return self.heads * rows * sizes.tokens * sizes.outputs
 
 
-@cache
+@lru_cache(maxsize=256)
 def _numbers_at_the_start(model: Model, sizes: Sizes) -> int:
     """What `begin` makes, by its shapes alone."""
     M, K, Q, J, A = (
