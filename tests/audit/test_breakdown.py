@@ -26,8 +26,12 @@ def test_the_map_over_the_ratio(over_ratio):
     # Fates are right once the decoder is fast, wrong for many tokens when it is slow.
     assert np.all(over_ratio["fate"].sel(ratio=[150.0, 1000.0]) == 0)
     assert np.all(over_ratio["fate"].sel(ratio=0.25) > 0.3)
-    # The speed stays wrong at any ratio: Theorem 1's decoder is not the one that SGD trains.
+    # The speed stays wrong at any ratio: Theorem 1's decoder is not the one that SGD trains. With
+    # that one it is right, to order eta_Z / eta_Y.
     assert np.all(over_ratio["speed"].sel(ratio=1000.0) > 2)
+    off = abs(over_ratio["sgd_speed"] - 1.0)
+    assert np.all(off.sel(ratio=1000.0) < 0.01)
+    np.testing.assert_allclose(off.sel(ratio=1000.0) / off.sel(ratio=150.0), 0.15, rtol=0.25)
 
 
 def test_the_other_knobs(monkeypatch, over_ratio):

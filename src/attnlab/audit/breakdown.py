@@ -1,9 +1,11 @@
 """Where theory breaks: how far prediction is from training, over one knob at a time.
 
-Each map compares Eq. 10 (with the corrected coefficients) with training, in three ways:
+Each map compares Eq. 10 (with the corrected coefficients) with training, in three ways, and the
+next rung of the ladder in the first of them:
 
 - `speed`: by what factor Eq. 10 moves the dominant token's logit further than training does
   (1 is right; negative: in the other direction);
+- `sgd_speed`: the same of the theory "sgd", which has the decoder that SGD trains;
 - `gain`: the relative error of Eq. 11 in ln chi;
 - `fate`: the share of tokens with a fate by Theorem 2 whose logit ends on the wrong side of 0.
 
@@ -37,7 +39,7 @@ RATIOS = (0.25, 1.0, 4.0, FAST, 150.0, 1000.0)
 COMMON = (0.1, 0.2, 0.4, 0.8)
 CLASSES = (2, 4, 8, 16)
 LENGTHS = (16, 256, 4096)
-KINDS = ("speed", "gain", "fate")
+KINDS = ("speed", "sgd_speed", "gain", "fate")
 ETA_Y = 0.9
 ETA_Z = ETA_Y / FAST  # where the ratio is not varied
 
@@ -57,13 +59,24 @@ def graded(K: int, common_prob: float) -> SequenceClasses:
     )  # fmt: skip
 
 
-def errors(case: Case, time: float, z: NDArray[np.float64]) -> dict[str, float]:
-    """The three errors of Eq. 10 at `time`, given the logits (Q, L) of training."""
+def predictions(case: Case, time: float) -> dict[str, NDArray[np.float64]]:
+    """Logits (Q, L) at `time`, by the kind of error that they are for."""
+    at = np.array([time])
+    sgd = theory.sgd_flow(
+        case.classes, at, eta_y=case.eta_y, eta_z=case.eta_z, rtol=1e-7, atol=1e-10
+    )
+    return {"speed": reduced(case, at).logits[0], "sgd_speed": sgd.logits[0]}
+
+
+def errors(
+    case: Case, predicted: Mapping[str, NDArray[np.float64]], z: NDArray[np.float64]
+) -> dict[str, float]:
+    """The errors of `predictions`, given the logits (Q, L) of training at the same time."""
     n, high, _ = most_and_least_frequent(case)
-    predicted = reduced(case, np.array([time])).logits[0]
+    dominant = case.psi[n], high
     fates = theory.token_fates(case.P, psi=case.psi)
     return {
-        "speed": float(predicted[case.psi[n], high] / z[case.psi[n], high]),
+        **{kind: float(path[dominant] / z[dominant]) for kind, path in predicted.items()},
         "gain": float(gain_error(case, z)),
         "fate": float((z * fates < 0)[fates != 0].mean()),
     }
@@ -90,7 +103,8 @@ def ratio_map() -> xr.Dataset:
         at = trained(case.classes, ratios(*RATIOS, eta_y=ETA_Y), case.steps).interp(time=time)
         for i, ratio in enumerate(RATIOS):
             z = logits(case, at.isel(run=i))
-            cells[ratio, prob] = errors(case.at(eta_z=ETA_Y / ratio), time, z)
+            here = case.at(eta_z=ETA_Y / ratio)
+            cells[ratio, prob] = errors(here, predictions(here, time), z)
     return _table(cells, "ratio")
 
 
@@ -110,20 +124,21 @@ def class_map() -> xr.Dataset:
             case = Case(graded(K, prob), ETA_Y, ETA_Z, 1e6)
             steps = round(10 * case.t0)
             z = _stepped(case, Limit(), steps, seeds=1)
-            cells[K, prob] = errors(case, steps, z)
+            cells[K, prob] = errors(case, predictions(case, steps), z)
     return _table(cells, "classes")
 
 
 def length_map() -> xr.Dataset:
     """Errors over T and overlap: batches of 64 sampled sequences, mean over 16 seeds, K = 2."""
     cells: dict[tuple[float, float], dict[str, float]] = {}
-    for length in LENGTHS:
-        # A rarer token needs a sampler of another shape, and that another compilation.
-        for prob in COMMON[-3:]:
-            case = Case(graded(2, prob), ETA_Y, ETA_Z, 1e6)
-            steps = round(10 * case.t0)
+    # A rarer token needs a sampler of another shape, and that another compilation.
+    for prob in COMMON[-3:]:
+        case = Case(graded(2, prob), ETA_Y, ETA_Z, 1e6)
+        steps = round(10 * case.t0)
+        predicted = predictions(case, steps)  # which know nothing of the length
+        for length in LENGTHS:
             z = _stepped(case, Sampled(length, 64), steps, seeds=16)
-            cells[length, prob] = errors(case, steps, z)
+            cells[length, prob] = errors(case, predicted, z)
     return _table(cells, "length")
 
 

@@ -117,6 +117,7 @@ MAPS = {
 }
 KINDS = {
     "speed": "Logit of the dominant token, Eq. 10 over training (1 is right; negative: opposite)",
+    "sgd_speed": "The same with the decoder that SGD trains (theory sgd) over training",
     "gain": "Relative error of Eq. 11",
     "fate": "Share of tokens that end on the wrong side of their fate (Theorem 2)",
     "turn": "eta_Y / eta_Z from which on a larger eta_Y is denser (Section 6 (c)); reversed below",
@@ -164,8 +165,8 @@ def _map(knob: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shade(kind: str, value: float) -> int:
-    """How wrong, from 0 to 60 %: a factor of 30 in speed or turn, half in the rest, is darkest."""
-    if kind in ("speed", "turn"):
+    """How wrong, from 0 to 60 %: a factor of 30 in speeds or turn, half in the rest, is darkest."""
+    if kind in ("speed", "sgd_speed", "turn"):
         wrong = abs(math.log(value)) / math.log(30) if value > 0 else 1.0
     else:
         wrong = value / 0.5

@@ -114,7 +114,7 @@ class Corrected(_Eq10):
     """Eq. 10 with our corrections (docs/errata.md): Eq. 88, the class weight, uneven classes."""
 
     name, form = "corrected", "corrected"
-    leans_on = "Theorem 1's decoder (weak correlations, uniform classes)"
+    leans_on = "Theorem 1's decoder (weak correlations, a large vocabulary)"
 
 
 class Sgd(_ScanAndSnap):
