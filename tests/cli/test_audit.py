@@ -79,7 +79,7 @@ def test_the_table_has_the_ladder_and_its_costs(tmp_path, call):
     shown = " ".join(out.split())
     for words in (
         "theory z at t_0 z at end attention at t_0 attention at end printed",
-        "Without Theorem 1's decoder (weak correlations, a large vocabulary) the error in z goes from",
+        "Without Theorem 1's decoder (weak correlations, a large vocabulary) the error in z goes",
         "theorem printed corrected sgd training",
         "class next printed corrected sgd training",
     ):

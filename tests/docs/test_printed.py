@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -57,8 +58,17 @@ def missing(expected, found):
     return None
 
 
+def run_example(python, path, *, cwd):
+    """./lab python examples/..., in another folder: code, stdout, stderr."""
+    command = [sys.executable, GUIDES.parent / path]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
 def test_pages_that_print_are_found_and_differences_are_seen():
-    assert [page.name for page in PAGES] == ["own_model.md", "text.md", "theory-sgd.md"]
+    named = [page.name for page in PAGES]
+    own = ["own_claim.md", "own_model.md", "own_theory.md"]
+    assert named == ["audit.md", *own, "text.md", "theory-sgd.md"]
     shown = "class a 0.50 → 1,000\n...\nend\n"
     assert missing(shown, "class  a\n0.51 → 1,001 b 2 end") is None
     for other in ("class a 0.60 → 1,000 end", "class b 0.50 → 1,000 end", "class a 0.50 → 1,000"):
@@ -79,6 +89,7 @@ def test_commands_print_what_the_page_says(page, call, tmp_path, monkeypatch):
         else:
             lab, *arguments = shlex.split(text)
             assert lab == "./lab"
-            code, found, err = call(*arguments, cwd=tmp_path)
+            run = run_example if arguments[0] == "python" else call
+            code, found, err = run(*arguments, cwd=tmp_path)
             assert code == 0, err
         assert missing(expected, found) is None, (text, found)
