@@ -62,6 +62,11 @@ def test_names_and_classes_can_be_swept_and_parameters_keep_all_their_digits():
     assert "common_prob=0.1234567890123" in classes.origin
 
 
+def test_what_is_usual_for_one_optimiser_is_not_carried_to_another():
+    recipe = tiny(grid={"optimizer.name": ("adam", "adamw")}, eta_z=1.0)
+    assert [way.optimizer.weight_decay for way, _ in recipe.settings()] == [0.0, 0.01]
+
+
 def test_a_parameter_of_the_grid_replaces_that_of_the_name():
     recipe = tiny(classes="syn-medium:num_last=3, next_per_last=2", eta_z=1.0,
                   grid={"num_last": (1, 2)})  # fmt: skip

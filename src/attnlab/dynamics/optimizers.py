@@ -46,7 +46,7 @@ class Optimizer:
                     f"{field_name}: expected a number in [0, 1), got {getattr(self, field_name)}"
                 )
         if self.weight_decay is None:
-            object.__setattr__(self, "weight_decay", ADAMW_DECAY if self.name == "adamw" else 0.0)
+            object.__setattr__(self, "weight_decay", _usual_decay(self.name))
         for field_name in ("epsilon", "weight_decay"):
             if not 0 <= getattr(self, field_name) < np.inf:
                 raise InputError(
@@ -64,7 +64,10 @@ class Optimizer:
 
     def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
         """The name, and what is not as it is by default; all of it with `defaults`."""
-        return {"name": self.name, **plain(self, defaults=defaults)}
+        given = plain(self, defaults=defaults)
+        if not defaults and self.weight_decay == _usual_decay(self.name):
+            del given["weight_decay"]
+        return {"name": self.name, **given}
 
     @property
     def keeps_still(self) -> bool:
@@ -117,6 +120,10 @@ class OptaxOptimizer(Optimizer):
     def to_document(self, *, defaults: bool = False) -> dict[str, Any]:
         """The name alone."""
         return {"name": self.name}
+
+
+def _usual_decay(name: str) -> float:
+    return ADAMW_DECAY if name == "adamw" else 0.0
 
 
 def as_optimizer(

@@ -94,7 +94,7 @@ class Kind(ABC):
         """Equal for sources that can be part of one value."""
 
     @abstractmethod
-    def moments(self, way: Any) -> tuple[float, ...]:
+    def record_steps(self, way: Any) -> tuple[float, ...]:
         """The steps or times that are recorded: the same however runs are grouped."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Kind(ABC):
     @abstractmethod
     def value_at(
         self, way: Any, sources: Sequence[Any], points: Given, seeds: Sequence[int],
-        moments: Sequence[float],
+        record_steps: Sequence[float],
     ) -> Any:  # fmt: skip
         """The value that has these sources, rates and seeds."""
 

@@ -121,14 +121,14 @@ def make_plan(recipe: SweepRecipe, *, memory_budget: float = MEMORY_BUDGET) -> P
     shapes = []
     for numbers in by_shape.values():
         way, first = settings[numbers[0]]
-        moments = kind.moments(way)
-        cost = kind.cost(way, first, len(moments))
+        record_steps = kind.record_steps(way)
+        cost = kind.cost(way, first, len(record_steps))
         groups = []
         for place in _places(recipe, numbers, cost, memory_budget):
             sources = [settings[number][1] for number in place.settings]
             points = {name: of[slice(*place.cells)] for name, of in recipe.points.items()}
             seeds = recipe.seeds[slice(*place.seeds)]
-            value = kind.value_at(way, sources, points, seeds, moments)
+            value = kind.value_at(way, sources, points, seeds, record_steps)
             groups.append(Group(place, kind, value))
         shapes.append(Shape(tuple(numbers), kind.title(first), cost, tuple(groups)))
     return Plan(recipe, memory_budget, tuple(shapes))

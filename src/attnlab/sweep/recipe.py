@@ -80,7 +80,7 @@ class SweepRecipe(Recipe):
         """The value at the first point of the grid, with the rates that are not swept."""
         kind, (way, source) = self.kind, next(self._settings())
         points = {name: of[:1] for name, of in self.points.items()}
-        return kind.value_at(way, [source], points, self.seeds, kind.moments(way))
+        return kind.value_at(way, [source], points, self.seeds, kind.record_steps(way))
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
@@ -234,7 +234,7 @@ class SweepRecipe(Recipe):
                 continue
             if home not in parts:
                 part = made[home] if home in made else _default(self.kind.value, home)
-                parts[home] = plain(part)
+                parts[home] = {**_written(part)}
             inner = parts[home]
             for key in path[:-1]:
                 inner = inner.setdefault(key, {})
@@ -258,6 +258,12 @@ def _inside(kinds: Mapping[str, Any], within_: str = "") -> list[str]:
                 found += [f"{within_}{name}.{key}" for key in own]
                 found += _inside(own, f"{within_}{name}.")
     return list(dict.fromkeys(found))
+
+
+def _written(part: Any) -> dict[str, Any]:
+    """A part as a file has it."""
+    document: dict[str, Any] = part.to_document() if hasattr(part, "to_document") else plain(part)
+    return document
 
 
 def _default(kind: type, name: str) -> Any:

@@ -137,7 +137,7 @@ class Simulations(Kind):
         sizes = (source.vocab_size, len(source), source.in_play.size, source.num_nonzeros)
         return *sizes, tuple(source.queries.tolist()), source.names is None
 
-    def moments(self, way: Simulation) -> tuple[float, ...]:
+    def record_steps(self, way: Simulation) -> tuple[float, ...]:
         save, steps = way.save, way.steps
         count = steps / save.every if save.every else save.geometric or 0
         if count > MOST_RECORDS:
@@ -150,10 +150,10 @@ class Simulations(Kind):
 
     def value_at(
         self, way: Simulation, sources: Sequence[SequenceClasses], points: Given,
-        seeds: Sequence[int], moments: Sequence[float],
+        seeds: Sequence[int], record_steps: Sequence[float],
     ) -> Simulation:  # fmt: skip
         eta_y, eta_z = (xr.DataArray(points[name], dims="cell") for name in ("eta_y", "eta_z"))
-        save = Save(way.save.what, at=moments)
+        save = Save(way.save.what, at=record_steps)
         return replace(
             way, classes=tuple(sources), eta_y=eta_y, eta_z=eta_z, seeds=tuple(seeds), save=save
         )
@@ -196,12 +196,12 @@ class Simulations(Kind):
     # -- what a run gives -------------------------------------------------------------------------
 
     def run(self, value: Simulation, tell: Tell) -> tuple[xr.Dataset, str]:
-        cause, moments = "", value.record_steps
+        cause, record_steps = "", value.record_steps
         try:
             result = simulate(value, progress=tell)
         except Diverged as problem:
             # where every run has diverged, what comes after the last of them is not even recorded
-            cause, result = str(problem), problem.dataset.reindex({value.clock: moments})
+            cause, result = str(problem), problem.dataset.reindex({value.clock: record_steps})
         if "diverged_step" not in result:
             none = np.full((len(value.sets), value.grid.points, len(value.grid.seeds)), -1.0)
             result["diverged_step"] = (OUTER, none)

@@ -85,12 +85,12 @@ class Trainings(Kind):
     def sizes(self, source: Corpus) -> int:
         return id(source)
 
-    def moments(self, way: Training) -> tuple[float, ...]:
+    def record_steps(self, way: Training) -> tuple[float, ...]:
         return tuple(map(float, way.record_steps))
 
     def value_at(
         self, way: Training, sources: Sequence[Corpus], points: Given, seeds: Sequence[int],
-        moments: Sequence[float],
+        record_steps: Sequence[float],
     ) -> Training:  # fmt: skip
         (corpus,) = sources
         rates = tuple(points["rates"].tolist())
