@@ -25,13 +25,13 @@ PANELS_AT_ONCE = {"cpu": 2}
 COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 
 
-def panel(num_last: int, seeds: int = SEEDS, *, own_data: bool = False) -> xr.Dataset:
+def panel(num_last: int, seeds: int = SEEDS, *, independent: bool = False) -> xr.Dataset:
     """The cells of one panel of Fig. 6."""
     z = xr.DataArray(list(ETA_Z), dims="eta_z", coords={"eta_z": list(ETA_Z)})
     r = xr.DataArray(list(RATIO), dims="ratio", coords={"ratio": list(RATIO)})
     return simulate(
         syn_medium(num_last=num_last), Sampled(length=128, batch_size=128), eta_y=r * z, eta_z=z,
-        steps=100, momentum=0.9, init="uniform", seeds=seeds, own_data=own_data,
+        steps=100, momentum=0.9, init="uniform", seeds=seeds, independent=independent,
         save=Save("statistics", at=[100]), progress=False,
     )  # fmt: skip
 

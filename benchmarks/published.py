@@ -18,7 +18,7 @@ from benchmarks.fig6 import panel
 def deviations(num_last: int, seeds: int) -> xr.DataArray:
     """(eta_z, ratio): ours minus published, in standard errors of both."""
     theirs = published.fig6().sel(num_last=num_last)
-    ours = panel(num_last, seeds, own_data=True).distinct_entropy
+    ours = panel(num_last, seeds, independent=True).distinct_entropy
     found = ours.isel(step=-1).mean(["seed", "sequence_class"])
     error = theirs["entropy_std"] * np.sqrt(1 / published.FIG6_SEEDS + 1 / seeds)
     deviation = (found - theirs["entropy_mean"]) / error

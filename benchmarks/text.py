@@ -16,7 +16,7 @@ from collections.abc import Callable
 import jax
 
 from attnlab.text import Corpus, Training, TransformerSpec, open_corpus, train
-from attnlab.text.fleet import Fleet
+from attnlab.text.cohort import Cohort
 
 RATES = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0)
 SEEDS = (0, 1, 2, 3, 4)
@@ -29,27 +29,27 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def ready(plan: Training, corpus: Corpus) -> tuple[Fleet, float]:
-    """A fleet that is compiled and has taken a step, and the seconds that took."""
+def ready(plan: Training, corpus: Corpus) -> tuple[Cohort, float]:
+    """A cohort that is compiled and has taken a step, and the seconds that took."""
     begun = time.perf_counter()
-    fleet = Fleet(plan, corpus)
-    fleet.advance(1)
-    return fleet, time.perf_counter() - begun
+    cohort = Cohort(plan, corpus)
+    cohort.advance(1)
+    return cohort, time.perf_counter() - begun
 
 
 def against_torch(corpus: Corpus, layers: int, steps: int, rounds: int) -> None:
     from benchmarks.plain_torch_text import Loop
 
     plan = Training(model=TransformerSpec(layers=layers))
-    fleet, compiling = ready(plan, corpus)
-    fleet.look()
+    cohort, compiling = ready(plan, corpus)
+    cohort.observe()
     loop = Loop(corpus.train, corpus.vocab_size, layers, plan.rates[0])
     loop.advance(2)
     tokens = plan.batch * plan.model.context * steps
-    ours, theirs, looks = [], [], []
+    ours, theirs, observations = [], [], []
     for _ in range(rounds):
-        ours.append(seconds(lambda: fleet.advance(steps)))
-        looks.append(seconds(fleet.look))
+        ours.append(seconds(lambda: cohort.advance(steps)))
+        observations.append(seconds(cohort.observe))
         theirs.append(seconds(lambda: loop.advance(steps)))
         print(f"  attnlab {tokens / ours[-1]:,.0f}, PyTorch {tokens / theirs[-1]:,.0f} tokens/s")
     mine, plain = statistics.median(ours), statistics.median(theirs)
@@ -59,7 +59,7 @@ def against_torch(corpus: Corpus, layers: int, steps: int, rounds: int) -> None:
         f"plain PyTorch loop: {tokens / plain:,.0f} tokens/s, {1e3 * plain / steps:.1f} ms a step"
     )
     print(f"ratio: {plain / mine:.2f} (at least 1 wanted)")
-    share = statistics.median(looks) / (mine / steps * plan.measure_every)
+    share = statistics.median(observations) / (mine / steps * plan.measure_every)
     print(
         f"measuring {plan.validation_tokens:,} tokens every {plan.measure_every} steps: "
         f"{100 * share:.1f} % of training time (at most 5 % wanted)"

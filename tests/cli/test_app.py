@@ -3,7 +3,7 @@
 import pytest
 
 from attnlab.cli import app
-from attnlab.text.fleet import Fleet
+from attnlab.text.cohort import Cohort
 
 WORDS = " ".join(f"w{i * 3 % 17}" for i in range(4000))
 TRAIN = ["text", "train", "words.txt", "--context", "8", "--batch", "4", "--out"]
@@ -20,7 +20,7 @@ def test_an_interrupt_is_said(call, folder, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Fleet, "__init__", interrupted)
+    monkeypatch.setattr(Cohort, "__init__", interrupted)
     code, _, said = call(*TRAIN, "run", cwd=folder)
     assert (code, said) == (app.INTERRUPTED, "attnlab: stopped before the first checkpoint\n")
 

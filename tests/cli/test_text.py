@@ -8,7 +8,7 @@ import pytest
 
 import attnlab
 from attnlab.cli import app
-from attnlab.text.fleet import Fleet
+from attnlab.text.cohort import Cohort
 
 QUICK = [
     "--dim", "16", "--feed-forward", "16", "--heads", "2", "--context", "8", "--batch", "4",
@@ -45,14 +45,14 @@ def finished(tmp_path_factory):
 
 
 def test_an_interrupt_says_what_is_kept(finished, tmp_path, keyboard, monkeypatch):
-    real = Fleet.advance
+    real = Cohort.advance
 
-    def advance(fleet, count):
-        real(fleet, count)
+    def advance(cohort, count):
+        real(cohort, count)
         keyboard.press()
 
     monkeypatch.setenv("ATTNLAB_CACHE", str(finished / "cache"))
-    monkeypatch.setattr(Fleet, "advance", advance)
+    monkeypatch.setattr(Cohort, "advance", advance)
     code, said = attnlab_text(*command(finished), "--out", tmp_path / "run")
     assert code == app.INTERRUPTED
     assert said[0].startswith("stopped at step 1 of 20; the same settings go on from there")

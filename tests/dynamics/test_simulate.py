@@ -106,9 +106,11 @@ def test_cells_may_draw_data_of_their_own_whatever_they_run_with():
     shared = plain(syn_small(), Sampled(16, 8), eta_y=nearly, **common).attention
     np.testing.assert_allclose(shared[0], shared[1], atol=1e-5)
     sets = [syn_small(), syn_small().with_prior([0.6, 0.4])]
-    own = plain(sets, Sampled(16, 8), eta_y=nearly, own_data=True, **common).attention
+    own = plain(sets, Sampled(16, 8), eta_y=nearly, independent=True, **common).attention
     assert abs(own[0, 0] - own[0, 1]).max("token")[:, -1].min() > 1e-3  # in every seed and class
-    alone = plain(syn_small(), Sampled(16, 8), eta_y=nearly[1], own_data=True, **common).attention
+    alone = plain(
+        syn_small(), Sampled(16, 8), eta_y=nearly[1], independent=True, **common
+    ).attention
     np.testing.assert_allclose(own[0, 1], alone, rtol=2e-5, atol=1e-7)
 
 

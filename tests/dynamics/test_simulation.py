@@ -31,7 +31,7 @@ RATIO = xr.DataArray([1.0, 2.0], dims="ratio", coords={"ratio": [1.0, 2.0]})
 SIMULATIONS = {
     "default": Simulation("syn-small"),
     "sampled": Simulation("syn-medium:num_last=3", Sampled(8, None, 4), seeds=[3, 5], steps=7),
-    "limit": Simulation(NAMED, Limit(2), optimizer=Optimizer("adam", beta_2=0.9), own_data=True),
+    "limit": Simulation(NAMED, Limit(2), optimizer=Optimizer("adam", beta_2=0.9), independent=True),
     "flow": Simulation(NAMED, Flow(rtol=1e-3), eta_y=[1.0, 2.0], dtype="float64", init="uniform"),
     "rates": Simulation(NAMED, Limit(), eta_y=2 * RATIO, eta_z=RATIO, save=Save("loss", every=2)),
     "embedded": Simulation("syn-small", model=Embedded(8, 2.0), lump=False),

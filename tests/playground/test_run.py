@@ -16,11 +16,11 @@ from attnlab.cli.app import main
 from attnlab.data import syn_small
 from attnlab.playground import code, story
 from attnlab.playground.frames import class_frames, predicted, shown_tokens, traces
-from attnlab.playground.own_data import written
 from attnlab.playground.prediction import predict
 from attnlab.playground.presets import PRESETS
 from attnlab.playground.run import Cancelled, Run, run, table
 from attnlab.playground.setting import Setting
+from attnlab.playground.user_data import written
 
 FIG2 = PRESETS["fig2"].state.a
 OWN = Setting(written=written(syn_small()), seed=7, steps=50)  # the program of FIG2 serves it too

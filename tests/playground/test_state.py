@@ -11,10 +11,10 @@ import pytest
 
 from attnlab.data import syn_small
 from attnlab.playground.controls import BY_NAME, CONTROLS
-from attnlab.playground.own_data import from_file, with_probability, written
 from attnlab.playground.presets import PRESETS
 from attnlab.playground.setting import MOST, MOST_WRITTEN, Setting
 from attnlab.playground.state import MOST_LINKED, State, View, from_query, link, to_query
+from attnlab.playground.user_data import from_file, with_probability, written
 
 TWO = """\
 vocabulary: [the, votes, was, born, elected]

@@ -111,7 +111,8 @@ def dynamics() -> dict[str, list[float]]:
             "dtype": "float64",
         },
         "few sequences, extended": {
-            "engine": few, "model": heads, "init": "uniform", "own_data": True, "dtype": "float64",
+            "engine": few, "model": heads, "init": "uniform", "independent": True,
+            "dtype": "float64",
         },
     }  # fmt: skip
     found = {}

@@ -80,8 +80,8 @@ def simulate_verb(
     seed: Annotated[
         int | None, typer.Option(help="Only this seed, instead of the first so many.")
     ] = None,
-    own_data: Annotated[
-        bool, typer.Option("--own-data", help="Each rate draws data and start of its own.")
+    independent: Annotated[
+        bool, typer.Option("--independent", help="Each rate draws data and start of its own.")
     ] = False,
     save: Annotated[
         str, typer.Option(help="What to record: attention,logits,loss,statistics.")
@@ -130,7 +130,7 @@ def simulate_verb(
     simulation = as_simulation(
         known, chosen, eta_y=options.rate_of("eta-y", eta_y), eta_z=options.rate_of("eta-z", eta_z),
         steps=number("steps", steps), init=init, seeds=seeds if seed is None else [seed],
-        own_data=own_data, save=asked, dtype=dtype,
+        independent=independent, save=asked, dtype=dtype,
         optimizer=Optimizer(optimizer, momentum, weight_decay=weight_decay),  # type: ignore[arg-type]
         model=None if model == Extended() else model,
     )  # fmt: skip

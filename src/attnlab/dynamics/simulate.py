@@ -39,7 +39,7 @@ def simulate(
         attnlab.simulate("syn-small", eta_y=2.0, steps=1000, seeds=3)
 
     simulation: a `Simulation`, which explains every field, or its classes; then `engine` and
-        `fields` (model, optimizer, momentum, eta_y, eta_z, steps, init, seeds, own_data, save,
+        `fields` (model, optimizer, momentum, eta_y, eta_z, steps, init, seeds, independent, save,
         dtype, lump) are its fields. With a simulation they replace its own.
     progress: "auto", True, False, or a function that is called with the fraction done.
 

@@ -69,7 +69,7 @@ class Simulation:
         token).
     seeds: how many, or which. A seed fixes the data and the start; runs that differ only in
         rates see the same data, so that their differences have little noise.
-    own_data: let each combination of classes, engine, model, optimiser and rates draw data and
+    independent: let each combination of classes, engine, model, optimiser and rates draw data and
         start of its own, so that cells are independent.
     save: what to record and when; see `Save`.
     dtype: "float32" or "float64".
@@ -85,7 +85,7 @@ class Simulation:
     steps: float = STEPS
     init: Init = "zero"
     seeds: int | Sequence[int] = 1
-    own_data: bool = False
+    independent: bool = False
     save: Save = field(default_factory=Save)
     dtype: Precision = "float32"
     lump: bool = True
@@ -205,7 +205,7 @@ class Simulation:
             "steps": self.steps,
             "init": self.init if isinstance(self.init, str) else np.asarray(self.init).tolist(),
             "seeds": len(seeds) if seeds == list(range(len(seeds))) else seeds,
-            "own_data": self.own_data,
+            "independent": self.independent,
             "save": plain(self.save),
             "dtype": self.dtype,
             "lump": self.lump,
@@ -245,7 +245,7 @@ class Fields(TypedDict, total=False):
     steps: float
     init: Init
     seeds: int | Sequence[int]
-    own_data: bool
+    independent: bool
     save: Save | None
     dtype: str
     lump: bool
@@ -279,7 +279,7 @@ FIELD_KINDS: dict[str, Any] = {
     "steps": float,
     "init": Literal["zero", "uniform"] | Numbers,
     "seeds": int | tuple[int, ...],
-    "own_data": bool,
+    "independent": bool,
     "save": Save,
     "dtype": Precision,
     "lump": bool,

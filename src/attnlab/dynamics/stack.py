@@ -43,7 +43,7 @@ class Stack:
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         return (
             type(simulation.engine), self.learner, run.what, run.dtype, is_random(simulation.init),
-            simulation.own_data, self.at_once, structure, shapes,
+            simulation.independent, self.at_once, structure, shapes,
         )  # fmt: skip
 
     @property
@@ -60,7 +60,7 @@ class Stack:
         """Where these runs start; see `program.begin`."""
         settings, seeds, points = runs
         simulation = self.run.simulation
-        cell = self.run.cell(settings[0], points[0]) if simulation.own_data else None
+        cell = self.run.cell(settings[0], points[0]) if simulation.independent else None
         return program.begin(
             self.learner, is_random(simulation.init), self.data.layout, self.start,
             simulation.grid.seeds[seeds].astype(np.uint32), cell, self.rates(points),
@@ -114,7 +114,7 @@ def _at_once(run: Run, settings: int, arrays: tuple[program.Data, Start]) -> tup
     budget = WORKING_BYTES.get(jax.default_backend(), ACCELERATOR_BYTES)
     most = RUNS_AT_ONCE.get(jax.default_backend(), seeds * points * settings)
     fitting = max(1, min(most, budget // bytes_of_run))
-    if run.simulation.own_data:
+    if run.simulation.independent:
         return 1, _even_share(seeds, fitting), 1
     points_at_once = _even_share(points, fitting)
     seeds_at_once = _even_share(seeds, max(1, fitting // points_at_once))

@@ -16,7 +16,7 @@ from bokeh.models import CustomJS
 
 from attnlab.dynamics import Diverged
 from attnlab.files.errors import InputError
-from attnlab.playground import code, own_data
+from attnlab.playground import code, user_data
 from attnlab.playground.frames import ClassFrames, class_title
 from attnlab.playground.panel_controls import ControlPanel
 from attnlab.playground.prediction import Prediction, predict
@@ -136,14 +136,14 @@ class Page:
             self._try(lambda: PRESETS[name].state)
 
     def _load(self, message: dict[str, Any]) -> None:
-        self._own(lambda: own_data.from_file(str(message["name"]), str(message["text"])), first=0)
+        self._own(lambda: user_data.from_file(str(message["name"]), str(message["text"])), first=0)
 
     def _edit(self, message: dict[str, Any]) -> None:
         classes = self.state.a.sequence_classes
         token = int(classes.in_play[int(message["row"])])
         self._own(
-            lambda: own_data.written(
-                own_data.with_probability(
+            lambda: user_data.written(
+                user_data.with_probability(
                     classes, sequence_class=int(message["column"]), token=token,
                     probability=float(message["weight"]),
                 )
@@ -347,7 +347,7 @@ class Page:
 
     def _reflect_weights(self) -> None:
         classes = self.state.a.sequence_classes
-        fits = own_data.editable(classes)
+        fits = user_data.editable(classes)
         self.weights.visible = fits
         self.weights_note.html = (
             "<p>P(token | class). Change one; the others of its class make room.</p>"
@@ -359,7 +359,7 @@ class Page:
                 self.weights,
                 tokens=[classes.token_name(int(token)) for token in classes.in_play],
                 classes=[f"class {k}" for k in range(len(classes))],
-                weights=own_data.columns(classes),
+                weights=user_data.columns(classes),
             )
 
     def _show_texts(self, state: State) -> None:

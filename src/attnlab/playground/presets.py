@@ -10,9 +10,9 @@ from typing import Any
 from attnlab.audit import cases
 from attnlab.data import SequenceClasses
 from attnlab.data.class_files import format_classes
-from attnlab.playground.own_data import written
 from attnlab.playground.setting import Setting
 from attnlab.playground.state import State, View
+from attnlab.playground.user_data import written
 from attnlab.prediction.case import Case
 
 

@@ -72,7 +72,7 @@ def _curves(figure: Any, found: xr.Dataset) -> None:
 
     axes = figure.subplots(found.sizes["layer"], 1 + len(PANELS), sharex=True, squeeze=False)
     rates = list(zip(found["rate"].values, style.ordered(found.sizes["rate"]), strict=True))
-    heads = [(int(head), _look(i)) for i, head in enumerate(found["head"].values)]
+    heads = [(int(head), _dashes_of(i)) for i, head in enumerate(found["head"].values)]
     loss, *unused = axes[:, 0]
     loss.set(title="validation loss (nats)", xlabel="step")
     loss.tick_params(labelbottom=True)
@@ -100,7 +100,7 @@ def _curves(figure: Any, found: xr.Dataset) -> None:
     )
 
 
-def _look(head: int) -> dict[str, Any]:
+def _dashes_of(head: int) -> dict[str, Any]:
     """Dashes, and markers as well for heads beyond their number."""
     turn, dashes = divmod(head, len(style.DASHES))
     return {

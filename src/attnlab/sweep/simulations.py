@@ -70,7 +70,7 @@ class Simulations(Kind):
     def swept(self) -> dict[str, Any]:
         return {
             "init": Start, "steps": float, "classes": str | int, "engine": Engine,
-            "optimizer": Optimizer, "model": Model, "own_data": bool, "dtype": Precision,
+            "optimizer": Optimizer, "model": Model, "independent": bool, "dtype": Precision,
             "lump": bool,
         }  # fmt: skip
 
@@ -79,7 +79,7 @@ class Simulations(Kind):
 
     def check(self, given: Given, grid: Given) -> None:
         dtype = as_value("dtype", given.get("dtype", "float32"), Precision)
-        as_value("own_data", given.get("own_data", False), bool)
+        as_value("independent", given.get("independent", False), bool)
         said = {
             name: grid.get(name, (given.get(name),))
             for name in self.rates

@@ -17,7 +17,7 @@ from attnlab.files.memory import require_memory
 from attnlab.files.recipe import as_value, plain
 from attnlab.sweep.kind import Axes, Cost, Given, Kind, Tell
 from attnlab.text import Corpus, Source, Training, TransformerSpec, train
-from attnlab.text.fleet import numbers_of
+from attnlab.text.cohort import numbers_of
 from attnlab.text.training import FIELD_KINDS, Precision
 
 # Read off two CPU cores, as those of `simulations` were.

@@ -24,7 +24,7 @@ SNAP_FRACTION = 0.02
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def look(
+def observe(
     spec: TransformerSpec, windows: int, params: Params, streams: jax.Array, probes: jax.Array
 ) -> dict[str, jax.Array]:
     """Measure each run (the leading axis of `params`) on the first windows of the streams."""

@@ -25,8 +25,8 @@ from attnlab.text.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from attnlab.text.cohort import Cohort
 from attnlab.text.corpus import Corpus, Source
-from attnlab.text.fleet import Fleet
 from attnlab.text.measure import TOP, map_speed, snap_step
 from attnlab.text.model import TransformerSpec
 from attnlab.text.training import Training, TrainingFields, as_training
@@ -76,27 +76,27 @@ def train(
     begin = 0 if kept is None else kept.step
     keeper = _Keeper(folder, document, checkpoint_seconds, begin)
 
-    def work(stopping: Stopping) -> tuple[Fleet, float]:
-        fleet = Fleet(plan, corpus)
+    def work(stopping: Stopping) -> tuple[Cohort, float]:
+        cohort = Cohort(plan, corpus)
         if folder is not None:
             folder.mkdir(exist_ok=True)
         if folder is not None and kept is not None:
-            states = {name: array.shape for name, array in fleet.arrays().items()}
-            shapes = states | recorded.shapes(fleet)
+            states = {name: array.shape for name, array in cohort.arrays().items()}
+            shapes = states | recorded.shapes(cohort)
             check_arrays(folder / CHECKPOINT, kept.arrays, shapes)
-            fleet.restore(kept.step, kept.arrays)
+            cohort.restore(kept.step, kept.arrays)
             recorded.restore(kept.arrays)
-        report(fleet.step * len(plan.runs))
-        return fleet, _run(fleet, recorded, keeper, stopping, report)
+        report(cohort.step * len(plan.runs))
+        return cohort, _run(cohort, recorded, keeper, stopping, report)
 
     with reporting(progress, plan.steps * len(plan.runs), "training") as report:
         try:
-            fleet, training_seconds = answering(work)
+            cohort, training_seconds = answering(work)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(keeper.last_words(plan.steps)) from None
     steps_left = plan.steps - begin
     tokens = steps_left * len(plan.runs) * plan.batch * plan.model.context
-    result = _label(plan, corpus, fleet, recorded)
+    result = _label(plan, corpus, cohort, recorded)
     result.attrs = provenance(
         document,
         device=jax.devices()[0].device_kind,
@@ -127,9 +127,9 @@ class _Record:
     def arrays(self) -> Arrays:
         return {_RECORD + name: value for name, value in self.values.items()}
 
-    def shapes(self, fleet: Fleet) -> dict[str, tuple[int, ...]]:
+    def shapes(self, cohort: Cohort) -> dict[str, tuple[int, ...]]:
         """Of the arrays, once there are any."""
-        found = fleet.shapes().items()
+        found = cohort.shapes().items()
         return {_RECORD + name: (n, self.steps.size, *rest) for name, (n, *rest) in found}
 
     def restore(self, arrays: Arrays) -> None:
@@ -161,47 +161,47 @@ class _Keeper:
             f"(out: {self.folder})"
         )
 
-    def keep_if_due(self, fleet: Fleet, recorded: _Record) -> None:
+    def keep_if_due(self, cohort: Cohort, recorded: _Record) -> None:
         waited = time.perf_counter() - self.last
         due = waited > max(self.least, self.cost / CHECKPOINT_SHARE)
-        if due or fleet.step == fleet.plan.steps:
-            self.keep(fleet, recorded)
+        if due or cohort.step == cohort.plan.steps:
+            self.keep(cohort, recorded)
 
-    def keep(self, fleet: Fleet, recorded: _Record) -> None:
+    def keep(self, cohort: Cohort, recorded: _Record) -> None:
         if self.folder is None:
             return
         begun = time.perf_counter()
-        arrays = {**fleet.arrays(), **recorded.arrays()}
-        write_checkpoint(self.folder / CHECKPOINT, Checkpoint(self.document, fleet.step, arrays))
+        arrays = {**cohort.arrays(), **recorded.arrays()}
+        write_checkpoint(self.folder / CHECKPOINT, Checkpoint(self.document, cohort.step, arrays))
         self.last = time.perf_counter()
-        self.step, self.cost = fleet.step, self.last - begun
+        self.step, self.cost = cohort.step, self.last - begun
 
 
 def _run(
-    fleet: Fleet, recorded: _Record, keeper: _Keeper, stopping: Stopping, report: Report
+    cohort: Cohort, recorded: _Record, keeper: _Keeper, stopping: Stopping, report: Report
 ) -> float:
     """From record to record to the end, or until asked to stop; the seconds spent on steps."""
-    plan, pace, spent = fleet.plan, Pace(), 0.0
-    if fleet.step == 0:
-        recorded.put(0, fleet.look())
-    for moment in plan.record_steps[plan.record_steps > fleet.step]:
-        while fleet.step < moment:
+    plan, pace, spent = cohort.plan, Pace(), 0.0
+    if cohort.step == 0:
+        recorded.put(0, cohort.observe())
+    for moment in plan.record_steps[plan.record_steps > cohort.step]:
+        while cohort.step < moment:
             if stopping.asked:
                 stopping.keeping = True
-                keeper.keep(fleet, recorded)
+                keeper.keep(cohort, recorded)
                 return spent
-            count = min(int(moment) - fleet.step, pace.steps)
+            count = min(int(moment) - cohort.step, pace.steps)
             begun = time.perf_counter()
-            fleet.advance(count)
+            cohort.advance(count)
             seconds = time.perf_counter() - begun
             spent += seconds
             pace.took(count, seconds)
             speed = count * len(plan.runs) * plan.batch * plan.model.context / seconds
-            losses = fleet.train_loss()
+            losses = cohort.train_loss()
             loss = losses[np.isfinite(losses)].mean() if np.isfinite(losses).any() else np.nan
-            if fleet.step == moment:
-                recorded.put(fleet.step, fleet.look())
-            keeper.keep_if_due(fleet, recorded)
+            if cohort.step == moment:
+                recorded.put(cohort.step, cohort.observe())
+            keeper.keep_if_due(cohort, recorded)
             report(count * len(plan.runs), f"loss {loss:.3f}, {speed:,.0f} tokens/s")
     return spent
 
@@ -239,7 +239,7 @@ def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in named}
 
 
-def _label(plan: Training, corpus: Corpus, fleet: Fleet, recorded: _Record) -> xr.Dataset:
+def _label(plan: Training, corpus: Corpus, cohort: Cohort, recorded: _Record) -> xr.Dataset:
     """The record as a Dataset of the common schema."""
     shape = (len(plan.rates), len(plan.seeds))
     run = ("rate", "seed")
@@ -253,16 +253,16 @@ def _label(plan: Training, corpus: Corpus, fleet: Fleet, recorded: _Record) -> x
         name: ((*run, "step", *dims.get(name, ())), values.reshape(*shape, *values.shape[1:]))
         for name, values in recorded.values.items()
     }
-    variables["diverged_step"] = (run, fleet.diverged().reshape(shape))
+    variables["diverged_step"] = (run, cohort.diverged().reshape(shape))
     place = np.arange(plan.model.context)
-    words = np.asarray([[corpus.vocabulary[i] for i in probe] for probe in fleet.probes])
+    words = np.asarray([[corpus.vocabulary[i] for i in probe] for probe in cohort.probes])
     result = xr.Dataset(
         variables,
         coords={
             "rate": list(plan.rates), "seed": list(plan.seeds), "step": plan.record_steps,
             "layer": np.arange(plan.model.layers), "head": np.arange(plan.model.heads),
             "k": list(TOP), "probe": np.arange(plan.probes), "query": place, "key": place,
-            "probe_token": (("probe", "key"), fleet.probes),
+            "probe_token": (("probe", "key"), cohort.probes),
             "probe_word": (("probe", "key"), words),
         },
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Fleet: all runs of a training, in groups that suit the machine, at one common step."""
+"""Cohort: all runs of a training, in groups that suit the machine, at one common step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attnlab.files.memory import require_memory
 from attnlab.text import program
 from attnlab.text.checkpoint import Arrays, arrays_of, tree_of
 from attnlab.text.corpus import Corpus
-from attnlab.text.measure import look
+from attnlab.text.measure import observe
 from attnlab.text.streams import cut_streams, window_count
 from attnlab.text.training import EVALUATION_STREAMS, Training
 
@@ -35,7 +35,7 @@ class _Group:
     state: program.State
 
 
-class Fleet:
+class Cohort:
     """The runs of a training between two steps."""
 
     def __init__(self, plan: Training, corpus: Corpus) -> None:
@@ -66,14 +66,14 @@ class Fleet:
         self.loss_steps += count
 
     def train_loss(self) -> NDArray[np.floating]:
-        """The mean training loss of each run since the last look; NaN right after one."""
+        """The mean training loss of each run since the last observation; NaN right after one."""
         sums = np.concatenate([np.asarray(group.state.loss_sum) for group in self.groups])
         return sums / np.float32(self.loss_steps or np.nan)
 
-    def look(self) -> Arrays:
+    def observe(self) -> Arrays:
         """Measure every run; the leading axis is the run."""
         found = {"train_loss": self.train_loss()}
-        measured = [self._look(group) for group in self.groups]
+        measured = [self._observe(group) for group in self.groups]
         for name in measured[0]:
             found[name] = np.concatenate([of_group[name] for of_group in measured])
         for group in self.groups:
@@ -82,10 +82,10 @@ class Fleet:
         return found
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of what `look` finds, without looking."""
+        """The shapes of what `observe` finds, without observing."""
         plan, probes = self.plan, jnp.asarray(self.probes)
         measured = jax.eval_shape(
-            lambda params: look(plan.model, self.windows, params, self.held, probes),
+            lambda params: observe(plan.model, self.windows, params, self.held, probes),
             self.groups[0].state.params,
         )
         runs = len(plan.runs)
@@ -121,10 +121,10 @@ class Fleet:
             )  # fmt: skip
         group.state.loss_sum.block_until_ready()
 
-    def _look(self, group: _Group) -> Arrays:
+    def _observe(self, group: _Group) -> Arrays:
         probes = jnp.asarray(self.probes)
         with self._precision():
-            found = look(self.plan.model, self.windows, group.state.params, self.held, probes)
+            found = observe(self.plan.model, self.windows, group.state.params, self.held, probes)
         return {name: np.asarray(value) for name, value in found.items()}
 
     def _precision(self) -> AbstractContextManager[None]:
