@@ -80,7 +80,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 # Where the work of a verb begins.
 WORK = (
     ("attnlab.dynamics.simulate", "answering"), ("attnlab.text.train", "answering"),
-    ("attnlab.text.fit", "answering"), ("attnlab.audit", "audit_classes"),
+    ("attnlab.text.fit", "answering"), ("attnlab.audit.trial", "simulate"),
     ("attnlab.audit", "examine_all"), ("attnlab.report.make", "find_or_run"),
     ("attnlab.playground.serve", "server"),
 )  # fmt: skip

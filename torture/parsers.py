@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -211,8 +211,19 @@ def _recipes() -> dict[str, Parser]:
         make_plan(recipe)
         return recipe
 
+    def document(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return [document(item) for item in value]
+        if isinstance(value, dict):
+            return {key: document(item) for key, item in value.items()}
+        if not is_dataclass(value):
+            return value
+        sweep = value.to_document() if isinstance(value, SweepRecipe) else {}
+        beside = [line.name for line in fields(value) if line.name not in ("given", "grid")]
+        return {name: document(getattr(value, name)) for name in beside} | sweep
+
     def again(value: Any) -> Any:
-        return as_recipe(json.loads(json.dumps(asdict(value))), type(value))
+        return as_recipe(json.loads(json.dumps(document(value))), type(value))
 
     note = [line.name for line in fields(Recipe) if line.default is None]
     optional = ("engine.*", "model.*", "save.*", "optimizer.weight_decay")

@@ -21,20 +21,27 @@ classes:
   - {query: was, next: "bell\\a", probs: {"\\e[31mthe": 0.5, "\\u202Eb": 0.5}}
 """
 QUICK = ["--length", "16", "--batch-size", "8", "--steps", "12"]
-OWN = {
-    "classes": "\x1b.yaml", "eta_y": 1.0, "eta_z": 1.0, "time": 9.0, "note": "\x1b[2J",
+TRIAL = {
+    "classes": "\x1b.yaml", "eta_y": 1.0, "eta_z": 1.0, "time": 9.0,
+    "silent": {"sgd": "\x1b[2J"},
     "assumptions": [
         {"asked_by": "Theorem 1", "says": "some long name of it", "read_as": "bound (<)",
          "value": 1.0, "sign": "<", "needed": 0.5, "holds": False},
     ],
     "fates": [
         {"query": name, "token": name, "role": "distinct", "claimed": "gains",
-         "predicted": -0.13571, "simulated": 0.14221, "as_claimed": False}
+         "predicted": {"corrected": -0.13571}, "simulated": 0.14221, "as_claimed": False}
         for name in HOSTILE
     ],
+    "ladder": {
+        "at": ["end"], "time": [9.0], "costs": ["Without \x1b[2J the error goes."],
+        "rungs": [{"theory": "corrected", "leans_on": "", "z_error": [1.0],
+                   "attention_error": [0.1]}],
+    },
     "t0_prime": 1.0, "t0": 2.0,
     "snap": [
-        {"sequence_class": 0, "next": name, "predicted": 1.0, "simulated": None} for name in HOSTILE
+        {"sequence_class": 0, "next": name, "predicted": {"corrected": 1.0}, "simulated": None}
+        for name in HOSTILE
     ],
 }  # fmt: skip
 
@@ -84,7 +91,7 @@ def test_a_result_from_elsewhere_cannot_leave_the_comments(tmp_path, call):
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypatch):
-    printed = narrow(monkeypatch, width, lambda: audit._show({"own": OWN}, None))
+    printed = narrow(monkeypatch, width, lambda: audit._show({"trial": TRIAL}, None))
     assert not OBEYED.search(printed)
     assert "…" not in printed
     table = printed.splitlines()[1:]  # what stands above it is for the terminal to fold
@@ -94,7 +101,7 @@ def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypa
         r"\x9b31mred",
         "-0.1357",
         "0.1422",
-        "z simulated",
+        "training",
     ):
         assert whole in printed
 
