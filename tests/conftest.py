@@ -13,12 +13,15 @@ from xdist.scheduler import LoadScopeScheduling
 
 # What people quote is tested with the programs that they run. Elsewhere most programs run for less
 # time than it takes to optimise them. (Sweeps are compared with processes of their own.)
-AS_SHIPPED = {"dynamics", "theory", "audit", "figures", "sweep", "docs"}
+AS_SHIPPED = {"dynamics", "theory", "prediction", "audit", "test_figures", "sweep", "docs"}
 CACHE_BYTES = 2**30
 # Folders whose tests share runs that are kept in memory; elsewhere a file is what goes together.
 TOGETHER = {"audit"}
 # What takes longest begins first, so that no worker is left with it at the end.
-FIRST = ("audit", "test_simulate", "test_extended", "test_browser", "test_studies", "test_cluster")
+FIRST = (
+    "audit", "test_simulate", "test_cluster", "test_drivers", "test_extended", "test_browser",
+    "test_studies", "test_torture",
+)  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,7 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the fixtures
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    _optimize(item.path.parent.name in AS_SHIPPED)
+    _optimize(_as_shipped(item))
+
+
+def _as_shipped(item: pytest.Item) -> bool:
+    return bool(AS_SHIPPED & {item.path.parent.name, item.path.stem})
 
 
 def _optimize(wanted: bool) -> None:
@@ -54,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.parent.name
         names = [name for name in FIRST if name in (folder, item.path.stem)]
         # a worker changes its way of compiling once
-        return folder not in AS_SHIPPED, FIRST.index(names[0]) if names else len(FIRST)
+        return not _as_shipped(item), FIRST.index(names[0]) if names else len(FIRST)
 
     items.sort(key=turn)
 
