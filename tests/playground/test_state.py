@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
+from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 import pytest
 
+from attnlab import Extended, Limit, Sampled, Simulation
 from attnlab.data import syn_small
+from attnlab.files.errors import InputError
 from attnlab.playground.controls import BY_NAME, CONTROLS
-from attnlab.playground.presets import PRESETS
+from attnlab.playground.presets import PRESETS, opening
 from attnlab.playground.setting import MOST, MOST_WRITTEN, Setting
 from attnlab.playground.state import MOST_LINKED, State, View, from_query, link, to_query
 from attnlab.playground.user_data import from_file, with_probability, written
@@ -188,3 +191,18 @@ def test_one_probability_by_hand() -> None:
     alone = with_probability(classes, sequence_class=0, token=19, probability=1.0)
     with pytest.raises(ValueError, match="only one"):
         with_probability(alone, sequence_class=0, token=19, probability=0.5)
+
+
+def test_a_page_opens_on_a_simulation_that_its_controls_can_show() -> None:
+    simulation = Simulation("syn-small", Limit(8), eta_y=3.0, steps=50, seeds=[4])
+    shown = opening(simulation).a.simulation
+    assert replace(shown, save=simulation.save) == simulation
+    others: dict[str, dict[str, Any]] = {
+        "eta_y": {"eta_y": [1.0, 2.0]},
+        "model": {"model": Extended(normalization="rms")},
+        "engine": {"engine": Sampled(8, 4, sequences=9)},
+        "init": {"init": [0.0] * 34},
+    }
+    for name, change in others.items():
+        with pytest.raises(InputError, match=name):
+            opening(replace(simulation, **change))

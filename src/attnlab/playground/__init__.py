@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnlab.data import SequenceClasses
+    from attnlab.dynamics import Simulation
 
 __all__ = ["play", "require_extra"]
 
 
-def play(classes: SequenceClasses | str | None = None) -> Any:
+def play(given: Simulation | SequenceClasses | str | None = None) -> Any:
     """The playground as a Panel object, which a notebook shows.
 
-    classes: what is learnt from, a preset ("syn-medium:num_last=3") or the path of a file; without
-    it, the page starts with Fig. 2. The command line has the same page: `attnlab play [CLASSES]`.
+    given: a `Simulation`, or what is learnt from: classes, a preset ("syn-medium:num_last=3") or
+    the path of a file; without it, the page starts with Fig. 2. The command line has the same
+    page: `attnlab play [CLASSES]`.
     """
     require_extra()
     from attnlab.playground.notebook import notebook
 
-    return notebook(classes)
+    return notebook(given)
 
 
 def require_extra() -> None:

@@ -10,6 +10,8 @@ from typing import Any
 from attnlab.audit import cases
 from attnlab.data import SequenceClasses
 from attnlab.data.class_files import format_classes
+from attnlab.dynamics import Simulation
+from attnlab.files.errors import InputError
 from attnlab.playground.setting import Setting
 from attnlab.playground.state import State, View
 from attnlab.playground.user_data import written
@@ -185,6 +187,26 @@ DEFAULT = PRESETS["fig2"]
 def beginning(classes: SequenceClasses) -> State:
     """The state of a page that opens on given classes."""
     return State(replace(DEFAULT.state.a, written=written(classes)))
+
+
+def opening(simulation: Simulation) -> State:
+    """The state of a page that opens on a simulation, if its controls can show it."""
+    spec = simulation.spec
+    engine, model, optimizer = spec["engine"], spec["model"], spec["optimizer"]
+    for name, kind in (("classes", dict), ("eta_y", float), ("eta_z", float), ("init", str)):
+        if not isinstance(spec[name], kind):
+            raise InputError(f"{name}: the playground shows one run, from a start with a name")
+    setting = Setting(
+        written=written(simulation.sets[0]), eta_y=spec["eta_y"], eta_z=spec["eta_z"],
+        steps=spec["steps"], init=spec["init"], length=engine.get("length"),
+        batch_size=engine.get("batch_size"), flow=engine["name"] == "flow",
+        optimizer=optimizer["name"], momentum=optimizer["momentum"],
+        residual=model.get("residual", False), heads=model.get("heads", 1), seed=spec["seeds"][0],
+    )  # fmt: skip
+    for name in ("engine", "model", "optimizer"):
+        if setting.simulation.spec[name] != spec[name]:
+            raise InputError(f"{name}: the playground has no control for {spec[name]}")
+    return State(setting)
 
 
 def guide(state: State) -> Preset | None:
