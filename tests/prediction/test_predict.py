@@ -1,5 +1,7 @@
 """predict(): the dataset that simulate() would give, as far as the theory speaks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -61,6 +63,20 @@ def test_each_rung_is_nearer_to_training_where_its_assumptions_hold():
     printed, corrected, sgd = errors
     # Theorem 1's decoder, which SGD does not train, moves attention some 36 times too far
     assert sgd < 0.06 and 30 < corrected < 40 < printed
+
+
+def test_with_momentum_decoder_and_attention_each_have_a_memory():
+    """At t_0, where the steps that a constant gradient would take are far off."""
+    simulation = Simulation(syn_small(), Limit(), eta_y=0.3, eta_z=0.01, steps=200, dtype="float64")
+    t0 = int(attnlab.predict(simulation)["t0"].max())
+    simulation = replace(simulation, save=attnlab.Save(at=[0, t0]))
+    measured = attnlab.simulate(simulation, progress=False)["attention_logits"].sel(step=t0)
+    error = {}
+    for rung in ("sgd", "corrected"):
+        z = attnlab.predict(simulation, theory=rung)["attention_logits"].sel(step=t0)
+        error[rung] = float(abs(z - measured).max() / abs(measured).max())
+    assert error["sgd"] < 0.05
+    assert error["corrected"] > 1
 
 
 def test_it_is_the_theory_s_own_formulas():

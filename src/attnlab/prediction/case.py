@@ -18,7 +18,7 @@ class Case:
     """Classes, rates, how long to train (flow time), and the length T of sequences.
 
     z0: logits at the start, (query, contextual token); None for zero. decoder_start: the largest
-    entry of Y(0).
+    entry of Y(0). momentum: of the steps, of which `steps` and whatever else counts plain ones.
     """
 
     classes: SequenceClasses
@@ -28,6 +28,7 @@ class Case:
     length: float = np.inf
     z0: NDArray[np.float64] | None = None
     decoder_start: float = 0.0
+    momentum: float = 0.0
 
     @cached_property
     def P(self) -> NDArray[np.float64]:
@@ -81,5 +82,5 @@ def case_of(simulation: Simulation, classes: SequenceClasses, eta_y: float, eta_
         classes, float(eta_y), float(eta_z),
         float(theory.momentum_time(simulation.steps, momentum=momentum)),
         length=float(simulation.engine.length), z0=start if np.any(start) else None,
-        decoder_start=classes.vocab_size**-0.5 if random else 0.0,
+        decoder_start=classes.vocab_size**-0.5 if random else 0.0, momentum=momentum,
     )  # fmt: skip

@@ -129,7 +129,12 @@ class Sgd(_ScanAndSnap):
     asked = (*hypotheses.ASSUMPTION_1, hypotheses.zero_decoder)
 
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
-        flow = theory.sgd_flow(case.classes, t, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0)
+        # momentum is part of the decoder's motion here, so that its own steps count
+        steps = theory.momentum_steps(t, momentum=case.momentum)
+        flow = theory.sgd_flow(
+            case.classes, steps, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0,
+            momentum=case.momentum,
+        )  # fmt: skip
         return {
             "attention_logits": (("time", "query", "token"), flow.logits),
             "decoder_error": (("time", "sequence_class"), flow.error),

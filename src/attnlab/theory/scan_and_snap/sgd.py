@@ -26,6 +26,7 @@ from attnlab.theory._check import (
     Contexts,
     FloatArray,
     at_least,
+    between,
     contexts,
     shares,
     start_logits,
@@ -62,6 +63,7 @@ def sgd_flow(
     z0: ArrayLike | None = None,
     weight: ArrayLike | None = None,
     target: ArrayLike | None = None,
+    momentum: float = 0.0,
     rtol: float = 1e-9,
     atol: float = 1e-12,
 ) -> SgdFlow:
@@ -69,6 +71,9 @@ def sgd_flow(
 
     P, psi, z0, weight: as in `attention_flow`. target: the next token of each class, numbered from
     0 without gaps (default: each class has its own). t may be a number or an array in any order.
+    momentum: mu of heavy-ball steps, m <- mu m + gradient, whose memory A and z each have: in
+    continuous time m' = -ln(mu) (gradient/(1 - mu) - m), which forgets as fast and adds up to the
+    same. t then counts those steps.
     """
     M, weight = vocabulary(P, M), shares(P, weight)
     if target is None and isinstance(P, Classes):
@@ -91,7 +96,8 @@ def sgd_flow(
         odds = np.exp(W - W.max(-1, keepdims=True))
         return np.asarray(wanted - odds / (odds @ count)[..., None])
 
-    def velocity(_: float, state: FloatArray) -> FloatArray:
+    def push(state: FloatArray) -> FloatArray:
+        """What plain steps would move A and z by, per unit of time."""
         A, z = state[: wanted.size].reshape(wanted.shape), state[wanted.size :].reshape(start.shape)
         Adot = eta_y * share[:, None] * errors(E0 @ A)
         f = unit_attention(P, z, psi=rows)
@@ -100,7 +106,20 @@ def sgd_flow(
         return np.concatenate([Adot.ravel(), zdot.ravel()])
 
     initial = np.concatenate([np.zeros(wanted.size), start.ravel()])
-    ordered = solve(velocity, initial, times, rtol=rtol, atol=atol)
+    mu = between("momentum", momentum, -1e-300, 1.0)[()]
+    if mu > 0.0:
+        kappa, half = -np.log(mu), initial.size
+
+        def velocity(_: float, state: FloatArray) -> FloatArray:
+            m = state[half:]
+            return np.concatenate([m, kappa * (push(state[:half]) / (1.0 - mu) - m)])
+
+        # as far behind in the end as heavy-ball steps are, whose first has its whole gradient
+        begun = 1.0 / (1.0 - mu) - kappa * mu / (1.0 - mu) ** 2
+        moving = np.concatenate([initial, begun * push(initial)])
+        ordered = solve(velocity, moving, times, rtol=rtol, atol=atol)[..., :half]
+    else:
+        ordered = solve(lambda _, state: push(state), initial, times, rtol=rtol, atol=atol)
     A = ordered[..., : wanted.size].reshape(*times.shape, *wanted.shape)
     logits = ordered[..., wanted.size :].reshape(*times.shape, *start.shape)
     w = np.asarray(E0 @ A)

@@ -151,7 +151,8 @@ def momentum_steps(t: ArrayLike, *, momentum: float) -> FloatArray:
     # s + a mu^s = c, solved by Lambert's W on the branch of s = 0 at t = 0
     a, log_mu = mu / (1.0 - mu), np.log(mu)
     c = t * (1.0 - mu) + a
-    return unwrap(c - scipy.special.lambertw(a * log_mu * mu**c).real / log_mu)
+    steps = c - scipy.special.lambertw(a * log_mu * mu**c).real / log_mu
+    return unwrap(np.maximum(steps, 0.0))  # which rounding may miss at t = 0
 
 
 def _momentum(momentum: float) -> float:
