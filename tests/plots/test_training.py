@@ -61,7 +61,7 @@ def test_each_layer_shows_its_sparsest_head_and_names_it():
     assert len(looks) == 4  # a colour for each rate, dashes for each head
 
 
-def test_every_head_has_a_look_of_its_own():
+def test_every_head_has_dashes_of_its_own():
     looks = {(str(look["linestyle"]), look["marker"]) for look in map(training._look, range(16))}
     assert len(looks) == 16
 
