@@ -62,7 +62,8 @@ def test_each_layer_shows_its_sparsest_head_and_names_it():
 
 
 def test_every_head_has_dashes_of_its_own():
-    looks = {(str(look["linestyle"]), look["marker"]) for look in map(training._look, range(16))}
+    heads = map(training._dashes_of, range(16))
+    looks = {(str(head["linestyle"]), head["marker"]) for head in heads}
     assert len(looks) == 16
 
 
