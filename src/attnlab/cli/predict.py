@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RUNGS = ("printed", "corrected", "sgd")
 HELP = """Say what a theory expects of a run, without running it.
 
-CLASSES and the options are those of attnlab simulate. The theory is a rung of a ladder: printed
+CLASSES and the options are as in attnlab simulate. The theory is a rung of a ladder: printed
 (Eq. 10 of the paper as printed), corrected (with our corrections) or sgd (the decoder that SGD
 trains). Each of its assumptions is listed with the value it has here.
 
