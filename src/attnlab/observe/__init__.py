@@ -1,0 +1,1 @@
+"""The same measurements on anybody's model: calls of attention, measured where they are made."""

@@ -1,0 +1,145 @@
+"""AttentionCall: one call of attention, with everything that its softmax depends on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnlab.files.errors import InputError, require_whole
+from attnlab.measures.arrays import is_bool, is_floating, namespace
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Shaped
+
+DIMS = ("batch", "head", "query", "key")
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionCall:
+    """One call of attention as a seam saw it: everything that its softmax depends on.
+
+    Arrays are torch tensors, JAX arrays or numpy arrays, all of one kind. The query at index i
+    stands at place i + (keys - queries) among the keys, so that the last query is the last key;
+    `torch`'s `is_causal` counts from the first, which differs where there are more keys.
+
+    query, key: after rotary embedding and QK norm; the number of KV heads divides that of heads.
+    value: for errors of the output and norms of values; None leaves those out.
+    scale: what the products are multiplied with.
+    mask: bool (True: may attend) or additive floats (so come the biases of T5 and ALiBi), where
+    -1e8 and less, or half of the dtype's lowest, hides a key.
+    causal: a query sees the keys up to its own place.
+    window: it sees only keys nearer than this, in either direction.
+    softcap: softcap * tanh(logits / softcap), before the mask.
+    sinks: learnable logits, one for each head, in the denominator of the softmax without a key.
+    cross: the keys are of another sequence, so that places of queries and keys do not compare.
+    """
+
+    query: Float[Any, "batch head query width"]
+    key: Float[Any, "batch kv_head key width"]
+    value: Float[Any, "batch kv_head key value_width"] | None
+    scale: float
+    layer: int
+    mask: Shaped[Any, "..."] | None = None
+    causal: bool = False
+    window: int | None = None
+    softcap: float | None = None
+    sinks: Float[Any, " head"] | None = None
+    cross: bool = False
+
+    def __post_init__(self) -> None:
+        _require_shape("query", self.query, "batch, head, query, width")
+        _require_shape("key", self.key, "batch, kv_head, key, width")
+        (batch, head, queries, width), (_, kv_head, keys, _) = self.query.shape, self.key.shape
+        if self.key.shape != (batch, kv_head, keys, width):
+            raise InputError(
+                f"key: expected batch {batch} and width {width} as the queries have, "
+                f"got shape {tuple(self.key.shape)}"
+            )
+        if not (batch and head and queries and keys and kv_head):
+            raise InputError("query: nothing to attend; give at least one sequence, query and key")
+        if head % kv_head:
+            raise InputError(
+                f"key: {kv_head} heads do not divide the {head} heads of the queries; "
+                "give batch, kv_head, key, width in this order"
+            )
+        if self.value is not None:
+            _require_shape("value", self.value, "batch, kv_head, key, width")
+            if tuple(self.value.shape[:3]) != (batch, kv_head, keys):
+                raise InputError(
+                    f"value: expected {(batch, kv_head, keys)} and a width, as the keys have, "
+                    f"got shape {tuple(self.value.shape)}"
+                )
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise InputError(f"scale: expected a positive number, got {self.scale}")
+        require_whole("layer", self.layer, 0)
+        if self.window is not None:
+            require_whole("window", self.window, 1)
+        if self.softcap is not None and not self.softcap > 0:
+            raise InputError(f"softcap: expected a positive number or None, got {self.softcap}")
+        if self.sinks is not None and tuple(self.sinks.shape) != (head,):
+            raise InputError(
+                f"sinks: expected one logit for each of the {head} heads, "
+                f"got shape {tuple(self.sinks.shape)}"
+            )
+        if self.cross and (self.causal or self.window is not None):
+            raise InputError(
+                "cross: keys of another sequence have no place before a query; "
+                "leave out causal and window, or give what is visible as mask"
+            )
+        if self.mask is not None:
+            self._check_mask(self.mask)
+        for field in ("key", "value", "mask", "sinks"):
+            array = getattr(self, field)
+            if array is not None and namespace(array) is not namespace(self.query):
+                raise InputError(
+                    f"{field}: a {type(array).__name__} beside queries that are a "
+                    f"{type(self.query).__name__}; give all of one kind"
+                )
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Batch, head, query, key."""
+        batch, head, queries, _ = self.query.shape
+        return batch, head, queries, self.key.shape[2]
+
+    @property
+    def full_mask(self) -> Shaped[Any, "B H Q K"] | None:
+        """The mask with all four dims, of which those that it does not tell apart have size 1."""
+        if self.mask is None:
+            return None
+        return self.mask.reshape((1,) * (4 - len(self.mask.shape)) + tuple(self.mask.shape))
+
+    def visible(self, place: Any, key: Any) -> Bool[Any, "..."] | None:
+        """Which keys a query at this place may see by `causal` and `window`; None: all of them."""
+        seen = None
+        if self.causal:
+            seen = key <= place
+        if self.window is not None:
+            near = abs(place - key) < self.window
+            seen = near if seen is None else seen & near
+        return seen
+
+    def _check_mask(self, mask: Any) -> None:
+        sizes, full = tuple(mask.shape), self.shape
+        matches = len(sizes) <= 4 and all(
+            size in (1, whole) for size, whole in zip(sizes[::-1], full[::-1], strict=False)
+        )
+        if not matches:
+            raise InputError(
+                f"mask: shape {sizes} does not broadcast to {', '.join(DIMS)} = {full}; "
+                "a padding mask of batch, key becomes one with mask[:, None, None, :]"
+            )
+        if not (is_bool(mask) or is_floating(mask)):
+            raise InputError(
+                f"mask: expected bool (True: may attend) or additive floats, got {mask.dtype}; "
+                "of zeros and ones give mask != 0"
+            )
+
+
+def _require_shape(field: str, array: Any, dims: str) -> None:
+    shape = tuple(getattr(array, "shape", ()))
+    if len(shape) != 4:
+        raise InputError(f"{field}: expected an array of {dims}, got shape {shape}")
+    if not is_floating(array):
+        raise InputError(f"{field}: expected floating-point numbers, got {array.dtype}")
