@@ -40,7 +40,7 @@ class AttentionCall:
     value: Float[Any, "batch kv_head key value_width"] | None
     scale: float
     layer: int
-    mask: Shaped[Any, "..."] | None = None
+    mask: Shaped[Any, "*broadcast"] | None = None
     causal: bool = False
     window: int | None = None
     softcap: float | None = None
@@ -110,7 +110,7 @@ class AttentionCall:
             return None
         return self.mask.reshape((1,) * (4 - len(self.mask.shape)) + tuple(self.mask.shape))
 
-    def visible(self, place: Any, key: Any) -> Bool[Any, "..."] | None:
+    def visible(self, place: Any, key: Any) -> Bool[Any, "*rows key"] | None:
         """Which keys a query at this place may see by `causal` and `window`; None: all of them."""
         seen = None
         if self.causal:
