@@ -1,0 +1,231 @@
+"""The probe: a fixed batch on which attention is measured, again and again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnlab.files.errors import InputError
+
+if TYPE_CHECKING:
+    from attnlab.observe.seams import Sighting
+
+LEAST = 2  # tokens of a sequence: one alone has nothing to choose from
+# the names of what tells padding from tokens, and whether it is the tokens that it marks
+_PADDING = {
+    "attention_mask": True, "src_key_padding_mask": False, "key_padding_mask": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What is known of the sequences that a query or a key belongs to.
+
+    tokens: the ids of the tokens, (sequence, place). real: which places hold tokens and not
+    padding; None where all do. starts: the first place of each token's own text, where several
+    texts are packed in one sequence.
+    """
+
+    tokens: Tensor | None = None
+    real: Tensor | None = None
+    starts: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """What a forward of the model is called with.
+
+    args, kwargs: as the model's `forward` takes them.
+    side: of what the model reads; decoder: of what a decoder beside an encoder reads.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    side: Side
+    decoder: Side | None = None
+
+    def on(self, device: torch.device) -> Probe:
+        """The same on a device."""
+        moved = {name: _moved(value, device) for name, value in self.kwargs.items()}
+        return replace(self, args=tuple(_moved(v, device) for v in self.args), kwargs=moved)
+
+    def run(self, model: nn.Module) -> None:
+        """A forward of the model on it, whose result nobody needs."""
+        model(*self.args, **self.kwargs)
+
+    def beside(self, sighting: Sighting) -> dict[str, Tensor | None]:
+        """The tokens of a call's keys, and which of its queries are there: for `statistics`."""
+        call = sighting.call
+        decodes = self.decoder is not None and "decoder" in sighting.layer.split(".")
+        queries = self.decoder if decodes and self.decoder is not None else self.side
+        keys = self.side if call.cross else queries
+        of_keys, of_queries = (call.shape[0], call.shape[3]), (call.shape[0], call.shape[2])
+        return {
+            "tokens": _fitting(keys.tokens, of_keys),
+            "present": _fitting(queries.real, of_queries),
+            "starts": None if call.cross else _fitting(queries.starts, of_queries),
+        }
+
+
+def make_probe(model: nn.Module, given: Any) -> Probe:
+    """The probe that a model is called with, from what a person has.
+
+    given: token ids (sequence, place) as a tensor, an array or lists; what a tokenizer gives, or
+        any other mapping of the arguments of `forward`; or a tuple of its arguments.
+    """
+    if isinstance(given, Mapping):
+        kwargs = {name: _tensor(value, name) for name, value in given.items()}
+        probe = Probe((), kwargs, _side(kwargs))
+    elif isinstance(given, tuple):
+        args = tuple(_tensor(value, "probe") for value in given)
+        probe = Probe(args, {}, Side(_ids(args)))
+    else:
+        ids = _tensor(given, "probe")
+        if not isinstance(ids, Tensor):
+            raise InputError(
+                f"probe: expected token ids, got {type(given).__name__}; give a tensor "
+                "(sequence, place), or what your tokenizer returns for a text"
+            )
+        args = (ids[None] if ids.ndim == 1 else ids,)
+        probe = Probe(args, {}, Side(_ids(args)))
+    _check_size(probe)
+    return _for_model(model, probe)
+
+
+def batch_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Probe:
+    """A batch of the training, as the model was called with it."""
+    names = inspect.signature(model.forward).parameters
+    given = dict(zip(names, args, strict=False)) | dict(kwargs)
+    side = _side(given)
+    if side.tokens is None:
+        side = replace(side, tokens=_ids(args))
+    return Probe(args, kwargs, side, _decoder_side(model, given))
+
+
+def _for_model(model: nn.Module, probe: Probe) -> Probe:
+    """With what a model of transformers needs beside its tokens, and checked against its sizes."""
+    config = getattr(model, "config", None)
+    kwargs: dict[str, Any] = dict(probe.kwargs)
+    args = probe.args
+    if hasattr(config, "model_type"):
+        if args and probe.side.tokens is not None:  # by name, beside the others
+            kwargs["input_ids"], args = args[0], args[1:]
+        takes = inspect.signature(model.forward).parameters
+        # neither keys for later nor the logits of every place: nobody reads them
+        spared = {"use_cache": False, "logits_to_keep": 1}
+        kwargs |= {k: v for k, v in spared.items() if k in takes and k not in kwargs}
+        decoder = ("decoder_input_ids", "decoder_inputs_embeds", "labels")
+        reads = "decoder_input_ids" in takes and "input_ids" in kwargs
+        if reads and config.is_encoder_decoder and not any(name in kwargs for name in decoder):
+            shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+            ids = kwargs["input_ids"]
+            kwargs["decoder_input_ids"] = ids if shift is None else shift(ids)
+    _check_context(model, config, probe)
+    return Probe(args, kwargs, probe.side, _decoder_side(model, kwargs))
+
+
+def _check_size(probe: Probe) -> None:
+    first = _first(probe)
+    if first.numel() == 0:
+        raise InputError("probe: nothing in it; give at least one sequence of two tokens")
+    if first.ndim >= 2 and first.shape[1] < LEAST and probe.side.tokens is not None:
+        raise InputError(
+            f"probe: sequences of {first.shape[1]} token; a query needs keys to choose from, "
+            "give sequences of at least two"
+        )
+    if probe.side.real is not None and not bool(probe.side.real.any(-1).all()):
+        raise InputError("probe: a sequence is all padding; leave it out")
+
+
+def _check_context(model: nn.Module, config: Any, probe: Probe) -> None:
+    tokens = probe.side.tokens
+    if tokens is None:
+        return
+    length = tokens.shape[-1]
+    for name in ("max_position_embeddings", "block_size"):
+        context = getattr(config, name, None)
+        if isinstance(context, int) and 0 < context < length:
+            raise InputError(
+                f"probe: {length} tokens are longer than the model's context of {context}; cut the "
+                f"sequences, probe[:, :{context}]"
+            )
+    embeddings = getattr(model, "get_input_embeddings", lambda: None)()
+    words = getattr(embeddings, "num_embeddings", None)
+    if isinstance(words, int) and not 0 <= int(tokens.min()) <= int(tokens.max()) < words:
+        raise InputError(
+            f"probe: token ids from {int(tokens.min())} to {int(tokens.max())}, where "
+            f"the model knows 0 to {words - 1}; use the tokenizer of this model"
+        )
+
+
+def _first(probe: Probe) -> Tensor:
+    tensors = [v for v in (*probe.args, *probe.kwargs.values()) if isinstance(v, Tensor)]
+    if not tensors:
+        raise InputError("probe: no tensor in it; give token ids (sequence, place)")
+    return probe.kwargs.get("input_ids", tensors[0])
+
+
+def _ids(args: tuple[Any, ...]) -> Tensor | None:
+    first = args[0] if args else None
+    whole = isinstance(first, Tensor) and not first.is_floating_point() and first.ndim == 2
+    return first if whole else None
+
+
+def _side(kwargs: Mapping[str, Any]) -> Side:
+    return Side(kwargs.get("input_ids"), _real(kwargs), _starts(kwargs.get("position_ids")))
+
+
+def _decoder_side(model: nn.Module, kwargs: Mapping[str, Any]) -> Side | None:
+    if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return None
+    mask = kwargs.get("decoder_attention_mask")
+    return Side(kwargs.get("decoder_input_ids"), _real({"attention_mask": mask}))
+
+
+def _real(kwargs: Mapping[str, Any]) -> Tensor | None:
+    for name, marks_tokens in _PADDING.items():
+        mask = kwargs.get(name)
+        if isinstance(mask, Tensor) and mask.ndim == 2:
+            real = mask.bool() if marks_tokens else ~mask.bool()
+            return None if bool(real.all()) else real
+    return None
+
+
+def _starts(positions: Tensor | None) -> Tensor | None:
+    """Where each text begins, in sequences whose positions begin anew."""
+    if not isinstance(positions, Tensor) or positions.ndim != 2:
+        return None
+    anew = positions.diff(prepend=positions[:, :1] - 1) != 1
+    if not bool(anew.any()):
+        return None
+    place = torch.arange(positions.shape[1], device=positions.device)
+    return torch.where(anew, place, 0).cummax(-1).values
+
+
+def _fitting(values: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
+    """What belongs to these places; None where it belongs to others."""
+    return None if values is None or tuple(values.shape) != shape else values
+
+
+def _tensor(value: Any, name: str) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()  # a batch that the training changes is a probe no more
+    if isinstance(value, np.ndarray | list):
+        try:
+            return torch.as_tensor(np.asarray(value))
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{name}: expected numbers in rows of one length; pad them, and give a mapping "
+                "with input_ids and attention_mask"
+            ) from None
+    return value
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, Tensor) else value

@@ -1,0 +1,34 @@
+"""Seams: where attention is seen, for whatever model.
+
+All are open at once while a model is watched. Where one calls another (the function "sdpa" of
+transformers calls torch's), the outer one is heard alone.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from torch import nn
+
+from attnlab.observe.seams.base import Seam
+from attnlab.observe.seams.huggingface import HuggingFace
+from attnlab.observe.seams.multihead import Multihead
+from attnlab.observe.seams.sdpa import ScaledDotProduct
+from attnlab.observe.seams.sighting import Sighting
+from attnlab.observe.seams.watch import Watch
+
+__all__ = ["SEAMS", "Seam", "Sighting", "Watch", "watching"]
+
+SEAMS: tuple[Seam, ...] = (HuggingFace(), Multihead(), ScaledDotProduct())
+
+
+@contextmanager
+def watching(
+    model: nn.Module, see: Callable[[Sighting], None], *, only_training: bool = False
+) -> Iterator[Watch]:
+    """See every attention call of the model's next forward, through all seams."""
+    watch = Watch(model, see, only_training=only_training)
+    with ExitStack() as opened:
+        for seam in SEAMS:
+            opened.enter_context(seam.open(watch))
+        opened.enter_context(watch.following())
+        yield watch

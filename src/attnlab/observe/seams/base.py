@@ -1,0 +1,50 @@
+"""A seam: a place through which a model's attention passes, where it can be seen."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnlab.observe.seams.watch import Watch
+
+
+class Seam(ABC):
+    """Stands in for the functions that attend, while somebody watches, and tells who does.
+
+    A further seam is one file with a subclass that says which functions it stands in for
+    (`stand_in`), and its place in `attnlab.observe.seams.SEAMS`. What it puts in place calls the
+    original with the arguments that it was given, gives back what that gave, and beside it makes
+    an `AttentionCall` of them for each watch (`self.watches`).
+    """
+
+    def __init__(self) -> None:
+        self.watches: list[Watch] = []
+        self._undo = ExitStack()
+
+    @abstractmethod
+    def stand_in(self, watch: Watch) -> None:
+        """Take the places (`replace`) of the functions that the model of this watch may call."""
+
+    @contextmanager
+    def open(self, watch: Watch) -> Iterator[None]:
+        """Tell this watch what passes. The last who leaves puts everything back.
+
+        Watches may leave in any order: each would otherwise put back what it found, which may be
+        the stand-in of another.
+        """
+        self.watches.append(watch)
+        try:
+            self.stand_in(watch)
+            yield
+        finally:
+            self.watches.remove(watch)
+            if not self.watches:
+                self._undo.close()
+
+    def replace(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute until nobody watches any more."""
+        self._undo.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, value)

@@ -1,0 +1,44 @@
+"""torch.nn.MultiheadAttention where it is asked for its weights, which it is by default."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from attnlab.observe.seams.base import Seam
+from attnlab.observe.seams.watch import Watch
+
+NAME = "multi_head_attention_forward"
+
+
+class Multihead(Seam):
+    """Where weights are asked for, torch computes them in products of its own, which no seam sees.
+
+    The same is then computed once more without weights, for those who watch alone: that goes
+    through `scaled_dot_product_attention`, after all that this function does to masks and biases.
+    """
+
+    def stand_in(self, watch: Watch) -> None:
+        if len(self.watches) == 1:
+            self.original = getattr(functional, NAME)
+            self.signature = inspect.signature(self.original)
+            self.replace(functional, NAME, self._attend)
+
+    def _attend(self, *args: Any, **kwargs: Any) -> Any:
+        given = self.signature.bind(*args, **kwargs)
+        awake = [watch for watch in self.watches if watch.awake]
+        for watch in awake:
+            watch.cross = given.arguments["query"] is not given.arguments["key"]
+        try:
+            result = self.original(*args, **kwargs)
+            if awake and given.arguments.get("need_weights", True):
+                quiet = {"need_weights": False, "training": False}  # no dropout, no random number
+                with torch.no_grad():
+                    self.original(**(given.arguments | quiet))
+        finally:
+            for watch in awake:
+                watch.cross = False
+        return result

@@ -1,0 +1,114 @@
+"""A sighting: an attention call beside what the model itself made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.files.errors import InputError
+from attnlab.observe.call import AttentionCall
+
+CHECKED = 8  # queries whose output is computed again
+TF32 = 2.0**-10  # what an accelerator may round the factors of a float32 product to
+
+
+@dataclass(frozen=True, eq=False)
+class Sighting:
+    """What a seam saw.
+
+    call: queries, keys and all that decides the attention between them.
+    output: what the model's own function made of it.
+    layer: the name of the module, with #2 for its second call in one forward.
+    kind: the module's class.
+    exact: whether the output is that of the whole map, without dropout.
+    """
+
+    call: AttentionCall
+    output: Float[Tensor, "batch head query width"]
+    layer: str
+    kind: str
+    exact: bool
+
+    def check(self) -> None:
+        """Refuse a call that does not explain the output: something was not understood.
+
+        A bias, a mask or a normaliser that came by a way that no seam knows would otherwise make
+        every statistic wrong without a word. Of eight queries, spread evenly, the output is
+        computed again from the call.
+        """
+        call, value = self.call, self.call.value
+        if value is None or not self.exact:
+            return
+        queries = call.query.shape[-2]
+        rows = torch.linspace(0, queries - 1, min(queries, CHECKED), device=call.query.device)
+        rows = rows.round().long()
+        logits = _logits(call, rows)
+        visible = logits.isfinite().any(-1)
+        found = _weights(call, logits) @ _per_head(value, call).float()
+        wrong = (found - self.output[..., rows, :].float()).abs().amax(-1)[visible]
+        if not wrong.numel():
+            return
+        largest = logits.masked_fill(logits.isinf(), 0.0).abs().amax()
+        bound = (
+            _rounding(call.query, call.key, value, self.output)
+            * (8 + 2 * largest)
+            * value.float().abs().amax()
+        )
+        if not bool((wrong <= bound).all()):
+            raise InputError(
+                f"model: {self.layer} ({self.kind}) makes something else of its queries, keys and "
+                f"mask than softmax attention (its output is off by {float(wrong.amax()):.2g}, of "
+                f"which rounding explains {float(bound):.2g}); its statistics would be wrong, so "
+                "inside the module call attnlab.observe.record(query, key, value, mask=...) with "
+                "what it really uses"
+            )
+
+
+def _rounding(*tensors: Tensor) -> float:
+    """The rounding of the coarsest dtype that took part."""
+    coarsest = max(torch.finfo(tensor.dtype).eps for tensor in tensors)
+    return max(coarsest, 1e-6 if tensors[0].device.type == "cpu" else TF32)
+
+
+def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row key"]:
+    """The logits of some queries, minus infinity where a key is hidden.
+
+    On purpose not the code that the statistics use: what both say is right.
+    """
+    query = call.query[..., rows, :].float()
+    logits = query @ _per_head(call.key, call).float().transpose(-1, -2) * call.scale
+    if call.softcap is not None:
+        logits = call.softcap * torch.tanh(logits / call.softcap)
+    queries, keys = call.query.shape[-2], call.key.shape[-2]
+    place = (rows + keys - queries)[:, None]
+    key = torch.arange(keys, device=rows.device)[None, :]
+    if call.mask is not None:
+        mask = call.mask.expand(*call.mask.shape[:-2], queries, keys)[..., rows, :]
+        if mask.dtype == torch.bool:
+            logits = logits.masked_fill(~mask, -torch.inf)
+        else:
+            hidden = mask <= torch.finfo(mask.dtype).min / 2
+            logits = (logits + mask.float()).masked_fill(hidden, -torch.inf)
+    if call.causal:
+        logits = logits.masked_fill(key > place, -torch.inf)
+    if call.window is not None:
+        far = (place - key) >= call.window
+        logits = logits.masked_fill(far if call.causal else far | (key - place >= call.window),
+                                    -torch.inf)  # fmt: skip
+    return logits
+
+
+def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
+    """The softmax, with a learnt logit in the denominator where the head has one."""
+    if call.sinks is None:
+        return logits.softmax(-1).nan_to_num()
+    sinks = call.sinks.float().view(1, -1, 1, 1).expand(*logits.shape[:-1], 1)
+    return torch.cat([logits, sinks], -1).softmax(-1)[..., :-1]
+
+
+def _per_head(tensor: Tensor, call: AttentionCall) -> Tensor:
+    """Keys or values for every head: a KV head serves several that stand together."""
+    return tensor.repeat_interleave(call.query.shape[1] // tensor.shape[1], dim=1)

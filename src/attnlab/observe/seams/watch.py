@@ -1,0 +1,124 @@
+"""Watching a model while it runs: which of its modules attends, and what was seen of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.observe.call import AttentionCall
+from attnlab.observe.seams.sighting import Sighting
+
+ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
+CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in that of a module
+
+
+class Watch:
+    """What is seen of one model, in its next forward (in training mode, if only that is wanted).
+
+    Holds the model's modules by identity and name: it lives as long as the forward that it
+    watches.
+    """
+
+    def __init__(
+        self, model: nn.Module, see: Callable[[Sighting], None], *, only_training: bool = False
+    ) -> None:
+        self.model, self._see, self.only_training = model, see, only_training
+        self.names = {id(module): name for name, module in model.named_modules()}
+        self.running: list[str] = []  # the modules that run, from the outermost to the innermost
+        self.ran: dict[str, nn.Module] = {}  # all that ran
+        self.times: Counter[str] = Counter()  # how often each has attended
+        self.muted = False
+        self.cross = False  # the module that runs is known to attend to another sequence
+        self.ignored = False  # this forward is not the one that is waited for
+        self.over = False  # that one has been seen to its end
+
+    @property
+    def awake(self) -> bool:
+        """Whether what passes now belongs to the forward that is watched.
+
+        What is computed again in the backward pass runs without the whole model around it.
+        """
+        inside = bool(self.running) and self.running[0] == ""
+        return inside and not (self.muted or self.ignored or self.over)
+
+    @property
+    def next_layer(self) -> int:
+        """The number of the layer that is seen next: they are counted as they come."""
+        return self.times.total()
+
+    def name_of(self, module: nn.Module) -> str | None:
+        """The module's name in the model, or None if it belongs to another."""
+        return self.names.get(id(module))
+
+    def see(self, name: str, call: AttentionCall, output: Tensor, *, exact: bool) -> None:
+        """Take note of a call that the module of this name has made."""
+        self.times[name] += 1
+        again = "" if self.times[name] == 1 else f"#{self.times[name]}"
+        sighting = Sighting(call, output, name + again, type(self.ran[name]).__name__, exact)
+        with torch.no_grad():
+            self._see(sighting)
+
+    @contextmanager
+    def mute(self) -> Iterator[None]:
+        """Do not see the functions below one that was seen."""
+        before, self.muted = self.muted, True
+        try:
+            yield
+        finally:
+            self.muted = before
+
+    def unseen(self) -> dict[str, str]:
+        """Attention modules that ran without being seen: their names and classes."""
+        attending = {
+            name: type(module).__name__
+            for name, module in self.ran.items()
+            if ATTENDS.search(type(module).__name__)
+        }
+        return {
+            name: kind
+            for name, kind in attending.items()
+            if not any(_within(seen, name) or _within(name, seen) for seen in self.times)
+            and not any(other != name and _within(other, name) for other in attending)
+        }
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Know which module runs, by hooks that change nothing."""
+        with ExitStack() as hooks:
+            for name, module in self.model.named_modules():
+                enter, leave = self._hooks(name, module)
+                hooks.callback(module.register_forward_pre_hook(enter).remove)
+                hooks.callback(module.register_forward_hook(leave, always_call=True).remove)
+            yield
+
+    def _hooks(
+        self, name: str, module: nn.Module
+    ) -> tuple[Callable[..., None], Callable[..., None]]:
+        def enter(*_: Any) -> None:
+            if not self.running:
+                self.ignored = self.only_training and not self.model.training
+            self.running.append(name)
+            self.ran[name] = module
+
+        def leave(*_: Any) -> None:
+            if self.running and self.running[-1] == name:
+                self.running.pop()
+            if not self.running and name == "" and not self.ignored:
+                self.over = True
+
+        return enter, leave
+
+
+def crosses(name: str) -> bool:
+    """Whether a module of this name attends to another sequence, as such modules are called."""
+    return bool(CROSSES.search(".".join(name.split(".")[-2:])))
+
+
+def _within(name: str, outer: str) -> bool:
+    return name == outer or name.startswith(f"{outer}.")

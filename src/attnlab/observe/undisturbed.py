@@ -1,0 +1,116 @@
+"""A forward beside the training, after which everything is as it was."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+_ABSENT = object()
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module that holds the model's own code: neither compiled nor in a data-parallel wrapper.
+
+    Replicas are alike, and a forward of theirs outside the wrapper waits for no other process.
+    """
+    wrappers = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+    while True:
+        if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        elif isinstance(model, wrappers):
+            model = model.module
+        else:
+            return model
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether a forward of the model runs compiled code, in whole or in part."""
+    return any(
+        module.__dict__.get("_compiled_call_impl") is not None
+        or isinstance(getattr(module, "_orig_mod", None), nn.Module)
+        for module in model.modules()
+    )
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether a forward needs all processes, each of which holds a part of the weights."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.tensor import DTensor
+
+    return any(isinstance(module, FullyShardedDataParallel) for module in model.modules()) or any(
+        isinstance(parameter, DTensor) for parameter in model.parameters()
+    )
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Run the model in evaluation mode, without gradients, uncompiled; then put everything back.
+
+    Put back are the mode of each module, buffers, the random numbers of Python, numpy and torch on
+    every device of the model, compiled calls, and autocast. The forward has the autocast of the
+    moment but not its cache: a weight that was cast without gradients would be used again by the
+    training step around it, and its gradient would be lost.
+    """
+    with ExitStack() as undo:
+        _keep_random_numbers(model, undo)
+        _keep_buffers(model, undo)
+        for module in model.modules():
+            # train() and eval() may do more than set this: LoRA merges its weights
+            undo.callback(setattr, module, "training", module.training)
+            module.training = False
+            _uncompile(module, undo)
+        undo.callback(torch.backends.mha.set_fastpath_enabled,
+                      torch.backends.mha.get_fastpath_enabled())  # fmt: skip
+        torch.backends.mha.set_fastpath_enabled(False)  # it calls nothing that could be seen
+        undo.enter_context(torch.no_grad())
+        for kind in {parameter.device.type for parameter in model.parameters()}:
+            enabled = torch.is_autocast_enabled(kind)
+            undo.enter_context(
+                torch.autocast(
+                    kind, torch.get_autocast_dtype(kind), enabled=enabled, cache_enabled=False
+                )
+            )
+        yield
+
+
+def _keep_random_numbers(model: nn.Module, undo: ExitStack) -> None:
+    undo.callback(random.setstate, random.getstate())
+    undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
+    undo.callback(torch.set_rng_state, torch.get_rng_state())
+    devices = {parameter.device for parameter in model.parameters()}
+    for device in sorted((d for d in devices if d.type == "cuda"), key=str):
+        undo.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
+
+
+def _keep_buffers(model: nn.Module, undo: ExitStack) -> None:
+    """Buffers may be changed in their place, or by others in their place (rotary embeddings)."""
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                undo.callback(_restore, module._buffers, name, buffer, buffer._version,
+                              buffer.detach().clone())  # fmt: skip
+
+
+def _restore(
+    buffers: dict[str, Any], name: str, buffer: torch.Tensor, version: int, content: torch.Tensor
+) -> None:
+    if buffer._version != version:
+        buffer.copy_(content)
+    buffers[name] = buffer
+
+
+def _uncompile(module: nn.Module, undo: ExitStack) -> None:
+    compiled = module.__dict__.get("_compiled_call_impl", _ABSENT)
+    if compiled is not _ABSENT and compiled is not None:
+        undo.callback(setattr, module, "_compiled_call_impl", compiled)
+        module._compiled_call_impl = None
+    inner = getattr(module, "_orig_mod", None)
+    if isinstance(inner, nn.Module):  # a part that torch.compile has wrapped
+        undo.callback(setattr, module, "forward", module.forward)
+        module.forward = inner.__call__

@@ -1,0 +1,94 @@
+"""Checkpoints are found as Trainers and publishers leave them, in the order of their steps."""
+
+import json
+
+import pytest
+
+from attnlab.files.errors import InputError
+from attnlab.observe.checkpoints import find_checkpoints
+
+
+def model_at(folder):
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt_neox"}))
+    return folder
+
+
+def cached(cache, repository, revisions):
+    """A repository as huggingface_hub leaves it in its cache."""
+    place = cache / f"models--{repository.replace('/', '--')}"
+    for i, revision in enumerate(revisions):
+        commit = f"{i:040x}"
+        model_at(place / "snapshots" / commit)
+        ref = place / "refs" / revision
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        ref.write_text(commit)
+    return place
+
+
+def steps(*args, **kwargs):
+    return [checkpoint.step for checkpoint in find_checkpoints(*args, **kwargs)]
+
+
+def test_of_a_trainer(tmp_path):
+    for step in (1000, 500, 2000):
+        model_at(tmp_path / "out" / f"checkpoint-{step}")
+    (tmp_path / "out" / "runs").mkdir()
+    assert steps(tmp_path / "out") == [500, 1000, 2000]
+    (tmp_path / "out" / "config.json").write_text("{}")  # the final model beside them
+    found = find_checkpoints(str(tmp_path / "out"))
+    assert [c.name for c in found] == ["checkpoint-500", "checkpoint-1000", "checkpoint-2000"]
+    assert steps(tmp_path / "out" / "checkpoint-500") == [500]
+
+
+def test_of_the_cache_with_revisions(tmp_path):
+    revisions = ["main", "step0", "step143000", "step1", "step1000", "step512"]
+    pythia = cached(tmp_path, "EleutherAI/pythia-70m", revisions)
+    assert steps(pythia) == [0, 1, 512, 1000, 143000]  # main is none of them
+    assert steps(tmp_path) == [0, 1, 512, 1000, 143000]
+    olmo = cached(tmp_path / "b", "allenai/OLMo-1B", ["step1000-tokens4B", "step20000-tokens84B"])
+    assert steps(olmo) == [1000, 20000]
+    (tmp_path / "b" / "models--allenai--OLMo-1B" / "refs" / "step5").write_text("f" * 40)
+    assert steps(olmo) == [1000, 20000]  # a revision whose files are not there
+
+
+def test_of_stages_one_is_named(tmp_path):
+    names = ["stage1-step1000-tokens5B", "stage1-step2000-tokens9B",
+             "stage2-ingredient1-step1000-tokens5B"]  # fmt: skip
+    olmo = cached(tmp_path, "allenai/OLMo-2", names)
+    with pytest.raises(InputError, match=r"several stages \(stage1, stage2-ingredient1\)"):
+        find_checkpoints(olmo)
+    assert steps(olmo, pattern=r"stage1-step(\d+)") == [1000, 2000]
+
+
+def test_of_one_repository_for_each_point(tmp_path):
+    for name in ("0k", "20k", "2000k", "100k"):
+        cached(tmp_path, f"google/multiberts-seed_0-step_{name}", ["main"])
+    assert steps(tmp_path) == [0, 20_000, 100_000, 2_000_000]
+    assert steps(f"{tmp_path}/models--google--multiberts-seed_0-step_*k") == steps(tmp_path)
+    cached(tmp_path, "google/multiberts-seed_1-step_20k", ["main"])
+    with pytest.raises(InputError, match="are both of step 20000; give a pattern"):
+        find_checkpoints(tmp_path)
+    assert steps(tmp_path, pattern=r"seed_1-step_(\d+)k") == [20]
+
+
+def test_of_a_list_and_a_pattern(tmp_path):
+    folders = [model_at(tmp_path / name) for name in ("early3", "late10", "other")]
+    assert steps(folders, pattern=r"(?:early|late)(\d+)") == [3, 10]
+
+
+@pytest.mark.parametrize(
+    "pattern, message",
+    [
+        (None, "whose names have no step"),
+        ("step(", "is no regular expression"),
+        ("step", "has no group for the step"),
+        ("(a)", "gives the step 'a'"),
+    ],
+)
+def test_what_cannot_be_read_is_told(tmp_path, pattern, message):
+    model_at(tmp_path / "a")
+    with pytest.raises(InputError, match=message):
+        find_checkpoints(tmp_path, pattern=pattern)
+    with pytest.raises(InputError, match="no such folder; give"):
+        find_checkpoints(tmp_path / "nowhere")

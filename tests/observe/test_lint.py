@@ -1,0 +1,121 @@
+"""The lint finds what is wrong with a trajectory's files, and nothing where nothing is."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from attnlab.observe.checkpoints import find_checkpoints
+from attnlab.observe.lint import lint
+
+STEPS = (0, 100, 200, 300, 400, 500)
+
+
+def weights(step, dtype=torch.float32):
+    """A walk: each step is some way from the one before."""
+    torch.manual_seed(0)
+    walk = torch.randn(len(STEPS), 40, 30).cumsum(0)
+    i = STEPS.index(step)
+    return {"a.weight": walk[i].to(dtype), "b.bias": walk[i, 0].clone().to(dtype)}
+
+
+def write(place, step, tensors, **config):
+    folder = place / f"checkpoint-{step}"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "model.safetensors")
+    about = {"model_type": "gpt_neox", "hidden_size": 30, "transformers_version": str(step)}
+    (folder / "config.json").write_text(json.dumps(about | config))
+
+
+@pytest.fixture
+def place(tmp_path):
+    for step in STEPS:
+        write(tmp_path, step, weights(step))
+    return tmp_path
+
+
+def faults(place):
+    found = lint(find_checkpoints(place))
+    return [(fault.kind, fault.steps) for fault in found.faults], found
+
+
+def test_a_sound_trajectory_has_none(place):
+    told, found = faults(place)
+    assert told == []
+    assert found.steps == STEPS
+    assert found.unusable == found.breaks == ()
+
+
+def test_steps_with_the_same_weights(place):
+    write(place, 300, weights(100))
+    told, found = faults(place)
+    assert told == [("identical", (100, 300))]
+    assert found.unusable == (100, 300)  # which of them is right, nobody knows
+    assert found.faults[0].words == "steps 100, 300 hold the same weights"
+
+
+def test_a_step_with_the_weights_of_the_last(place):
+    write(place, 200, weights(500))
+    told, found = faults(place)
+    assert told == [("final", (200,))]
+    assert found.unusable == (200,)
+    write(place, 200, weights(500, torch.bfloat16))  # rounded, so that no byte is the same
+    told, _ = faults(place)
+    assert ("final", (200,)) in told
+
+
+def test_the_end_of_a_training_that_stood_still(place):
+    write(place, 400, weights(500))
+    told, found = faults(place)
+    assert told == [("final", (400,))]
+    assert found.unusable == (400,)
+
+
+def test_a_change_of_configuration_or_dtype(place):
+    write(place, 300, weights(300), rope_theta=5.0)
+    told, found = faults(place)
+    assert told == [("config", (200, 300)), ("config", (300, 400))]
+    assert found.breaks == (300, 400)
+    assert "rope_theta None -> 5.0" in found.faults[0].words
+    for step in (300, 400, 500):
+        write(place, step, weights(step, torch.float16))
+    told, found = faults(place)
+    assert told == [("dtype", (200, 300))]
+    assert "float32 -> float16" in found.faults[0].words
+    write(place, 500, weights(500, torch.float16) | {"c": torch.zeros(1, dtype=torch.float16)})
+    assert ("tensors", (400, 500)) in faults(place)[0]
+
+
+def test_numbers_that_are_none(place):
+    wrong = weights(200)
+    wrong["b.bias"][3] = float("nan")
+    write(place, 200, wrong)
+    told, found = faults(place)
+    assert told == [("nan", (200,))]
+    assert found.faults[0].words == "step 200: not finite numbers in b.bias"
+
+
+def test_files_that_cannot_be_read(place):
+    whole = (place / "checkpoint-200" / "model.safetensors").read_bytes()
+    (place / "checkpoint-200" / "model.safetensors").write_bytes(whole[:-100])
+    (place / "checkpoint-300" / "model.safetensors").unlink()
+    told, found = faults(place)
+    assert told == [("unreadable", (200,)), ("unreadable", (300,))]
+    assert "damaged" in found.faults[0].words
+    assert "no weights in it" in found.faults[1].words
+    json.dumps(found.document(), allow_nan=False)
+
+
+def test_pickles_are_read_as_weights_alone(place):
+    class Evil:
+        def __reduce__(self):
+            return (print, ("ran",))
+
+    (place / "checkpoint-200" / "model.safetensors").unlink()
+    torch.save(weights(200), place / "checkpoint-200" / "pytorch_model.bin")
+    assert faults(place)[0] == []
+    torch.save({"a": Evil()}, place / "checkpoint-200" / "pytorch_model.bin")
+    told, found = faults(place)
+    assert told == [("unreadable", (200,))]
+    assert "weights alone" in found.faults[0].words

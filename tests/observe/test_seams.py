@@ -1,0 +1,303 @@
+"""What the seams see is what the model computes: maps made from calls are the eager ones."""
+
+import dataclasses
+
+import pytest
+import torch
+from small_models import NanoGPT, small_model, tokens
+from torch import nn
+
+from attnlab.files.errors import InputError
+from attnlab.observe.seams import SEAMS, watching
+from attnlab.observe.seams.sighting import _logits, _weights
+
+pytest.importorskip("transformers")
+DECODERS = ("gpt2", "llama", "gpt_neox", "opt", "mistral", "gemma2", "gemma3", "gpt_oss", "qwen3")
+# what each can run on a processor beside eager; the others run torch's function alone
+OTHERS = {
+    "gemma2": ("flex_attention",), "gpt_oss": (),
+    **dict.fromkeys(("llama", "gemma3"), ("sdpa", "flex_attention")),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def uncompiled():
+    """Compiling flex_attention takes longer than all tests here; uncompiled it is exact."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def seen_maps(model, **inputs):
+    """The maps that follow from what the seams saw, and the sightings."""
+    sightings = []
+    with torch.no_grad(), watching(model, sightings.append) as watch:
+        model(**inputs)
+    maps = {s.layer: _weights(s.call, whole_logits(s.call)) for s in sightings}
+    return maps, sightings, watch
+
+
+def whole_logits(call):
+    return _logits(call, torch.arange(call.query.shape[2]))
+
+
+def eager_maps(name, model, **inputs):
+    """What transformers itself says the attention is, in the order in which it was computed."""
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        out = model(**inputs, output_attentions=True, use_cache=False)
+    if name == "t5":
+        both = zip(out.decoder_attentions, out.cross_attentions, strict=True)
+        return [*out.encoder_attentions, *(one for pair in both for one in pair)]
+    return list(out.attentions)
+
+
+def compare(name, implementation, inputs, *, real=None, tolerance=1e-5, dtype=torch.float32):
+    model = small_model(name, "eager").to(dtype)
+    wanted = eager_maps(name, model, **inputs)
+    model.set_attn_implementation(implementation)
+    maps, sightings, watch = seen_maps(model, **inputs, use_cache=False)
+    assert len(maps) == len(wanted)
+    assert not watch.unseen()
+    for found, expected, sighting in zip(maps.values(), wanted, sightings, strict=True):
+        sighting.check()
+        rows = torch.ones(found.shape[:1] + found.shape[2:3], dtype=bool) if real is None else real
+        rows = rows[:, None].expand(found.shape[:3])
+        difference = (found - expected.float()).abs()[rows].max()
+        assert difference < tolerance, f"{sighting.layer}: {difference}"
+    return sightings
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_of_each_decoder(name):
+    for implementation in ("eager", *OTHERS.get(name, ("sdpa",))):
+        sightings = compare(name, implementation, {"input_ids": tokens()})
+        assert [s.call.layer for s in sightings] == [0, 1]
+        assert not any(s.call.cross for s in sightings)
+    if name in ("llama", "qwen3"):
+        assert sightings[0].call.key.shape[1] == 2  # KV heads are not repeated
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_with_padding(side):
+    mask = torch.ones(2, 24, dtype=torch.long)
+    if side == "left":
+        mask[1, :7] = 0
+    else:
+        mask[1, -7:] = 0
+    inputs = {"input_ids": tokens(), "attention_mask": mask}
+    for name, implementation in [
+        ("bert", "sdpa"), ("bert", "eager"), ("llama", "sdpa"), ("llama", "flex_attention"),
+        ("gpt_neox", "eager"), ("opt", "sdpa"), ("gemma3", "sdpa"),
+    ]:  # fmt: skip
+        compare(name, implementation, inputs, real=mask.bool())
+
+
+def test_of_packed_sequences():
+    positions = torch.cat([torch.arange(10), torch.arange(14)])[None].expand(2, -1)
+    inputs = {"input_ids": tokens(), "position_ids": positions}
+    for implementation in ("eager", "sdpa", "flex_attention"):
+        sightings = compare("llama", implementation, inputs)
+        maps = _weights(sightings[0].call, whole_logits(sightings[0].call))
+        assert not maps[..., 10:, :10].any()  # the second text sees nothing of the first
+
+
+def test_of_t5_with_bias_and_cross_attention():
+    mask = torch.ones(2, 24, dtype=torch.long)
+    mask[0, 20:] = 0
+    inputs = {
+        "input_ids": tokens(), "attention_mask": mask,
+        "decoder_input_ids": tokens(length=24, seed=2),
+    }  # fmt: skip
+    for implementation in ("eager", "sdpa"):  # its flex function takes one sequence alone
+        sightings = compare("t5", implementation, inputs)
+        assert [s.call.cross for s in sightings] == [False, False, False, True, False, True]
+    inputs["decoder_input_ids"] = tokens(length=9, seed=2)
+    compare("t5", "sdpa", inputs)
+
+
+def test_in_bfloat16():
+    for name in ("llama", "gemma3", "gpt_oss"):
+        compare(name, "eager", {"input_ids": tokens()}, dtype=torch.bfloat16, tolerance=3e-2)
+
+
+def test_of_flash_kernels_as_they_are_asked():
+    """No kernel runs here; what they are given says the same as the eager mask does."""
+    from attnlab.observe.seams.huggingface import understand
+
+    mask = torch.ones(2, 24, dtype=torch.long)
+    mask[1, :7] = 0
+    for name, kwargs in {"mistral": {"sliding_window": 6}, "llama": {}}.items():
+        model = small_model(name, "eager")
+        inputs = {"input_ids": tokens(), "attention_mask": mask}
+        wanted = eager_maps(name, model, **inputs)
+        _, sightings, _ = seen_maps(model, **inputs)
+        for sighting, expected in zip(sightings, wanted, strict=True):
+            call = sighting.call
+            module = model.get_submodule(sighting.layer)
+            told = understand("flash_attention_2", module, call.query, call.key, call.value,
+                              mask.bool(), scaling=call.scale, **kwargs)  # fmt: skip
+            found = _weights(told, whole_logits(told))
+            assert (found - expected).abs()[mask.bool()[:, None].expand(2, 4, -1)].max() < 1e-5
+    # packed: where texts begin, or positions that begin anew
+    q, k, v = torch.randn(3, 1, 4, 24, 8).unbind(0)
+    module = model.get_submodule("model.layers.0.self_attn")
+    positions = torch.cat([torch.arange(10), torch.arange(14)])[None]
+    begins = torch.tensor([0, 10, 24])
+    for told in ({"position_ids": positions}, {"cu_seq_lens_q": begins}):
+        call = understand("flash_attention_2", module, q, k, v, None, **told)
+        maps = _weights(call, whole_logits(call))
+        assert not maps[..., 10:, :10].any() and not maps[..., :10, 10:].any()
+        assert torch.allclose(maps.sum(-1), torch.ones(1, 4, 24))
+
+
+def wanted_of(module, x, **kwargs):
+    """What torch.nn.MultiheadAttention itself says."""
+    return module(x, x, x, need_weights=True, average_attn_weights=False, **kwargs)[1]
+
+
+def test_of_torch_encoder_with_padding():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(3)
+    x, padding = torch.randn(2, 24, 32), torch.zeros(2, 24, dtype=bool)
+    padding[0, 18:] = True
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        maps, sightings, watch = seen_maps(model, src=x, src_key_padding_mask=padding)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+    assert list(maps) == ["layers.0.self_attn", "layers.1.self_attn"]
+    assert not watch.unseen()
+    first, second = model.layers
+    with torch.no_grad():
+        wanted = wanted_of(first.self_attn, x, key_padding_mask=padding)
+        assert (maps["layers.0.self_attn"] - wanted).abs().max() < 1e-5
+        torch.backends.mha.set_fastpath_enabled(False)
+        wanted = wanted_of(second.self_attn, first(x, src_key_padding_mask=padding),
+                           key_padding_mask=padding)  # fmt: skip
+        torch.backends.mha.set_fastpath_enabled(True)
+    assert (maps["layers.1.self_attn"] - wanted).abs().max() < 1e-5
+    for sighting in sightings:
+        sighting.check()
+
+
+class AsksForWeights(nn.Module):
+    """As tutorials have it: weights are asked for, which torch computes on a way of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.attn = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, x, other):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        x, self.weights = self.attn(x, x, x, attn_mask=mask, average_attn_weights=False)
+        return self.attn(x, other, other)[0]
+
+
+def test_of_multihead_attention_that_is_asked_for_weights():
+    torch.manual_seed(0)
+    model = AsksForWeights().eval()
+    x, other = torch.randn(2, 24, 32), torch.randn(2, 11, 32)
+    with torch.no_grad():
+        alone = model(x, other)
+    maps, sightings, _ = seen_maps(model, x=x, other=other)
+    assert list(maps) == ["attn", "attn#2"]
+    assert [s.call.cross for s in sightings] == [False, True]
+    assert (maps["attn"] - model.weights).abs().max() < 1e-5
+    with torch.no_grad(), watching(model, lambda _: None):
+        assert torch.equal(model(x, other), alone)
+
+
+def test_of_plain_torch():
+    model = NanoGPT().eval()
+    maps, sightings, watch = seen_maps(model, ids=tokens())
+    assert list(maps) == ["blocks.0.attention", "blocks.1.attention"]
+    assert not watch.unseen()
+    for sighting in sightings:
+        sighting.check()
+    # by hand, the first layer
+    with torch.no_grad():
+        first = model.blocks[0]
+        x = first.norm(model.tokens(tokens()) + model.places(torch.arange(24)))
+        q, k, _ = (p.view(2, 24, 4, 8).transpose(1, 2) for p in first.attention.qkv(x).chunk(3, -1))
+        hidden = torch.full((24, 24), -torch.inf).triu(1)
+        wanted = (q @ k.transpose(-1, -2) / 8**0.5 + hidden).softmax(-1)
+    assert (maps["blocks.0.attention"] - wanted).abs().max() < 1e-5
+
+
+class ByName(nn.Module):
+    """Has imported torch's function by its name (below), with a single head and a float mask."""
+
+    def forward(self, x):
+        return attend(x, x, x, attn_mask=torch.linspace(-1, 1, x.shape[1]), scale=0.3)
+
+
+attend = nn.functional.scaled_dot_product_attention
+
+
+def test_of_a_function_that_was_imported_by_name():
+    x = torch.randn(2, 24, 8)
+    maps, _, _ = seen_maps(ByName(), x=x)
+    wanted = (0.3 * x @ x.transpose(-1, -2) + torch.linspace(-1, 1, 24)).softmax(-1)
+    assert (maps[""][:, 0] - wanted).abs().max() < 1e-5
+    assert attend is nn.functional.scaled_dot_product_attention
+
+
+class Causal(nn.Module):
+    def forward(self, q, k):
+        return nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True, enable_gqa=True)
+
+
+@pytest.mark.parametrize("queries, keys", [(12, 24), (24, 12), (24, 24)])
+def test_causality_counts_from_the_first_key_as_torch_does(queries, keys):
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 4, queries, 8), torch.randn(2, 2, keys, 8)
+    _, (sighting,), _ = seen_maps(Causal(), q=q, k=k)
+    sighting.check()  # against torch's own output
+    maps = _weights(sighting.call, whole_logits(sighting.call))
+    assert not maps.triu(1).any()
+
+
+def test_what_a_call_does_not_explain_is_refused():
+    model = small_model("llama", "eager")
+    attention = type(model.model.layers[0].self_attn)
+    sightings = []
+    with torch.no_grad(), watching(model, sightings.append):
+        model(input_ids=tokens())
+    sighting = sightings[0]
+    sighting.check()
+    wrong = [
+        {"causal": True, "mask": None, "window": 5}, {"mask": None}, {"scale": 1.0},
+        {"softcap": 0.5}, {"sinks": torch.zeros(4)},
+    ]  # fmt: skip
+    for change in wrong:
+        call = dataclasses.replace(sighting.call, **change)
+        with pytest.raises(InputError, match=f"model.layers.0.self_attn .{attention.__name__}."):
+            dataclasses.replace(sighting, call=call).check()
+
+
+def test_afterwards_everything_is_as_it_was():
+    import transformers.modeling_utils as utils
+    from torch.nn import functional
+
+    def places():
+        return (
+            utils.AttentionInterface.get_interface, functional.scaled_dot_product_attention,
+            functional.multi_head_attention_forward,
+        )  # fmt: skip
+
+    before, model, other = places(), small_model("llama"), NanoGPT()
+    first, second = watching(model, print), watching(other, print)
+    first.__enter__()
+    second.__enter__()
+    assert not set(places()) & set(before)
+    first.__exit__(None, None, None)  # the first to come leaves first
+    assert not set(places()) & set(before)
+    second.__exit__(None, None, None)
+    assert places() == before
+    assert not any(seam.watches for seam in SEAMS)
+    for module in (*model.modules(), *other.modules()):
+        assert not module._forward_hooks and not module._forward_pre_hooks
