@@ -67,7 +67,6 @@ class Kills(Campaign):
 
     def _kill(self, verb: Verb, out: Path, kill: dict[str, Any], seconds: float) -> str:
         """Start, signal, and see how it ends; what is wrong with that, if anything."""
-        stops = kill["signal"] in ("INT", "TERM")
         longer = kill["signal"] != "STOP"
         processes = self.runner.start(verb, out, cold=kill["cold"], longer=longer)
         first, *others = processes
@@ -75,9 +74,11 @@ class Kills(Campaign):
             ended = first.wait(seconds=kill["at"] * (seconds + 2.5 * kill["cold"]))
             if ended is None:
                 self.met += 1  # and was not done before
-                _signal(first, kill)
-                soon = RAY_STOP_SECONDS if "ray" in verb.argv else STOP_SECONDS
-                ended = first.wait(most=soon if stops else MOST_SECONDS)
+                most = MOST_SECONDS
+                # a driver that loses a worker goes on; asked itself, it has to stop
+                if _signal(first, kill) and kill["signal"] in ("INT", "TERM"):
+                    most = RAY_STOP_SECONDS if "ray" in verb.argv else STOP_SECONDS
+                ended = first.wait(most=most)
             assert ended is not None
             if problem := wrong_end(ended, (*verb.codes, *SIGNALS[kill["signal"]])):
                 return problem
@@ -90,8 +91,11 @@ class Kills(Campaign):
                 process.family.kill()
 
 
-def _signal(process: Process, kill: dict[str, Any]) -> None:
-    """Signal the driver, one of its workers if it has any, or all of them, as a terminal does."""
+def _signal(process: Process, kill: dict[str, Any]) -> bool:
+    """Signal the driver, one of its workers if it has any, or all of them, as a terminal does.
+
+    Whether the driver itself was signalled.
+    """
     workers = [pid for pid in process.family.members() if pid != process.pid]
     chosen = [process.pid]
     if kill["whom"] == "all":
@@ -106,6 +110,7 @@ def _signal(process: Process, kill: dict[str, Any]) -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         time.sleep(0.3 * (number == signal.SIGSTOP))
+    return process.pid in chosen
 
 
 def _left_after(process: Process) -> str:

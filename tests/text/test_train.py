@@ -247,6 +247,10 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path):
             write_checkpoint(path, replace(whole, arrays=arrays))
             with pytest.raises(ValueError, match=re.escape(f"of attnlab ({name} is {found}")):
                 train(counting_corpus(), SPEC, **settings)
+    older = {**whole.spec, "numerics": {**whole.spec["numerics"], "text": 0}}
+    write_checkpoint(path, replace(whole, spec=older))
+    with pytest.raises(ValueError, match=r"another training \(numerics.text: 0 there, 1 here\)"):
+        train(counting_corpus(), SPEC, **settings)
     write_checkpoint(path, replace(whole, step=21))
     with pytest.raises(DamagedFile, match="at step 21 of 20"):
         train(counting_corpus(), SPEC, **settings)

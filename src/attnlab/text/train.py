@@ -16,6 +16,7 @@ import xarray as xr
 from attnlab.dynamics.stopping import Pace, Stopping, answering
 from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile, load, save
+from attnlab.files.numerics import NUMERICS
 from attnlab.files.progress import Choice, Report, reporting
 from attnlab.files.provenance import provenance
 from attnlab.text.checkpoint import (
@@ -66,7 +67,9 @@ def train(
     plan = as_training(training, model, **given)
     folder = None if out is None else Path(out)
     corpus, document = plan.text, plan.spec
-    kept = None if folder is None else _kept(folder, document, plan.steps)
+    # Another version of jax may round differently and go on; other numerics of ours may not.
+    identity = {**document, "numerics": {name: NUMERICS[name] for name in ("measures", "text")}}
+    kept = None if folder is None else _kept(folder, identity, plan.steps)
     if folder is not None and kept is not None and kept.step == plan.steps:
         # Where the result is not there or damaged, it is made again from the checkpoint.
         with suppress(FileNotFoundError, DamagedFile):
@@ -74,7 +77,7 @@ def train(
     begun = time.perf_counter()
     recorded = _Record(plan)
     begin = 0 if kept is None else kept.step
-    keeper = _Keeper(folder, document, checkpoint_seconds, begin)
+    keeper = _Keeper(folder, identity, checkpoint_seconds, begin)
 
     def work(stopping: Stopping) -> tuple[Cohort, float]:
         cohort = Cohort(plan, corpus)
