@@ -33,8 +33,17 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "attnlab" / "tests"
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
-    os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(CACHE_BYTES)  # the oldest go
+    _keep_newest(cache)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+
+
+def _keep_newest(cache: Path) -> None:
+    """Bound the cache, once: JAX would hold a lock and look at every file for each new program."""
+    kept = 0
+    for path in sorted(cache.glob("*"), key=lambda path: path.stat().st_mtime, reverse=True):
+        kept += path.stat().st_size
+        if kept > CACHE_BYTES:
+            path.unlink()
 
 
 @pytest.hookimpl(tryfirst=True)  # before the fixtures
