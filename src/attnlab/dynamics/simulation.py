@@ -318,8 +318,11 @@ def _rate_document(rate: float | xr.DataArray) -> Any:
 
 def _as_written(classes: SequenceClasses) -> Any:
     """Classes as a file names them: by their preset, or entry by entry."""
-    if is_preset(classes.origin) and resolve(classes.origin) == classes:
-        return classes.origin
+    try:
+        if is_preset(classes.origin) and resolve(classes.origin) == classes:
+            return classes.origin
+    except InputError:
+        pass  # made from a preset and changed: "syn-small with prior ..."
     return classes_document(classes)
 
 
