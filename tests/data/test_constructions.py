@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from attnlab.data.classes import COMMON, DISTINCT, SequenceClasses
 from attnlab.data.constructions import (
     family,
+    joma_toy,
     local_common,
     random,
     single_common,
@@ -41,6 +42,8 @@ EXAMPLES: list[Callable[[], SequenceClasses]] = [
     lambda: zipf(500, 4, exponent=1.1, common=0, bands=20, queries=3),
     lambda: random(100, 5),
     lambda: random(100, 5, concentration=0.3, overlap=0.1, queries=2, seed=7),
+    joma_toy,
+    lambda: joma_toy(7, queries=3, seed=2),
 ]
 
 
@@ -348,6 +351,23 @@ def test_random_concentration_has_the_moments_of_a_dirichlet() -> None:
         assert second == pytest.approx(expected, rel=0.2)
 
 
+# -- JoMA's toy --------------------------------------------------------------------------------
+
+
+def test_the_toy_has_a_bump_that_wanders_and_tokens_without_an_order() -> None:
+    classes = joma_toy()
+    P = classes.probs[:, :20]
+    assert (len(classes), classes.queries.size, classes.in_play.size) == (20, 1, 20)
+    assert np.all(P > 0)
+    for k in (0, 7, 19):
+        bump = [np.exp(-((token - k / 2) ** 2) / 30) for token in range(10)]
+        weights = P[k] * bump[0] / P[k, 0]  # as they were before they were normalised
+        np.testing.assert_allclose(weights[:10], bump, rtol=1e-12)
+        assert 0 < weights[10:].min() < weights[10:].max() < 0.5
+    assert joma_toy(seed=1) != classes == joma_toy(seed=0)
+    assert joma_toy(queries=5).query_index.tolist() == [k // 4 for k in range(20)]
+
+
 # -- refusals -----------------------------------------------------------------------------------
 
 
@@ -377,6 +397,8 @@ def test_random_concentration_has_the_moments_of_a_dirichlet() -> None:
         (lambda: random(10, 5), "vocab: expected a whole number of at least 11"),
         (lambda: random(50, 5, overlap=1.5), "overlap: expected a number from 0 to 1, got 1.5"),
         (lambda: random(50, 5, concentration=0), "concentration: expected a finite number above 0"),
+        (lambda: joma_toy(1), "classes: expected a whole number of at least 2"),
+        (lambda: joma_toy(4, queries=5), "queries: 5 queries for 4 classes"),
         (lambda: random(50, 5, seed=-1), "seed: expected a whole number of at least 0"),
     ],
 )

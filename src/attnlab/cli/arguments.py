@@ -13,7 +13,7 @@ from attnlab.files.shipped import recipe_folder
 # The names of attnlab.data.PRESETS: what a shell completes must not load JAX.
 PRESETS = (
     "syn-small", "syn-medium", "family", "single-common", "symmetric", "local-common", "zipf",
-    "random",
+    "random", "joma-toy", "hblt", "hierarchy",
 )  # fmt: skip
 PICTURES = (".png", ".pdf", ".svg")
 

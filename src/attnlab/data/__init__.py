@@ -3,7 +3,12 @@
 from attnlab.data.class_files import read_classes, write_classes
 from attnlab.data.classes import ABSENT, COMMON, DISTINCT, SequenceClasses
 from attnlab.data.constructions import (
+    LatentLayers,
+    LatentTree,
     family,
+    hblt,
+    hierarchy,
+    joma_toy,
     local_common,
     random,
     single_common,
@@ -21,6 +26,8 @@ __all__ = [
     "COMMON",
     "DISTINCT",
     "PRESETS",
+    "LatentLayers",
+    "LatentTree",
     "SequenceClasses",
     "class_table",
     "classes_from",
@@ -28,6 +35,9 @@ __all__ = [
     "draw_classes",
     "family",
     "from_preset",
+    "hblt",
+    "hierarchy",
+    "joma_toy",
     "local_common",
     "random",
     "read_classes",

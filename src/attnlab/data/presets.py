@@ -23,6 +23,9 @@ PRESETS: Mapping[str, Callable[..., SequenceClasses]] = {
     "local-common": constructions.local_common,
     "zipf": constructions.zipf,
     "random": constructions.random,
+    "joma-toy": constructions.joma_toy,
+    "hblt": constructions.hblt,
+    "hierarchy": constructions.hierarchy,
 }
 
 

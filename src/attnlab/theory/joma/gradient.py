@@ -1,0 +1,199 @@
+"""What arrives at an MLP over attention, and what it sends on: the model of JoMA, written out.
+
+Class n has query m = psi(n), token frequencies x_n = P(.|n) and a label. With sigma(z) = exp(z) or
+z, and A = 1 or, for softmax, the sum that makes b a distribution,
+
+    b_n = sigma(z_m/T) * x_n / A,     h_k = phi(v_k . b_n + r_km),     outputs alpha = softmax(h)
+
+where the hidden units are the labels' logits, or softmax(h V) with an upper layer V. The gradient
+that arrives at h_k is g_k = 1[k is the label] - alpha_k, pulled back by V; gradient flow has
+v_k' = eta_w sum_m u_mk and z_m' = eta_z (...), where
+
+    u_mk = sum over classes n of m of P(n) g_nk h'_nk b_n           (the share of query m in v_k')
+    sum over classes n of m of P(n) (db_n/dz_m)^T q_n,  q_n = sum_k g_nk h'_nk v_k.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import erf
+
+from attnlab.files.errors import InputError
+from attnlab.theory._check import (
+    Classes,
+    Contexts,
+    FloatArray,
+    IntArray,
+    at_least,
+    contexts,
+    count_queries,
+    shares,
+)
+from attnlab.theory.scan_and_snap.attention import class_weights
+from attnlab.theory.scan_and_snap.tokens import attention_weights
+
+KINDS = ("softmax", "exp", "linear")
+
+
+def _gelu_slope(h: FloatArray) -> FloatArray:
+    density = np.exp(-(h**2) / 2) / np.sqrt(2 * np.pi)
+    return np.asarray((1 + erf(h / np.sqrt(2))) / 2 + h * density)
+
+
+# phi and its slope.
+ACTIVATIONS: dict[str, tuple[Callable[..., FloatArray], Callable[..., FloatArray]]] = {
+    "linear": (lambda h: h, np.ones_like),
+    "relu": (lambda h: np.maximum(h, 0.0), lambda h: (h > 0).astype(np.float64)),
+    "gelu": (lambda h: np.asarray(h * (1 + erf(h / np.sqrt(2))) / 2), _gelu_slope),
+}
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Labelled classes in letters: P (K, L), `rows` psi, `share` P(n), `wanted` labels (K, J)."""
+
+    P: FloatArray
+    rows: IntArray
+    share: FloatArray
+    wanted: FloatArray
+
+    @property
+    def owner(self) -> FloatArray:
+        """P(n) at the query of class n, (K, Q)."""
+        return np.asarray(np.eye(count_queries(self.rows))[self.rows] * self.share[:, None])
+
+    def by_query(self, each: FloatArray) -> FloatArray:
+        """Sums over the classes of each query, as often as they are drawn: (..., K, A) to Q, A."""
+        return np.asarray(self.owner.T @ each)
+
+
+def mixture(
+    P: Contexts | Mixture,
+    *,
+    psi: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    target: ArrayLike | None = None,
+) -> Mixture:
+    """Classes in the letters of JoMA.
+
+    P, psi, weight: as in `attention_flow`. target: the label of each class, numbered from 0 without
+    gaps (default: each class has its own, or what `SequenceClasses` have as next tokens).
+    """
+    if isinstance(P, Mixture):
+        return P
+    weight = shares(P, weight)
+    if target is None and isinstance(P, Classes):
+        target = np.unique(P.next_token, return_inverse=True)[1]
+    P, rows = contexts(P, psi)
+    goal = np.arange(len(P)) if target is None else np.asarray(target)
+    return Mixture(P, rows, class_weights(weight, len(P)), np.eye(int(goal.max()) + 1)[goal])
+
+
+@dataclass(frozen=True)
+class JointGradient:
+    """One state of an MLP over attention, or several along leading axes.
+
+    `attention`: b, (..., K, L). `incoming`: g, (..., K, H). `slope`: h', (..., K, H). `shares`: u,
+    the part of each query in the velocity of v, (..., Q, H, L). `logits`: that of z, (..., Q, L).
+    `query_weights`: that of r, (..., H, Q). `pull`: S_n = q_n . b_n, (..., K). Rates are left out.
+    """
+
+    attention: FloatArray
+    incoming: FloatArray
+    slope: FloatArray
+    shares: FloatArray
+    logits: FloatArray
+    query_weights: FloatArray
+    pull: FloatArray
+
+
+def joint_gradient(
+    P: Contexts | Mixture,
+    v: ArrayLike,
+    z: ArrayLike,
+    *,
+    r: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    psi: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    target: ArrayLike | None = None,
+    attention: str = "softmax",
+    activation: str = "linear",
+    temperature: float = 1.0,
+    incoming: ArrayLike | None = None,
+) -> JointGradient:
+    """The gradient of minus the loss at lower weights v (..., H, L) and logits z (..., Q, L).
+
+    r: the weights of the queries (..., H, Q), zero unless given. upper: V (..., H, J), if there is
+    one. incoming: g (K, H), where it does not follow the outputs.
+    """
+    s = mixture(P, psi=psi, weight=weight, target=target)
+    v, z = np.asarray(v, dtype=np.float64), np.asarray(z, dtype=np.float64)
+    T = float(at_least("temperature", temperature, 0.0, strict=True))
+    phi, slope_of = _activation(activation)
+    b = attend(s, z, attention=attention, temperature=T)
+    before = b @ np.swapaxes(v, -1, -2)
+    if r is not None:
+        before = before + np.swapaxes(np.asarray(r, dtype=np.float64), -1, -2)[..., s.rows, :]
+    if incoming is not None:
+        g = np.broadcast_to(np.asarray(incoming, dtype=np.float64), before.shape)
+    elif upper is not None:
+        V = np.asarray(upper, dtype=np.float64)
+        g = _errors(s, phi(before) @ V) @ np.swapaxes(V, -1, -2)
+    else:
+        g = _errors(s, phi(before))
+    slope = slope_of(before)
+    felt = g * slope  # (..., K, H)
+    q = felt @ v  # (..., K, L)
+    pull = (q * b).sum(-1)
+    if attention == "softmax":
+        back = b * (q - pull[..., None]) / T
+    elif attention == "exp":
+        back = b * q / T
+    else:
+        back = s.P * q / T
+    return JointGradient(
+        attention=b,
+        incoming=np.asarray(g),
+        slope=slope,
+        shares=np.einsum("kq,...kh,...kl->...qhl", s.owner, felt, b, optimize=True),
+        logits=s.by_query(back),
+        query_weights=np.swapaxes(s.by_query(felt), -1, -2),
+        pull=pull,
+    )
+
+
+def attend(
+    s: Mixture, z: FloatArray, *, attention: str = "softmax", temperature: float = 1.0
+) -> FloatArray:
+    """b of each class at logits z, (..., K, L)."""
+    if attention not in KINDS:
+        raise InputError(f"attention must be one of {', '.join(KINDS)}; got {attention!r}")
+    if attention == "softmax":
+        return attention_weights(s.P, z / temperature, psi=s.rows)
+    sigma = np.exp(z / temperature) if attention == "exp" else z / temperature
+    return np.asarray(s.P * sigma[..., s.rows, :])
+
+
+def mean_attention(s: Mixture, b: FloatArray) -> FloatArray:
+    """b-bar_m = E[b | m], (..., Q, L), of b (..., K, L)."""
+    return np.asarray(s.by_query(b) / s.owner.sum(0)[:, None])
+
+
+def _errors(s: Mixture, logits: FloatArray) -> FloatArray:
+    """1[label] - softmax(logits), (..., K, J)."""
+    if logits.shape[-1] != s.wanted.shape[1]:
+        raise InputError(
+            f"v: {logits.shape[-1]} hidden units for {s.wanted.shape[1]} labels; without an upper "
+            "layer each label has one"
+        )
+    odds = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.asarray(s.wanted - odds / odds.sum(-1, keepdims=True))
+
+
+def _activation(name: str) -> tuple[Callable[..., FloatArray], Callable[..., FloatArray]]:
+    if name not in ACTIVATIONS:
+        raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {name!r}")
+    return ACTIVATIONS[name]
