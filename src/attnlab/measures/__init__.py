@@ -1,5 +1,10 @@
-"""What is seen: measures of the labelled schema, one definition for whatever made it."""
+"""What is seen: measures of the labelled schema, one definition for whatever made it.
 
+`maps`, `places` and `received` measure plain maps of attention, (..., query, key), of numpy, JAX or
+torch; the functions here measure labelled datasets with them.
+"""
+
+from attnlab.measures import maps, places, received
 from attnlab.measures.attention import (
     attention_speed,
     clock_of,
@@ -11,6 +16,7 @@ from attnlab.measures.attention import (
     recall,
     recall_fall,
     relative_gain,
+    snap_of,
     snap_time,
 )
 
@@ -22,8 +28,12 @@ __all__ = [
     "effective_tokens",
     "entropy",
     "growth_factor",
+    "maps",
+    "places",
     "recall",
     "recall_fall",
+    "received",
     "relative_gain",
+    "snap_of",
     "snap_time",
 ]

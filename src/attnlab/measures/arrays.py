@@ -67,6 +67,14 @@ def beside(array: Array, values: ArrayLike) -> Array:
     return xp.asarray(np.asarray(values))
 
 
+def alike(array: Array, values: Any) -> Array:
+    """Numbers, of numpy or of the same kind, in the kind and precision of the array."""
+    xp = namespace(array)
+    if isinstance(values, int | float | np.ndarray):
+        values = beside(array, values)
+    return xp.astype(values, array.dtype)
+
+
 def to_numpy(array: Array) -> NDArray[Any]:
     """The same values here."""
     return np.asarray(array.detach().cpu() if is_torch(array) else array)
@@ -99,7 +107,10 @@ def exactly(array: Array) -> Iterator[None]:
             stack.enter_context(torch.autocast(array.device.type, enabled=False))
             stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
             torch.set_float32_matmul_precision("highest")
-        elif not isinstance(array, np.ndarray):
+        elif isinstance(array, np.ndarray):
+            # rows that only fill up see nothing; torch and JAX do not warn of them either
+            stack.enter_context(np.errstate(divide="ignore", invalid="ignore"))
+        else:
             import jax
 
             stack.enter_context(jax.default_matmul_precision("highest"))

@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.measures import maps
 from attnlab.measures.roles import in_play, is_common, is_distinct
 
 
@@ -60,7 +61,7 @@ def effective_tokens(dataset: xr.Dataset) -> xr.DataArray:
     """exp(entropy): the number of tokens that equal attention of this entropy would cover."""
     if _only_recorded(dataset, "effective_tokens"):
         return dataset["effective_tokens"]
-    return _named(xr.apply_ufunc(np.exp, entropy(dataset)), "effective_tokens")
+    return _named(xr.apply_ufunc(maps.effective_tokens, entropy(dataset)), "effective_tokens")
 
 
 def relative_gain(
@@ -146,20 +147,33 @@ def snap_time(dataset: xr.Dataset, *, fraction: float = 0.02) -> xr.DataArray:
     NaN where the attention is not quiet by the end (record longer), where it never moved (then
     there is nothing to snap), and where it is NaN.
     """
+    return snap_of(attention_speed(dataset), fraction=fraction)
+
+
+def snap_of(
+    speed: xr.DataArray, *, fraction: float = 0.02, known: xr.DataArray | None = None
+) -> xr.DataArray:
+    """The snap by its definition in :func:`snap_time`, where the speed is there already.
+
+    A speed is labelled with the left end of its interval. known: which of the intervals can be
+    relied on, along step or time. Another counts neither as the peak nor as quiet, and no snap is
+    claimed across it: attention that is quiet ever since may have come to rest anywhere in there.
+    """
     if not 0 < fraction < 1:
         raise InputError(f"fraction: expected a number between 0 and 1, got {fraction}")
-    speed = attention_speed(dataset)
     axis = clock_of(speed)
-    # Every comparison with NaN is False, and so is 0 < 0: neither counts as quiet.
-    quiet = speed < fraction * speed.max(axis, skipna=False)
+    sure = np.ones(speed.sizes[axis], bool) if known is None else known.values
     starts = speed[axis].values.astype(np.float64)
 
-    def left_end(quiet: NDArray[np.bool_]) -> NDArray[np.float64]:  # ... x interval
+    def left_end(speed: NDArray[np.float64]) -> NDArray[np.float64]:  # ... x interval
+        peak = np.where(sure, speed, -np.inf).max(axis=-1, keepdims=True)
+        # Every comparison with NaN is False, and so is 0 < 0: neither counts as quiet.
+        quiet = (speed < fraction * peak) & sure
         stretch = np.logical_and.accumulate(quiet[..., ::-1], axis=-1).sum(axis=-1)
         # The peak is never quiet, so a stretch leaves at least one interval before it.
-        return np.where(stretch > 0, starts[-stretch], np.nan)
+        return np.where((stretch > 0) & sure[-stretch - 1], starts[-stretch], np.nan)
 
-    snap = xr.apply_ufunc(left_end, quiet, input_core_dims=[[axis]])
+    snap = xr.apply_ufunc(left_end, speed, input_core_dims=[[axis]])
     return _named(snap, "snap_time", fraction=fraction, measured_in=axis)
 
 
@@ -230,10 +244,7 @@ def recall_fall(recall: xr.DataArray, *, upper: float, lower: float) -> xr.DataA
 
 
 def _entropy(distribution: xr.DataArray) -> xr.DataArray:
-    # 0 log 0 = 0: the logarithm of 1 stands in for that of 0.
-    log = xr.apply_ufunc(np.log, distribution.where(distribution != 0, 1.0))
-    terms: xr.DataArray = distribution * log
-    return 0.0 - terms.sum("token", skipna=False)  # not -sum: certainty has entropy 0, not -0
+    return xr.apply_ufunc(maps.entropy, distribution, input_core_dims=[["token"]])
 
 
 def _only_recorded(dataset: xr.Dataset, statistic: str) -> bool:

@@ -10,7 +10,7 @@ from attnlab.files.errors import InputError, require_whole
 from attnlab.measures.arrays import is_bool, is_floating, namespace
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Shaped
+    from jaxtyping import Float, Int, Shaped
 
 DIMS = ("batch", "head", "query", "key")
 
@@ -110,15 +110,13 @@ class AttentionCall:
             return None
         return self.mask.reshape((1,) * (4 - len(self.mask.shape)) + tuple(self.mask.shape))
 
-    def visible(self, place: Any, key: Any) -> Bool[Any, "*rows key"] | None:
-        """Which keys a query at this place may see by `causal` and `window`; None: all of them."""
-        seen = None
-        if self.causal:
-            seen = key <= place
+    def span(self, place: Int[Any, "*rows"]) -> tuple[Any, Any]:
+        """The first and the last key that a query at this place may see but for the mask; they may
+        lie outside of what there is."""
+        first, last = place * 0, place * 0 + (self.shape[3] - 1)
         if self.window is not None:
-            near = abs(place - key) < self.window
-            seen = near if seen is None else seen & near
-        return seen
+            first, last = place - (self.window - 1), place + (self.window - 1)
+        return first, place if self.causal else last
 
     def _check_mask(self, mask: Any) -> None:
         sizes, full = tuple(mask.shape), self.shape

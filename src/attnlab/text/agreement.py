@@ -18,6 +18,7 @@ from attnlab.dynamics import Limit, Sampled, Save, simulate
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
+from attnlab.measures.received import rank_correlation
 from attnlab.measures.roles import class_count
 from attnlab.text import scores
 from attnlab.text.classes import classes_of
@@ -163,15 +164,6 @@ def ranked_tokens(classes: SequenceClasses, k: int) -> tuple[NDArray[np.int64], 
     support = classes.support(k)
     most = max(2, round(FREQUENT * support.size))  # one alone has no rank
     return support, support[np.argsort(-classes.probs[k, support], kind="stable")[:most]]
-
-
-def rank_correlation(target: NDArray[Any], score: NDArray[Any]) -> float:
-    """Spearman's; 0 where one of the two is constant, because then it ranks nothing."""
-    from scipy.stats import rankdata
-
-    a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (target, score))
-    norm = np.sqrt((a @ a) * (b @ b))
-    return float(a @ b / norm) if norm > 0 else 0.0
 
 
 def recall_at(target: NDArray[Any], score: NDArray[Any], *, top: int) -> float:

@@ -15,6 +15,7 @@ import xarray as xr
 
 from attnlab import measures
 from attnlab.dynamics.program import each
+from attnlab.measures import maps as of_rows
 from attnlab.text.loss import cross_entropy
 from attnlab.text.model import Params, TransformerSpec, decoder, encode
 from attnlab.text.streams import window
@@ -54,16 +55,14 @@ def head_statistics(maps: jax.Array) -> dict[str, jax.Array]:
     number of visible tokens, of the queries that see two or more. effective_tokens: exp(entropy).
     top_mass: the attention to the k strongest tokens, for each k of TOP (last dim).
     """
-    length = maps.shape[-1]
-    entropy = jax.scipy.special.entr(maps).sum(-1)  # layer B head query
-    most = np.log(np.arange(2, length + 1)).astype(np.float32)  # the first query sees one token
+    entropy = of_rows.entropy(maps)  # layer B head query
+    visible = np.arange(2, maps.shape[-1] + 1)  # the first query sees one token
     each = (1, 3)  # sequences and queries
-    strongest = jax.lax.top_k(maps, min(max(TOP), length))[0].mean(each)  # layer head k
     return {
         "entropy": entropy.mean(each),
-        "relative_entropy": (entropy[..., 1:] / most).mean(each),
-        "effective_tokens": jnp.exp(entropy).mean(each),
-        "top_mass": jnp.stack([strongest[..., :k].sum(-1) for k in TOP], axis=-1),
+        "relative_entropy": of_rows.relative_entropy(entropy[..., 1:], visible).mean(each),
+        "effective_tokens": of_rows.effective_tokens(entropy).mean(each),
+        "top_mass": of_rows.top_mass(maps, TOP).mean(each),
     }
 
 

@@ -1,0 +1,121 @@
+"""What is said of one row of attention: plain maps of anybody's, (..., query, key).
+
+Functions of arrays of numpy, JAX or torch (see `attnlab.measures.arrays`), in the precision of what
+they are given. A key that a query may not see has the entry 0. Rows may sum to less than 1: a
+learnable sink takes the rest, and is no key. A NaN that goes in comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attnlab.measures.arrays import Array, alike, beside, largest, namespace
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+TOP = (1, 4, 16, 64)  # the k of the top-k mass
+MASS = (0.9, 0.95, 0.99)  # how much of a row's mass keys are counted for
+
+
+def entropy(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows"]:
+    """-sum p ln p, in nats, with 0 ln 0 = 0."""
+    xp = namespace(maps)
+    # the logarithm of 1 stands in for that of 0
+    terms = maps * xp.log(xp.where(maps != 0, maps, 1.0))
+    return 0.0 - xp.sum(terms, axis=-1)  # not -sum: certainty has entropy 0, not -0
+
+
+def relative_entropy(
+    entropy: Float[Array, "*rows"], visible_keys: Float[Array, "*#rows"]
+) -> Float[Array, "*rows"]:
+    """H / ln n: 1 where all n visible keys are alike. NaN where only one is visible."""
+    xp = namespace(entropy)
+    keys = alike(entropy, visible_keys)
+    several = keys > 1
+    return xp.where(several, entropy / xp.log(xp.where(several, keys, 2.0)), xp.nan)
+
+
+def effective_tokens(entropy: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
+    """exp H: the number of keys that equal attention of this entropy would cover."""
+    return namespace(entropy).exp(entropy)
+
+
+def participation(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows"]:
+    """1 / sum p^2: another number of keys, which rare strong ones rule (Renyi's of order 2)."""
+    xp = namespace(maps)
+    return 1.0 / xp.sum(maps * maps, axis=-1)
+
+
+def ranked_mass(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows key"]:
+    """The mass of the strongest key, of the two strongest, and so on."""
+    xp = namespace(maps)
+    return xp.cumulative_sum(-xp.sort(-maps, axis=-1), axis=-1)
+
+
+def top_mass(
+    maps: Float[Array, "*rows key"],
+    top: Sequence[int] = TOP,
+    *,
+    ranked: Float[Array, "*rows key"] | None = None,
+) -> Float[Array, "*rows k"]:
+    """The attention to the k strongest keys, for each k. ranked: `ranked_mass`, if made already."""
+    xp = namespace(maps)
+    if ranked is None:
+        ranked = xp.cumulative_sum(largest(maps, max(top)), axis=-1)
+    last = ranked.shape[-1] - 1
+    return xp.stack([ranked[..., min(k - 1, last)] for k in top], axis=-1)
+
+
+def keys_for(
+    maps: Float[Array, "*rows key"],
+    mass: Sequence[float] = MASS,
+    *,
+    ranked: Float[Array, "*rows key"] | None = None,
+) -> Int[Array, "*rows mass"]:
+    """How many keys, the strongest first, hold so much of what the row gives to keys."""
+    xp = namespace(maps)
+    ranked = ranked_mass(maps) if ranked is None else ranked
+    whole = ranked[..., -1:]
+    counts = [1 + xp.sum(xp.astype(ranked < part * whole, xp.int32), axis=-1) for part in mass]
+    return xp.stack(counts, axis=-1)
+
+
+def logit_norm(
+    logits: Float[Array, "*rows key"], visible: Bool[Array, "*#rows key"] | None = None
+) -> Float[Array, "*rows"]:
+    """The norm s of a row's logits about their mean, over the visible keys."""
+    xp = namespace(logits)
+    if visible is None:
+        visible = beside(logits, True)
+    seen = xp.astype(visible, logits.dtype) * xp.ones_like(logits)
+    kept = xp.where(visible, logits, 0.0)
+    mean = xp.sum(kept, axis=-1, keepdims=True) / xp.sum(seen, axis=-1, keepdims=True)
+    centred = xp.where(visible, logits - mean, 0.0)
+    return xp.sqrt(xp.sum(centred * centred, axis=-1))
+
+
+def entropy_floor(
+    norm: Float[Array, "*rows"], visible_keys: Float[Array, "*#rows"]
+) -> Float[Array, "*rows"]:
+    """The least entropy that n logits of centred norm s can have.
+
+    Zhai et al. (2023), Theorem 3.1: with beta = s sqrt(n / (n - 1)) it is
+    ln(1 + (n - 1) e^-beta) + beta (n - 1) e^-beta / (1 + (n - 1) e^-beta), reached where one key
+    stands out and the others are alike.
+    """
+    xp = namespace(norm)
+    others = alike(norm, visible_keys) - 1
+    # a key alone has s = 0, whatever that is multiplied with
+    beta = norm * xp.sqrt((others + 1) / xp.where(others > 0, others, 1.0))
+    rest = others * xp.exp(-beta)
+    return xp.log1p(rest) + beta * rest / (1 + rest)
+
+
+def total_variation(
+    maps: Float[Array, "*rows key"], other: Float[Array, "*rows key"]
+) -> Float[Array, "*rows"]:
+    """Half of sum |p - q|: the share of attention that went elsewhere."""
+    xp = namespace(maps)
+    return xp.sum(xp.abs(maps - other), axis=-1) / 2

@@ -1,0 +1,155 @@
+"""Where attention goes, by place: sinks, self, neighbours, distance, repeated tokens.
+
+Functions of plain maps, (..., query, key), as those of `attnlab.measures.maps`. `places` says where
+each query stands among the keys, (..., query); by default the last query is the last key. `start`
+is the first key of a query's own text, where that is not 0: behind padding, in packed sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnlab.measures.arrays import Array, beside, namespace
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+    Maps = Float[Array, "*rows query key"]
+    Row = Float[Array, "*rows query"]
+    Places = Int[Array, "*#rows #query"] | None
+
+FIRST = (1, 4)  # how many first keys count as the sink
+SINK_RATE = 0.3
+LOCAL = 64
+
+
+def sink_mass(maps: Maps, first: Sequence[int] = FIRST, *, start: Any = 0) -> Row:
+    """The attention to the first keys, 1 and 4 of them; the counts are the last dim."""
+    xp = namespace(maps)
+    start = beside(maps, 0) + start
+    sums, last = [], 0.0
+    for i in range(max(first)):
+        last = last + _mass_at(maps, start + i)
+        sums.append(last)
+    return xp.stack([sums[count - 1] for count in first], axis=-1)
+
+
+def sink_rate(received: Float[Array, "*heads"], threshold: float = SINK_RATE) -> Any:
+    """Whether the first key receives more than this on average (Gu et al. 2025).
+
+    received: the mean over queries of its attention, as `sink_mass` of 1 key has it. The mean over
+    sequences and heads is the rate.
+    """
+    xp = namespace(received)
+    return xp.where(xp.isnan(received), xp.nan, xp.astype(received > threshold, received.dtype))
+
+
+def self_mass(maps: Maps, *, places: Places = None) -> Row:
+    """The attention of a query to its own place."""
+    return _mass_at(maps, _places(maps, places))
+
+
+def previous_mass(maps: Maps, *, places: Places = None) -> Row:
+    """The attention to the key just before."""
+    return _mass_at(maps, _places(maps, places) - 1)
+
+
+def local_mass(maps: Maps, reach: int = LOCAL, *, places: Places = None) -> Row:
+    """The attention to keys nearer than `reach`, its own place among them."""
+    xp = namespace(maps)
+    return xp.sum(xp.where(_distance(maps, places) < reach, maps, 0.0), axis=-1)
+
+
+def mean_distance(maps: Maps, *, places: Places = None) -> Row:
+    """The mean distance of what is attended to, in keys; a learnable sink's share is left out."""
+    xp = namespace(maps)
+    far = xp.sum(maps * xp.astype(_distance(maps, places), maps.dtype), axis=-1)
+    return far / xp.sum(maps, axis=-1)
+
+
+def induction_mass(
+    maps: Maps,
+    tokens: Int[Array, "*#rows key"],
+    *,
+    visible: Bool[Array, "*#rows query key"] | None = None,
+    places: Places = None,
+    start: Any = 0,
+) -> Row:
+    """The attention to keys that follow an earlier occurrence of the query's token, minus chance.
+
+    Chance is what even attention to the visible keys would give them. NaN where there is none.
+    """
+    xp = namespace(maps)
+    key = beside(maps, np.arange(maps.shape[-1]))
+    before = tokens[..., xp.clip(key - 1, 0, None)]  # at 0 it stands for nothing: see follows
+    start = (beside(maps, 0) + start)[..., None]
+    follows = key - 1 >= start
+    return _target_mass(maps, tokens, before, follows, visible, places)
+
+
+def duplicate_mass(
+    maps: Maps,
+    tokens: Int[Array, "*#rows key"],
+    *,
+    visible: Bool[Array, "*#rows query key"] | None = None,
+    places: Places = None,
+    start: Any = 0,
+) -> Row:
+    """The attention to earlier occurrences of the query's token, minus chance.
+
+    Chance is what even attention to the visible keys would give them. NaN where there is none.
+    """
+    key = beside(maps, np.arange(maps.shape[-1]))
+    start = (beside(maps, 0) + start)[..., None]
+    return _target_mass(maps, tokens, tokens, key >= start, visible, places)
+
+
+def mass_on(maps: Maps, keys: Bool[Array, "*#rows #query key"]) -> Row:
+    """The attention to these keys."""
+    xp = namespace(maps)
+    return xp.sum(xp.where(keys, maps, 0.0), axis=-1)
+
+
+def _target_mass(
+    maps: Maps, tokens: Any, matched: Any, allowed: Any, visible: Any, places: Places
+) -> Row:
+    """The mass on allowed earlier keys whose matched token is the query's, minus chance."""
+    xp = namespace(maps)
+    places = _places(maps, places)
+    key = beside(maps, np.arange(maps.shape[-1]))
+    earlier = key < places[..., None]
+    if visible is None:
+        visible = key <= places[..., None]
+    lead = tokens.shape[:-1]
+    asked = xp.take_along_axis(
+        tokens, xp.broadcast_to(places, (*lead, places.shape[-1])), axis=-1
+    )  # the queries' own tokens
+    target = (matched[..., None, :] == asked[..., None]) & earlier & allowed & visible
+    targets, seen = (xp.sum(xp.astype(one, maps.dtype), axis=-1) for one in (target, visible))
+    excess = mass_on(maps, target) - targets / seen
+    return xp.where(targets > 0, excess, xp.nan)
+
+
+def _mass_at(maps: Maps, key: Any) -> Row:
+    """The attention to one key for each query; 0 where there is no such key."""
+    xp = namespace(maps)
+    keys = maps.shape[-1]
+    key = xp.broadcast_to(key, maps.shape[:-1])[..., None]
+    there = (key >= 0) & (key < keys)
+    found = xp.take_along_axis(maps, xp.clip(key, 0, keys - 1), axis=-1)
+    return xp.where(there, found, 0.0)[..., 0]
+
+
+def _places(maps: Maps, places: Places) -> Any:
+    if places is not None:
+        return places
+    queries, keys = maps.shape[-2:]
+    return beside(maps, np.arange(queries) + (keys - queries))
+
+
+def _distance(maps: Maps, places: Places) -> Any:
+    key = beside(maps, np.arange(maps.shape[-1]))
+    return abs(_places(maps, places)[..., None] - key)

@@ -1,0 +1,127 @@
+"""What is known of a call before its maps are made: how many keys queries see, and from where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.files.errors import InputError
+from attnlab.measures.arrays import beside, is_torch, namespace, to_numpy
+from attnlab.observe.block import Part, even_cuts
+from attnlab.observe.call import AttentionCall
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int
+
+BYTES_OF_A_PLACE = 16  # bytes for each query and key while what is visible is counted
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Of all queries of a call, in numpy.
+
+    counts: visible keys. eligible: whether a query counts in means over rows. starts: the first key
+    of its own text. keys: whether some query that is no padding sees the key. tokens: of the keys.
+    later: whether some query sees a key after its own place.
+    """
+
+    counts: Int[Any, "batch heads query"]
+    eligible: Bool[Any, "batch query"]
+    starts: Int[Any, "batch query"]
+    keys: Bool[Any, "batch key"]
+    tokens: Int[Any, "batch key"] | None
+    min_keys: int
+    later: bool
+
+    def cut(self, sequences: slice) -> Plan:
+        """Of these sequences."""
+        fields = ("counts", "eligible", "starts", "keys", "tokens")
+        arrays = {name: getattr(self, name) for name in fields}
+        cut = {name: array[sequences] for name, array in arrays.items() if array is not None}
+        return replace(self, **cut)
+
+    def at(self, name: str, index: Int[Any, "batch row"]) -> NDArray[Any]:
+        """`counts` or `starts` of these queries."""
+        values = getattr(self, name)
+        index = index if values.ndim == 2 else index[:, None, :]
+        return np.take_along_axis(values, index, axis=-1)
+
+    def counted(self, index: Int[Any, "batch row"]) -> Bool[Any, "batch heads row"]:
+        """Whether these queries see enough keys, head by head."""
+        return self.at("counts", index) >= self.min_keys
+
+
+def plan_of(
+    call: AttentionCall, *, tokens: Any, present: Any, starts: Any, min_keys: int, budget_bytes: int
+) -> Plan:
+    """Look at masks and padding. The arguments are those of `statistics`."""
+    batch, _, queries, keys = call.shape
+    tokens = _given("tokens", tokens, (batch, keys))
+    present = _given("present", present, (batch, queries))
+    starts = _given("starts", starts, (batch, queries))
+    there = np.ones((batch, queries), bool) if present is None else present.astype(bool)
+    if call.full_mask is None:
+        counts, seen, later = _by_span(call, there)
+    else:
+        counts, seen, later = _by_mask(call, there, call.full_mask.shape[1], budget_bytes)
+    eligible = there & (counts.max(axis=1) >= min_keys)
+    if not eligible.any():
+        raise InputError(
+            f"min_keys: no query sees {min_keys} keys (the most is {counts.max()}); "
+            "give longer sequences, or a smaller min_keys"
+        )
+    if starts is None:
+        starts = np.broadcast_to(seen.argmax(axis=1)[:, None], (batch, queries))
+    return Plan(counts, eligible, starts, seen, tokens, min_keys, later)
+
+
+def _by_span(
+    call: AttentionCall, there: Bool[Any, "batch query"]
+) -> tuple[NDArray[Any], NDArray[Any], bool]:
+    """Without a mask a query sees a run of keys."""
+    batch, _, queries, keys = call.shape
+    place = np.arange(queries) + (keys - queries)
+    first, last = (np.clip(end, -1, keys) for end in call.span(place))
+    first = np.maximum(first, 0)
+    counts = np.maximum(0, np.minimum(last, keys - 1) + 1 - first)
+    some = there & (counts > 0)
+    seen = np.zeros((batch, keys), bool)
+    for b in range(batch):
+        begun = np.bincount(first[some[b]], minlength=keys + 1)
+        ended = np.bincount(first[some[b]] + counts[some[b]], minlength=keys + 1)
+        seen[b] = np.cumsum(begun - ended)[:keys] > 0
+    later = bool((some & (first + counts - 1 > place)).any())
+    return np.broadcast_to(counts, (batch, 1, queries)), seen, later
+
+
+def _by_mask(
+    call: AttentionCall, there: Bool[Any, "batch query"], heads: int, budget_bytes: int
+) -> tuple[NDArray[Any], NDArray[Any], bool]:
+    """What is visible is made, a block of queries at a time, and counted."""
+    batch, _, queries, keys = call.shape
+    counts = np.zeros((batch, heads, queries), np.int64)
+    seen, later = np.zeros((batch, keys), bool), False
+    for b in range(batch):
+        part = Part.of(call, slice(b, b + 1))
+        for rows in even_cuts(queries, max(1, budget_bytes // (heads * keys * BYTES_OF_A_PLACE))):
+            index = np.arange(queries)[rows]
+            visible = part.visible(beside(call.query, index[None]))[0]  # head row key
+            xp = namespace(visible)
+            counts[b, :, rows] = to_numpy(xp.sum(xp.astype(visible, xp.int32), axis=-1))
+            shown = xp.any(visible, axis=0) & beside(call.query, there[b, rows])[:, None]
+            seen[b] |= to_numpy(xp.any(shown, axis=0))
+            place = beside(call.query, index + (keys - queries))[:, None]
+            later |= bool(xp.any(shown & (beside(call.query, np.arange(keys)) > place)))
+    return counts, seen, later
+
+
+def _given(field: str, values: Any, shape: tuple[int, int]) -> NDArray[Any] | None:
+    if values is None:
+        return None
+    array = to_numpy(values) if is_torch(values) else np.asarray(values)
+    if array.shape != shape:
+        raise InputError(f"{field}: expected shape {shape}, got {array.shape}")
+    return array

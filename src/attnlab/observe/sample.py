@@ -1,0 +1,125 @@
+"""Which rows of a call are measured: those that see enough keys, all of them or some of each part.
+
+Sampled rows are stratified: the rows of a sequence, in their order, are cut into parts of equal
+length, and two are drawn from each. Two, because one alone would not say how rows of a part differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.files.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+OF_EACH_PART = 2
+ALL = slice(None)
+_Chosen = tuple[NDArray[Any], NDArray[Any]]  # rows of one sequence, and how many each stands for
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows of every sequence; sequences with fewer are filled up with rows of weight 0.
+
+    index: the queries. weight: how many rows of the sequence each stands for; more than 1 where
+    it was drawn, and then the two of a part are neighbours here.
+    """
+
+    index: Int[Any, "batch row"]
+    weight: Float[Any, "batch row"]
+
+    def __len__(self) -> int:
+        return self.index.shape[1]
+
+    def cut(self, sequences: slice, rows: slice = ALL) -> Rows:
+        """These of them."""
+        return Rows(self.index[sequences, rows], self.weight[sequences, rows])
+
+
+def choose_rows(eligible: Bool[Any, "batch query"], rows: int | None, *, seed: int = 0) -> Rows:
+    """All eligible rows, or about `rows` of them in all, as many of each sequence."""
+    if rows is None:
+        return _filled([_all_of(np.flatnonzero(one)) for one in eligible])
+    if rows < OF_EACH_PART:
+        raise InputError(
+            f"rows: expected at least {OF_EACH_PART}, or None for all of them, got {rows}"
+        )
+    rng = np.random.default_rng(seed)  # the same rows at every step
+    parts = max(1, rows // len(eligible) // OF_EACH_PART)
+    return _filled([_stratified(np.flatnonzero(one), parts, rng) for one in eligible])
+
+
+def spread_rows(eligible: Bool[Any, "batch query"], rows: int) -> Rows:
+    """So many eligible rows of each sequence, evenly spread, the last among them."""
+    chosen = []
+    for one in eligible:
+        there = np.flatnonzero(one)
+        at = np.linspace(0, there.size - 1, min(rows, there.size) + 1)[1:]
+        chosen.append(_all_of(there[np.unique(at.round().astype(int))]))
+    return _filled(chosen)
+
+
+def last_rows(eligible: Bool[Any, "batch query"], rows: int, *, before: int = 0) -> Rows:
+    """The last eligible rows of each sequence, but for the last `before` of them."""
+    chosen = []
+    for one in eligible:
+        there = np.flatnonzero(one)
+        end = max(0, there.size - before)
+        chosen.append(_all_of(there[max(0, end - rows) : end]))
+    return _filled(chosen)
+
+
+def weighted_mean(
+    values: Float[Any, "batch head row statistic"], rows: Rows, counted: Bool[Any, "batch head row"]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The mean over a sequence's rows that these estimate, and its standard error.
+
+    Rows that do not count, and values that are NaN, are in neither. The variance is that of a
+    stratified sample without replacement (Cochran 1977, Eq. 5.14), linearised because the number
+    of rows that count may be an estimate too. It is 0 where all rows are here.
+    """
+    weight = (rows.weight[:, None, :] * counted)[..., None] * ~np.isnan(values)
+    number = np.where(weight > 0, values, 0.0).astype(np.float64)  # rows that fill up may be inf
+    total = weight.sum(axis=2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = (weight * number).sum(axis=2) / total  # NaN where no row counts
+    residual = np.where(weight > 0, number - mean[:, :, None], 0.0)
+    first, second = (residual[:, :, i::2] for i in range(OF_EACH_PART))
+    size = rows.weight[:, 0::2] + rows.weight[:, 1::2]  # of the part
+    # size^2 (1 - 2/size) s^2 / 2 with s^2 = (first - second)^2 / 2; a part of 2 rows or fewer is
+    # all here
+    factor = np.maximum(0.0, size * (size - OF_EACH_PART) / 4)[:, None, :, None]
+    variance = (factor * (first - second) ** 2).sum(axis=2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return mean, np.sqrt(variance) / total
+
+
+def _stratified(there: NDArray[Any], parts: int, rng: np.random.Generator) -> _Chosen:
+    if there.size <= OF_EACH_PART * parts:
+        return there, np.ones(there.size)
+    # each part has at least two rows
+    drawn = [
+        (np.sort(rng.choice(part, OF_EACH_PART, replace=False)), part.size / OF_EACH_PART)
+        for part in np.array_split(there, parts)
+    ]
+    weight = np.repeat([one for _, one in drawn], OF_EACH_PART)
+    return np.concatenate([index for index, _ in drawn]), weight
+
+
+def _all_of(index: NDArray[Any]) -> _Chosen:
+    return index, np.ones(index.size)
+
+
+def _filled(chosen: list[_Chosen]) -> Rows:
+    """Sequences side by side, an even number of rows."""
+    longest = max(index.size for index, _ in chosen)
+    shape = (len(chosen), longest + longest % OF_EACH_PART)
+    index, weight = np.zeros(shape, np.int64), np.zeros(shape)
+    for b, (at, stands_for) in enumerate(chosen):
+        index[b, : at.size], weight[b, : at.size] = at, stands_for
+    return Rows(index, weight)

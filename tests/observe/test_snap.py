@@ -1,0 +1,123 @@
+"""Speed of maps between records, and the snap with its bootstrap over sequences."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from attnlab.files.errors import InputError
+from attnlab.measures import snap_of
+from attnlab.observe.call import AttentionCall
+from attnlab.observe.snap import change, snap, speeds
+from attnlab.observe.statistics import statistics
+
+STEPS = np.arange(0, 110, 10)
+
+
+def changes_of(*series):
+    """Changes (step, layer 0, head 0, sequence) by sequence."""
+    values = np.array(series, float).T[:, None, None, :]
+    return xr.DataArray(values, dims=("step", "layer", "head", "sequence"))
+
+
+def moving_until(step):
+    return np.where(STEPS[:-1] < step, 1.0, 0.001)
+
+
+def test_sequences_that_agree_leave_no_doubt():
+    found = snap(changes_of(*[moving_until(40)] * 5), STEPS, resamples=200)
+    for name in ("snap_step", "snap_median", "snap_low", "snap_high"):
+        assert found[name].item() == 40, name
+    assert found["snap_missing"].item() == 0
+    assert found["snap_step"].dims == ("layer", "head")
+
+
+def test_an_interval_covers_what_sequences_disagree_about():
+    """A mean snaps with its latest sequence: one of ten moves until 70, the others until 40."""
+    found = snap(changes_of(*[moving_until(40)] * 9, moving_until(70)), STEPS, resamples=4000)
+    assert found["snap_step"].item() == 70
+    assert (found["snap_low"].item(), found["snap_high"].item()) == (40, 70)
+    assert found["snap_median"].item() == 70
+    # and with 10 draws of 10 the late one is absent in (9/10)^10 of the resamples
+    still = snap(changes_of(*[moving_until(40)] * 9, moving_until(1000)), STEPS, resamples=4000)
+    assert np.isnan(still["snap_step"].item())
+    assert still["snap_missing"].item() == pytest.approx(1 - 0.9**10, abs=0.03)
+    assert still["snap_median"].item() == 40  # of those that have one
+    again = snap(changes_of(*[moving_until(40)] * 9, moving_until(1000)), STEPS, resamples=4000)
+    xr.testing.assert_identical(still, again)
+
+
+def test_many_heads_are_apart_and_chunks_do_not_matter(monkeypatch):
+    rng = np.random.default_rng(0)
+    values = rng.random((10, 2, 3, 4)) * moving_until(50)[:, None, None, None]
+    dims = ("step", "layer", "head", "sequence")
+    whole = xr.DataArray(values, dims=dims)
+    found = snap(whole, STEPS, resamples=50)
+    assert (found["snap_step"] == 50).all()
+    monkeypatch.setattr("attnlab.observe.snap.AT_A_TIME", 1)
+    xr.testing.assert_identical(found, snap(whole.transpose(*dims[::-1]), STEPS, resamples=50)
+                                .transpose("layer", "head"))  # fmt: skip
+
+
+def test_one_sequence_has_no_interval_and_a_short_one_is_left_out():
+    alone = snap(changes_of(moving_until(40)), STEPS)
+    assert alone["snap_step"].item() == 40
+    assert np.isnan(alone["snap_median"].item())
+    assert np.isnan(alone["snap_missing"].item())
+    two = snap(changes_of(moving_until(40), moving_until(40), np.full(10, np.nan)), STEPS)
+    assert two["snap_median"].item() == 40
+    assert two.attrs["sequences"] == 2
+
+
+def test_no_snap_is_claimed_across_a_faulty_step():
+    series = changes_of(*[moving_until(40)] * 3)
+    # at 60 the maps are at rest already, but nobody knows since when
+    assert np.isnan(snap(series, STEPS, faulty=[60])["snap_step"].item())
+    assert snap(series, STEPS, faulty=[60])["snap_missing"].item() == 1
+    # before the last known motion it does no harm
+    assert snap(series, STEPS, faulty=[20])["snap_step"].item() == 40
+    # a record twice over has no change into it; a head that moves on must not look at rest
+    moving = np.ones(10)
+    moving[8] = moving[9] = 0.0
+    assert snap(changes_of(moving, moving), STEPS)["snap_step"].item() == 80
+    assert np.isnan(snap(changes_of(moving, moving), STEPS, faulty=[90])["snap_step"].item())
+    assert np.isnan(snap(series, STEPS, faulty=STEPS)["snap_step"].item())
+
+
+def test_speeds_per_step_and_per_log_step():
+    found = speeds(changes_of([2.0, 2.0, 2.0]), np.array([0, 1, 2, 4]))
+    np.testing.assert_allclose(found["attention_speed"].squeeze(), [2, 2, 1])
+    np.testing.assert_allclose(found["log_speed"].squeeze(), [np.nan, 2 / np.log(2), 2 / np.log(2)])
+    with pytest.raises(InputError, match="steps"):
+        speeds(changes_of([1.0, 1.0]), np.array([0, 1]))
+    with pytest.raises(InputError, match="fraction"):
+        snap_of(found["attention_speed"], fraction=2)
+
+
+def test_change_is_that_of_fixed_rows():
+    rng = np.random.default_rng(0)
+    q, k = rng.normal(size=(2, 2, 3, 40, 8))
+    seen = np.ones((2, 1, 1, 40), bool)
+    seen[1, ..., 20:] = False
+    there = seen[:, 0, 0]
+
+    def measured(query):
+        call = AttentionCall(query, k, None, 1.0, 0, mask=seen, causal=True)
+        return statistics(call, present=there)
+
+    before, after = measured(q), measured(2 * q)
+    found = change(before, after)
+    assert (change(before, before)["change"] == 0).all()
+    assert (change(before, before)["heavy_overlap"] == 1).all()
+    for b, h in np.ndindex(2, 3):
+        rows = before["row_query"].values[b]
+        rows = rows[rows >= 0]
+        moved = []
+        for i in rows:
+            logits = k[b, h, : i + 1] @ q[b, h, i]
+            p, r = (np.exp(x - x.max()) for x in (logits, 2 * logits))
+            moved.append(np.abs(p / p.sum() - r / r.sum()).sum())
+        assert found["change"][b, h].item() == pytest.approx(np.mean(moved), rel=1e-5)
+    assert before["row_query"].values[0].max() == 39
+    assert before["row_query"].values[1].max() == 19
+    with pytest.raises(InputError, match="one probe"):
+        change(before, after.isel(row=slice(2)))

@@ -1,0 +1,47 @@
+"""Stable ranks against singular values, and units for a share of the activation."""
+
+import numpy as np
+import pytest
+import torch
+
+from attnlab.files.errors import InputError
+from attnlab.observe.weights import stable_rank, stable_rank_of_qk, units_for
+
+
+def by_singular_values(matrix):
+    s = np.linalg.svd(matrix, compute_uv=False)
+    return (s**2).sum() / s[0] ** 2
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (9, 5)])
+def test_stable_rank_is_that_of_the_singular_values(shape):
+    W = np.random.default_rng(0).normal(size=shape)
+    assert stable_rank(W) == pytest.approx(by_singular_values(W))
+    assert stable_rank(torch.asarray(W)) == pytest.approx(by_singular_values(W))
+    assert np.isnan(stable_rank(np.zeros(shape)))
+
+
+def test_queries_and_keys_without_their_product():
+    rng = np.random.default_rng(0)
+    W_Q, W_K = rng.normal(size=(4, 3, 10)), rng.normal(size=(2, 3, 10))
+    expected = [by_singular_values(W_Q[h].T @ W_K[h // 2]) for h in range(4)]
+    np.testing.assert_allclose(stable_rank_of_qk(W_Q, W_K), expected)
+    np.testing.assert_allclose(
+        stable_rank_of_qk(torch.asarray(W_Q).float(), torch.asarray(W_K).float()),
+        expected,
+        rtol=1e-5,
+    )
+    with pytest.raises(InputError, match="head, width, model"):
+        stable_rank_of_qk(W_Q, W_K[:, :2])
+    with pytest.raises(InputError, match="divide"):
+        stable_rank_of_qk(W_Q[:3], W_K)
+
+
+def test_units_for_most_of_the_activation():
+    rows = np.zeros((2, 3, 8))
+    rows[0, 0, :4] = [10, -10, 0.1, 0.1]  # two hold 99 %
+    rows[0, 1] = 1  # all are needed
+    number, share = units_for(torch.asarray(rows))
+    assert number == pytest.approx((2 + 8) / 2)  # silent rows are left out
+    assert share == pytest.approx(number / 8)
+    assert np.isnan(units_for(np.zeros((2, 8)))[0])
