@@ -87,3 +87,37 @@ def extended_loss(Y, Z, bias, sequences, weights=None, **variant):
         return -jax.nn.log_softmax(outputs)[target]
 
     return jnp.average(jax.vmap(loss)(*sequences), weights=weights)
+
+
+def joint_loss(
+    W, Z, V, U, sequences, weights=None, *, activation, attention, temperature, residual, stationary
+):
+    """Mean loss over sequences of an MLP over attention, in the space of the embeddings.
+
+    W is (hidden, d), Z (M, M), V (hidden, labels); U is (d, 2 M), orthonormal: of tokens in a
+    context, then of tokens as queries. Attention is position by position; sequences are arrays of
+    tokens, queries and labels.
+    """
+    import jax
+    import jax.numpy as jnp
+    from jax.scipy.stats import norm
+
+    M = Z.shape[0]
+
+    def loss(tokens, query, label):
+        scores = Z[query, tokens] / temperature
+        if attention == "softmax":
+            b = jnp.exp(scores) / jnp.exp(scores).sum()
+        else:
+            b = (jnp.exp(scores) if attention == "exp" else scores) / tokens.size
+        f = U[:, tokens] @ b
+        if residual:
+            f = f + U[:, M + query]
+        pre = W @ f
+        h = {"linear": pre, "relu": jnp.maximum(pre, 0), "gelu": pre * norm.cdf(pre)}[activation]
+        outputs = V.T @ h
+        if stationary:
+            return outputs.mean() - outputs[label]
+        return -jax.nn.log_softmax(outputs)[label]
+
+    return jnp.average(jax.vmap(loss)(*sequences), weights=weights)

@@ -216,7 +216,7 @@ def observe(
         out["logits"] = model.attention_logits(layout, trained, fixed)
         out.update(model.extras(layout, trained, fixed))
     if "attention" in what or "statistics" in what:
-        c = model.attention(layout, trained, fixed)
+        c = model.class_attention(layout, trained, fixed)
         if "attention" in what:
             out["attention"] = c
         if "statistics" in what:

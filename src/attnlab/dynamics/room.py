@@ -34,6 +34,7 @@ def require_room_to_lay_out(simulation: Simulation) -> None:
     record = ("loss" in what) + heads * (
         ("attention" in what) * K * M + ("logits" in what) * Q * M + ("statistics" in what) * 4 * K
     )
+    record += ("logits" in what) * model.extra_numbers(first)
     records = len(sets) * simulation.grid.runs * simulation.record_steps.size
     _require(
         {

@@ -34,8 +34,8 @@ class LaidOutClasses:
     # with an axis of heads where there are several
     start_logits: Float[NDArray[np.float64], "*heads Q M"]
 
-    def attention(self, shared: NDArray[Any], exclusive: NDArray[Any]) -> NDArray[Any]:
-        """A block of attention as an array over all tokens."""
+    def per_token(self, shared: NDArray[Any], exclusive: NDArray[Any]) -> NDArray[Any]:
+        """A block, such as attention, as an array over all tokens; 0 for those without a place."""
         return self.where.attention(shared, exclusive, self.classes.vocab_size)
 
     def logits(self, shared: NDArray[Any], exclusive: NDArray[Any]) -> NDArray[Any]:
@@ -173,8 +173,9 @@ def _by_token(
         shared, exclusive = values[f"{name}.shared"], values[f"{name}.exclusive"]
         return np.stack([how(*each) for each in zip(chosen, shared, exclusive, strict=True)])
 
-    if "attention.shared" in values:
-        out["attention"] = join("attention", LaidOutClasses.attention)
-    if "logits.shared" in values:
-        out["attention_logits"] = join("logits", LaidOutClasses.logits)
+    for name in (name.removesuffix(".shared") for name in values if name.endswith(".shared")):
+        if name == "logits":  # a token that is never drawn keeps the one it starts with
+            out["attention_logits"] = join(name, LaidOutClasses.logits)
+        else:
+            out[name] = join(name, LaidOutClasses.per_token)
     return out

@@ -23,7 +23,8 @@ from attnlab.files.provenance import provenance
 
 ADVICE = {
     "step": "Try smaller rates.",
-    "time": "Try rates closer to each other, a shorter time or more steps (Flow.most_steps).",
+    "time": "Try rates closer to each other, a shorter time (some flows reach infinity there) or "
+    "more steps (Flow.most_steps).",
 }
 
 

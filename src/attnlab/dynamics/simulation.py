@@ -57,16 +57,17 @@ class Simulation:
         of the same sizes and queries, as a list, run together and have a dim `setting`.
     engine: `Sampled(length=128, batch_size=128)` (default), `Limit(batch_size=None)` or `Flow()`.
     model: `Pairwise()` (Y and Z, default), `Embedded(dim)` (U, W_Q, W_K, W_V), `Extended(...)`
-        (residual, normalisation, heads, positions, self-attention; docs/guides/variants.md).
+        (residual, normalisation, heads, positions, self-attention; docs/guides/variants.md),
+        `Joint(hidden, activation, attention)` (an MLP over attention, the model of JoMA).
     optimizer: "sgd", "adam", "adamw", an `Optimizer`, or a function that makes an optax
         transformation from a rate. The momentum of sgd is 0.9 unless it is given; the flow has
         none.
     eta_y, eta_z: rates of the decoder Y and of the attention Z; numbers, lists (each becomes a
         dim) or DataArrays (their dims are kept), all run together.
     steps: optimiser steps; for `Flow`, time in units of one expected-gradient step.
-    init: "zero"; "uniform", each entry of Y and Z uniform in +-1/sqrt(M); or logits z(0), an
-        array (query, token) or (token,), with Y(0) = 0; with several heads also (head, query,
-        token).
+    init: "zero"; "uniform", each entry of Y and Z uniform in +-1/sqrt(M) (`Embedded` and `Joint`
+        say what they draw); or logits z(0), an array (query, token) or (token,), with Y(0) = 0;
+        with several heads also (head, query, token).
     seeds: how many, or which. A seed fixes the data and the start; runs that differ only in
         rates see the same data, so that their differences have little noise.
     independent: let each combination of classes, engine, model, optimiser and rates draw data and
@@ -143,13 +144,17 @@ class Simulation:
         """The steps, or times of the flow, at which runs are recorded."""
         first, what = self.sets[0], self.save.what
         rows = ("attention" in what) * len(first) + ("logits" in what) * first.queries.size
-        numbers = len(self.sets) * self.grid.runs * self.model.heads * rows * first.vocab_size
+        numbers = self.model.heads * rows * first.vocab_size
+        numbers += ("logits" in what) * self.model.extra_numbers(first)
+        numbers *= len(self.sets) * self.grid.runs
         record_bytes = numbers * np.dtype(self.dtype).itemsize
         return self.engine.record_steps(self.save, self.steps, record_bytes)
 
     def start_logits(self, classes: SequenceClasses) -> NDArray[np.float64]:
         """z(0) of one of the sets, (query, token) or (head, query, token)."""
-        return initial_logits(classes, self.init, heads=self.model.heads)
+        return initial_logits(
+            classes, self.init, heads=self.model.heads, neutral=self.model.neutral_logit
+        )
 
     # -- identity ---------------------------------------------------------------------------
 

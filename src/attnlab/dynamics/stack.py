@@ -108,7 +108,7 @@ def _at_once(run: Run, settings: int, arrays: tuple[program.Data, Start]) -> tup
     per_row = sizes.outputs + model.heads * sizes.shared
     if model.distance_bias is not None and model.distance_bias.learned:
         per_row += model.heads * (engine.distances + 1)
-    numbers = 4 * model.blocks * sizes.outputs * sizes.tokens + 3 * rows * per_row
+    numbers = 4 * model.decoder_numbers(sizes) + 3 * rows * per_row
     _, seeds, points = run.shape
     bytes_of_run = numbers * run.dtype.itemsize
     budget = WORKING_BYTES.get(jax.default_backend(), ACCELERATOR_BYTES)

@@ -49,12 +49,14 @@ def checked_init(classes: SequenceClasses, init: Init, *, heads: int = 1) -> Ini
     return logits
 
 
-def initial_logits(classes: SequenceClasses, init: Init, *, heads: int = 1) -> NDArray[np.float64]:
+def initial_logits(
+    classes: SequenceClasses, init: Init, *, heads: int = 1, neutral: float = 0.0
+) -> NDArray[np.float64]:
     """z(0) as (query, token), or (head, query, token) with several heads: what was given, else
-    zero (the layout draws the random start)."""
+    `neutral` (the model draws the random start)."""
     shape = (heads, classes.queries.size, classes.vocab_size)[heads == 1 :]
     given: Any = checked_init(classes, init, heads=heads)
-    return np.zeros(shape) if isinstance(given, str) else np.broadcast_to(given, shape).copy()
+    return np.broadcast_to(neutral if isinstance(given, str) else given, shape).copy()
 
 
 class Start(NamedTuple):

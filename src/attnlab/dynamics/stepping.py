@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from attnlab.dynamics import program
 from attnlab.dynamics.batch import Batch
 
-NAMES = ("the decoder Y", "the attention logits Z")
-
 
 class SteppingBatch(Batch):
     """Runs at one common step."""
@@ -74,6 +72,6 @@ class SteppingBatch(Batch):
                     good = middle
                 else:
                     bad = middle
-            name = NAMES[int(np.argmin(finite_after(bad)[chosen]))]
+            name = self.run.simulation.model.groups[int(np.argmin(finite_after(bad)[chosen]))]
             failure = self.step + bad, f"{name} became non-finite"
             self.recorded.failures[setting, seed, point] = failure

@@ -19,6 +19,7 @@ from attnlab.measures.attention import (
     snap_of,
     snap_time,
 )
+from attnlab.measures.weights import stable_rank
 
 __all__ = [
     "attention_speed",
@@ -36,4 +37,5 @@ __all__ = [
     "relative_gain",
     "snap_of",
     "snap_time",
+    "stable_rank",
 ]

@@ -173,6 +173,7 @@ class Simulations(Kind):
             + ("logits" in what) * Q * M
             + ("statistics" in what) * 4 * K
         ) + ("loss" in what)
+        numbers += ("logits" in what) * model.extra_numbers(source)
         kept = float(numbers * records * itemsize)
         state = STATE_COPIES[way.clock] * sum(model.numbers(sizes).values())
         state += ROW_COPIES * sum(engine.numbers(sizes, model).values())

@@ -146,7 +146,9 @@ class Flow(Engine):
     Time is measured in expected-gradient steps: dY/dt = -eta_y dL/dY, dZ/dt = -eta_z dL/dZ, so
     one unit of time is one small step of ``Limit()``. Integrated adaptively; `rtol` and `atol`
     default to what the dtype can carry. A run that has not arrived after `most_steps` steps of the
-    solver (by default 100,000) is given up, as `Diverged`.
+    solver (by default 100,000) is given up, as `Diverged`; and so is one that reaches infinity in
+    finite time (`Joint` with a stationary gradient), whose `diverged_step` is the time when: steps
+    shrink on the way there, to what the dtype can tell from none.
     """
 
     clock: ClassVar[Literal["step", "time"]] = "time"

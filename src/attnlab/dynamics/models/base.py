@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -38,9 +38,11 @@ class Model(Named, ABC):
     are pure functions of arrays that are compiled; `fixed` is whatever `begin` says stays fixed.
 
     heads: how many attend; with several, attention and its logits have a leading axis for them.
+    groups: what learns at eta_y and at eta_z, as news of a diverged run name them.
     """
 
     heads: int = 1
+    groups: ClassVar[tuple[str, str]] = ("the decoder Y", "the attention logits Z")
 
     # -- what is learnt ---------------------------------------------------------------------
 
@@ -58,25 +60,34 @@ class Model(Named, ABC):
     def attention_logits(self, layout: Layout, trained: Parameters, fixed: Any) -> Block:
         """z in the layout's blocks."""
 
-    def attention(self, layout: Layout, trained: Parameters, fixed: Any) -> Block:
+    def class_attention(self, layout: Layout, trained: Parameters, fixed: Any) -> Block:
         """c_{l|m,n} of Eq. 5 for each class."""
         attend = partial(gradient.attention, layout)
         Z = self.attention_logits(layout, trained, fixed)
         return (jax.vmap(attend) if self.heads > 1 else attend)(Z)
 
     def loss(self, layout: Layout, rows: Rows, trained: Parameters, fixed: Any) -> jax.Array:
-        """The mean cross entropy over rows."""
-        return gradient.mean_loss(layout, rows, self.outputs(layout, rows, trained, fixed))
+        """The mean loss over rows."""
+        logits = self.outputs(layout, rows, trained, fixed)
+        return jnp.sum(rows.weight * self.loss_and_error(layout, rows, logits)[0])
+
+    def loss_and_error(
+        self, layout: Layout, rows: Rows, logits: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """The loss of each row, (N,), and the slope of their mean for the outputs, (N, J): cross
+        entropy, and the error alpha - x_{T+1} in the form that does not cancel late in training."""
+        _, cross_entropy, error = gradient.prediction(layout, rows, logits)
+        return cross_entropy, error
 
     def loss_and_gradient(
         self, layout: Layout, rows: Rows, trained: Parameters, fixed: Any
     ) -> tuple[jax.Array, Parameters]:
-        """The loss and its gradient for what is trained: the error alpha - x_{T+1}, in the form
-        that does not cancel late in training, pulled back through the outputs."""
+        """The loss and its gradient for what is trained: the error pulled back through the
+        outputs."""
         logits, pull_back = jax.vjp(lambda w: self.outputs(layout, rows, w, fixed), trained)
-        _, cross_entropy, error = gradient.prediction(layout, rows, logits)
+        per_row, error = self.loss_and_error(layout, rows, logits)
         (slope,) = pull_back(layout.count_outputs(error))
-        return jnp.sum(rows.weight * cross_entropy), self.per_entry(layout, slope)
+        return jnp.sum(rows.weight * per_row), self.per_entry(layout, slope)
 
     def per_entry(self, layout: Layout, slope: Parameters) -> Parameters:
         """The slope of what is trained, where an entry that stands for several equal ones moves
@@ -112,6 +123,11 @@ class Model(Named, ABC):
         return dense_layout(classes, symmetric_start=self.symmetric(simulation.init))
 
     @property
+    def neutral_logit(self) -> float:
+        """The logit at which attention leaves a token's frequency as it is: the zero start."""
+        return 0.0
+
+    @property
     def blocks(self) -> int:
         """Blocks of the decoder, each as large as Y."""
         return 1
@@ -128,8 +144,8 @@ class Model(Named, ABC):
 
     # -- what is recorded with the logits, beside them ----------------------------------------
 
-    def extras(self, layout: Layout, trained: Parameters, fixed: Any) -> dict[str, jax.Array]:
-        """More to record, by name."""
+    def extras(self, layout: Layout, trained: Parameters, fixed: Any) -> dict[str, Any]:
+        """More to record, by name: arrays, or a `Block` where the last dim is the token."""
         return {}
 
     def extra_dims(self) -> Mapping[str, tuple[str, ...]]:
@@ -140,11 +156,19 @@ class Model(Named, ABC):
         """The labels along dims that are the model's own, of these sizes."""
         return {}
 
+    def extra_numbers(self, classes: SequenceClasses) -> int:
+        """How many numbers the `extras` of a record are, where they are many."""
+        return 0
+
     # -- what a run costs, roughly ------------------------------------------------------------
 
     def numbers(self, sizes: Sizes) -> dict[str, int]:
         """Numbers that are trained or kept fixed, by the field that asks for them."""
         return {"model": _numbers_at_the_start(self, sizes)}
+
+    def decoder_numbers(self, sizes: Sizes) -> int:
+        """Numbers of what learns at eta_y."""
+        return self.blocks * sizes.outputs * sizes.tokens
 
     def products(self, sizes: Sizes, rows: int) -> int:
         """Terms of the products in a gradient over so many rows."""

@@ -191,7 +191,7 @@ class Extended(Model):
         """z as (head, query, token); without the head axis where there is one head."""
         return self._seen(layout, trained.Z.z)
 
-    def attention(self, layout: Layout, trained: Parameters, fixed: Given) -> Block:
+    def class_attention(self, layout: Layout, trained: Parameters, fixed: Given) -> Block:
         """c_{l|m,n} of each head: X^T b at the expected mass of a class's sequences.
 
         Tokens are drawn alike at all distances, so that a position bias cancels (Eq. 5 stays as

@@ -1,0 +1,320 @@
+"""Joint: against a brute force in the space of the embeddings, against finite differences, its
+limits, what it keeps constant, and where it reaches infinity."""
+
+from dataclasses import replace
+from functools import partial
+
+import brute
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from plain import plain
+
+import attnlab
+from attnlab import Flow, Joint, Limit, Sampled, Save, SequenceClasses, Simulation, measures
+from attnlab.dynamics.gradient import Parameters, Rows
+from attnlab.dynamics.models.joint import Perceptron
+from attnlab.files.errors import InputError
+
+DOUBLE = {"dtype": "float64"}
+# Next token 0 belongs to two queries, the prior is not uniform, query 4 is drawn as context, and
+# token 6 is not in play.
+CLASSES = SequenceClasses(
+    probs=[[0.4, 0.3, 0.2, 0, 0.1, 0, 0], [0.2, 0, 0.5, 0.3, 0, 0, 0], [0, 0.6, 0, 0.4, 0, 0, 0]],
+    query=[4, 5, 5], next_token=[0, 0, 3], prior=[0.5, 0.2, 0.3],
+)  # fmt: skip
+LABELS = np.array([0, 0, 1])
+ONE_QUERY = SequenceClasses(
+    probs=[[0.5, 0.3, 0.2, 0, 0, 0], [0.2, 0, 0.4, 0.4, 0, 0], [0.1, 0.6, 0, 0.3, 0, 0]],
+    query=[4, 4, 4], next_token=[0, 1, 5],
+)  # fmt: skip
+VARIANTS = [
+    Joint(),
+    Joint(5, "gelu", "softmax", temperature=0.5),
+    Joint(4, "relu", "exp", residual=False),
+    Joint(None, "gelu", "exp", temperature=2.0, stationary=True),
+    Joint(3, "relu", "linear", stationary=True),
+    Joint(6, "linear", "linear", temperature=0.7),
+]
+STARTS = np.linspace(-1, 1, 2 * 7).reshape(2, 7) ** 3 + 0.3
+ARGUMENTS = {
+    "model": Joint(5, "gelu", "exp", temperature=0.5, scale=0.3), "eta_y": [0.4, 0.8],
+    "eta_z": 0.6, "steps": 6, "seeds": [11, 12], "init": STARTS, "save": Save(at=[0, 6]), **DOUBLE,
+}  # fmt: skip
+
+
+def name_of(model):
+    return "-".join(str(v) for v in vars(model).values())
+
+
+def orthonormal(M):
+    return np.linalg.qr(np.random.default_rng(3).normal(size=(2 * M, 2 * M)))[0]
+
+
+def switches(model):
+    names = ("activation", "attention", "temperature", "residual", "stationary")
+    return {name: getattr(model, name) for name in names}
+
+
+@pytest.mark.parametrize("model", VARIANTS, ids=name_of)
+def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
+    rng = np.random.default_rng(0)
+    M, H = CLASSES.vocab_size, model.hidden or 2
+    U = orthonormal(M)
+    W, Z = rng.normal(size=(H, 2 * M)), rng.normal(size=(M, M))
+    V = rng.normal(size=(H, 2)) if model.hidden else np.eye(2)
+    drawn = [0, 1, 2, 0]
+    tokens = np.stack([rng.choice(M, size=6, p=CLASSES.probs[k]) for k in drawn])
+    sequences = (tokens, CLASSES.query[drawn], LABELS[drawn])
+    weights = np.array([0.4, 0.3, 0.2, 0.1])
+    with jax.enable_x64(True):
+        layout, where = model.lay_out(CLASSES, None)
+        layout = layout.on_device(jnp.float64)
+        by_place = where.tokens[np.argsort(where.position)]
+        counts = (tokens[:, :, None] == by_place).sum(axis=1)
+        with np.errstate(divide="ignore"):
+            mass = jnp.asarray(np.log(counts))
+        rows = Rows(
+            mass, layout.exclusive_log_prob, layout.query[jnp.array(drawn)],
+            layout.target[jnp.array(drawn)], jnp.asarray(weights),
+        )  # fmt: skip
+        none = np.zeros((H, 0))
+        of_query = (W @ U)[:, M + CLASSES.queries] if model.residual else none
+        upper = V if model.hidden else none
+        trained = jax.tree.map(jnp.asarray, Parameters(
+            Perceptron((W @ U)[:, by_place], of_query, none if model.stationary else upper),
+            Z[CLASSES.queries][:, by_place],
+        ))  # fmt: skip
+        fixed = jnp.asarray(upper if model.stationary else none)
+        value, slope = jax.jit(model.loss_and_gradient)(layout, rows, trained, fixed)
+
+        loss = partial(brute.joint_loss, **switches(model))
+        by_autodiff = jax.jit(jax.value_and_grad(loss, (0, 1, 2)))
+        brute_value, (dW, dZ, dV) = by_autodiff(W, Z, V, U, sequences, weights)
+        close = {"rtol": 0, "atol": 1e-13}
+        assert float(value) == pytest.approx(float(brute_value), rel=1e-12)
+        np.testing.assert_allclose(slope.Y.lower, (dW @ U)[:, by_place], **close)
+        np.testing.assert_allclose(slope.Z, dZ[CLASSES.queries][:, by_place], **close)
+        if model.residual:
+            np.testing.assert_allclose(slope.Y.query, (dW @ U)[:, M + CLASSES.queries], **close)
+        if slope.Y.upper.size:
+            np.testing.assert_allclose(slope.Y.upper, dV, **close)
+
+        way = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), trained)
+        moved = jax.jit(
+            lambda s: model.loss(
+                layout, rows, jax.tree.map(lambda x, d: x + s * d, trained, way), fixed
+            )
+        )
+        difference = float(moved(1e-5) - moved(-1e-5)) / 2e-5
+        along = sum(np.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (slope, way)), strict=True))
+        assert difference == pytest.approx(along, rel=1e-7, abs=1e-9)
+
+
+# -- runs -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Two rates and two seeds at once, for T to infinity."""
+    return plain(CLASSES, Limit(), **ARGUMENTS)
+
+
+def test_it_trains_as_the_brute_force(runs):
+    """From the recorded start, over whole vocabularies and embeddings; also that each weight is
+    recorded at its token."""
+    model, M = ARGUMENTS["model"], CLASSES.vocab_size
+    first, last = (runs.sel(eta_y=0.8, seed=12).isel(step=i) for i in (0, -1))
+    U = orthonormal(M)
+    r = np.zeros((5, M))
+    r[:, CLASSES.queries] = first["query_weights"]
+    W = np.concatenate([first["mlp_weights"], r], axis=1) @ U.T
+    Z = np.zeros((M, M))
+    Z[CLASSES.queries] = first["attention_logits"]
+    np.testing.assert_array_equal(first["attention_logits"], STARTS)
+    V = first["upper_weights"].values
+    # sequences whose frequencies are P: 10 tokens each
+    tokens = np.stack([np.repeat(np.arange(M), np.rint(10 * P).astype(int)) for P in CLASSES.probs])
+    sequences = (tokens, CLASSES.query, LABELS)
+    with jax.enable_x64(True):
+        loss = partial(brute.joint_loss, **switches(model))
+        slope = jax.jit(jax.grad(loss, (0, 1, 2)))
+        for _ in range(6):
+            dW, dZ, dV = slope(W, Z, V, U, sequences, CLASSES.prior)
+            dW, dZ, dV = map(np.asarray, (dW, dZ, dV))
+            W, Z, V = W - 0.8 * dW, Z - 0.6 * dZ, V - 0.8 * dV
+    in_play = CLASSES.in_play
+    np.testing.assert_allclose(last["mlp_weights"][:, in_play], (W @ U)[:, in_play], atol=1e-12)
+    assert not np.any(last["mlp_weights"].isel(token=6))
+    np.testing.assert_allclose(last["query_weights"], (W @ U)[:, M + CLASSES.queries], atol=1e-12)
+    np.testing.assert_allclose(last["upper_weights"], V, atol=1e-12)
+    np.testing.assert_allclose(last["attention_logits"], Z[CLASSES.queries], atol=1e-12)
+
+
+def test_many_runs_at_once_are_those_runs_one_by_one(runs):
+    alone = plain(CLASSES, Limit(), **{**ARGUMENTS, "eta_y": 0.4, "seeds": [12]})
+    together = runs.sel(eta_y=[0.4], seed=[12]).squeeze("eta_y")
+    for name in ("attention", "attention_logits", "mlp_weights", "upper_weights", "loss"):
+        np.testing.assert_allclose(together[name], alone[name], rtol=0, atol=1e-13)
+
+
+def test_records_have_their_labels_and_give_the_value_back(runs):
+    assert runs["mlp_weights"].dims == ("eta_y", "seed", "step", "unit", "token")
+    assert runs["query_weights"].dims[-2:] == ("unit", "query")
+    assert runs["upper_weights"].dims[-2:] == ("unit", "label")
+    assert runs.sizes["unit"] == 5
+    assert Simulation.of(runs).model == ARGUMENTS["model"]
+    np.testing.assert_allclose(runs["attention"].sum("token"), 1, rtol=1e-12)
+    b = CLASSES.probs * np.exp(runs["attention_logits"].values[..., [0, 1, 1], :] / 0.5)
+    np.testing.assert_allclose(runs["attention"], b / b.sum(axis=-1, keepdims=True), rtol=1e-12)
+    W = runs["mlp_weights"].values
+    expected = np.linalg.norm(W, axis=(-2, -1)) ** 2 / np.linalg.norm(W, 2, axis=(-2, -1)) ** 2
+    np.testing.assert_allclose(measures.stable_rank(runs), expected, rtol=1e-12)
+
+
+def test_stable_rank_of_what_is_not_there(runs):
+    some = runs.isel(eta_y=0, seed=0)[["mlp_weights"]].copy(deep=True)
+    some["mlp_weights"][0] = np.nan
+    assert np.isnan(measures.stable_rank(some)).values.tolist() == [True, False]
+    with pytest.raises(InputError, match=r"Save\(\"logits\"\)"):
+        measures.stable_rank(runs[["loss"]])
+
+
+def test_long_sequences_are_the_limit():
+    """Linear attention, which has to know that frequencies are counts over T - 1."""
+    model = Joint(4, "gelu", "linear", scale=0.3)
+    arguments = {**ARGUMENTS, "model": model, "eta_y": 0.5, "seeds": 1, "init": "uniform"}
+    limit, sampled = (
+        plain(CLASSES, engine, **arguments)["mlp_weights"]
+        for engine in (Limit(), Sampled(100_000, 4_096))
+    )
+    np.testing.assert_array_equal(sampled.isel(step=0), limit.isel(step=0))
+    moved = float(abs(limit.isel(step=-1) - limit.isel(step=0)).max())
+    apart = float(abs(sampled.isel(step=-1) - limit.isel(step=-1)).max())
+    assert 0 < apart < 0.1 * moved  # which classes are drawn still differs from the prior
+
+
+def test_small_steps_are_the_flow():
+    model = Joint(5, "gelu", "softmax", scale=0.3)
+    flow = plain(CLASSES, Flow(), model=model, eta_y=1.0, eta_z=0.5, steps=4, **DOUBLE)
+    errors = []
+    for rate in (0.02, 0.01):
+        steps = plain(
+            CLASSES, Limit(), model=model, eta_y=rate, eta_z=0.5 * rate, steps=round(4 / rate),
+            save=Save(at=[0, round(4 / rate)]), **DOUBLE,
+        )  # fmt: skip
+        for name in ("mlp_weights", "attention_logits", "upper_weights"):
+            assert abs(steps[name][0, 0] - flow[name][0, 0]).max() == 0
+        gap = steps["mlp_weights"][0, -1] - flow["mlp_weights"][0, -1]
+        errors.append(float(abs(gap).max()))
+    assert errors[1] < 5e-3
+    assert errors[0] / errors[1] == pytest.approx(2, rel=0.1)  # first order in the step
+
+
+# -- what the flow keeps constant, and where it ends ------------------------------------------
+
+
+@pytest.mark.parametrize(("attention", "activation"), [("exp", "gelu"), ("linear", "linear")])
+def test_the_flow_keeps_its_invariant(attention, activation):
+    """JoMA: for one query, whatever the activation, at any rates and temperature."""
+    model = Joint(4, activation, attention, temperature=0.5, scale=0.3)
+    run = plain(
+        ONE_QUERY, Flow(), model=model, eta_y=1.0, eta_z=0.3, steps=30, init="uniform", **DOUBLE
+    ).isel(seed=0)
+    z = run["attention_logits"].isel(query=0, token=ONE_QUERY.in_play)
+    v2 = (run["mlp_weights"] ** 2).sum("unit").isel(token=ONE_QUERY.in_play)
+    kept = z**2 / 0.3 - v2 if attention == "linear" else 0.5 * z / 0.3 - v2 / 2
+    assert float(abs(z - z.isel(time=0)).max()) > 0.05
+    assert float(abs(kept - kept.isel(time=0)).max()) < 1e-7
+
+
+@pytest.fixture(scope="module")
+def two_labels():
+    """Two labels: their hidden units move in opposite directions, so that there is one unit
+    u = sqrt(2) v, with Delta_l = (P(l|0) - P(l|1)) / (2 sqrt(2))."""
+    P = np.array([[0.5, 0.3, 0.2, 0, 0, 0, 0], [0.1, 0.3, 0.25, 0.35, 0, 0, 0]])
+    delta = (P[0] - P[1]) / (2 * np.sqrt(2))
+    return SequenceClasses(P, query=[4, 4], next_token=[5, 6]), delta
+
+
+STATIONARY = Joint(None, "linear", "exp", scale=0.0, stationary=True)
+
+
+@pytest.mark.parametrize(("dtype", "within"), [("float64", 1e-9), ("float32", 1e-3)])
+def test_a_flow_that_reaches_infinity_says_when(two_labels, dtype, within):
+    classes, delta = two_labels
+    end = np.sqrt(np.pi / 2) / abs(delta).max()
+    at = [0.0, 0.5 * end, 0.99 * end, 2 * end]
+    with pytest.raises(attnlab.Diverged, match=rf"at time {end:.2f}.*reach infinity") as problem:
+        plain(classes, Flow(), model=STATIONARY, eta_y=1.0, eta_z=1.0, steps=3 * end,
+              save=Save(at=at), dtype=dtype)  # fmt: skip
+    kept = problem.value.dataset.isel(seed=0)
+    assert float(kept["diverged_step"]) == pytest.approx(end, rel=within)
+    assert kept["time"].values.tolist() == at[:3]
+    # v = sqrt(2) erfinv(sqrt(2/pi) Delta t), up to the last record
+    from scipy.special import erfinv
+
+    t = kept["time"].values[:, None]
+    u = np.sqrt(2) * erfinv(np.sqrt(2 / np.pi) * delta * t)
+    found = np.sqrt(2) * kept["mlp_weights"].isel(unit=0).values
+    np.testing.assert_allclose(found, u, atol=1e-6 if dtype == "float64" else 1e-3)
+
+
+def test_linear_attention_grows_exponentially(two_labels):
+    """With a stationary gradient: z = cosh(Delta t), u = sinh(Delta t)."""
+    classes, delta = two_labels
+    model = replace(STATIONARY, attention="linear")
+    run = plain(
+        classes, Flow(), model=model, eta_y=1.0, eta_z=1.0, steps=50, save=Save(at=[50.0]), **DOUBLE
+    ).isel(seed=0, time=0)
+    np.testing.assert_allclose(run["attention_logits"][0, :4], np.cosh(delta * 50)[:4], rtol=1e-7)
+    u = np.sqrt(2) * run["mlp_weights"].isel(unit=0)
+    np.testing.assert_allclose(u, np.sinh(delta * 50), atol=1e-6)
+
+
+def test_a_diverged_run_is_replayed_and_named(two_labels):
+    with pytest.raises(attnlab.Diverged, match="^the MLP became non-finite at step ") as problem:
+        plain(two_labels[0], Limit(), model=STATIONARY, eta_y=[1.0, 30.0], eta_z=30.0, steps=40,
+              save=Save("loss", every=1))  # fmt: skip
+    step = problem.value.dataset["diverged_step"].values[:, 0]
+    loss = problem.value.dataset["loss"].isel(seed=0)
+    assert step[0] > step[1] > 0
+    assert np.isfinite(loss.isel(eta_y=1)[: int(step[1]) - 1]).all()
+    assert np.isnan(loss.isel(eta_y=1)[int(step[1]) :]).all()
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+def test_it_is_written_down_and_read_again():
+    model = Joint(5, "gelu", "exp", temperature=0.5, residual=False, stationary=True)
+    simulation = Simulation(CLASSES, model=model)
+    written = simulation.to_document()
+    assert written["model"]["name"] == "joint"
+    assert Simulation.from_document(written) == simulation
+
+
+def test_a_sweep_goes_over_its_fields():
+    swept = attnlab.sweep(
+        Simulation(ONE_QUERY, Limit(), model=Joint(2), steps=2, save=Save("logits", at=[2])),
+        grid={"model.hidden": [2, 3], "eta_z": [0.1, 0.2]},
+    )  # fmt: skip
+    weights = swept["mlp_weights"]
+    assert (weights.sizes["eta_z"], weights.sizes["hidden"], weights.sizes["unit"]) == (2, 2, 3)
+    assert np.isfinite(weights.sel(hidden=3)).all()
+    assert np.isnan(weights.sel(hidden=2).isel(unit=2)).all()
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"hidden": 0}, "hidden"), ({"activation": "tanh"}, "activation"),
+        ({"attention": "sigmoid"}, "attention"), ({"temperature": 0.0}, "temperature"),
+        ({"residual": 1}, "residual"), ({"scale": -1.0}, "scale"),
+        ({"activation": "relu", "scale": 0.0}, "scale"), ({"stationary": "no"}, "stationary"),
+    ],
+)  # fmt: skip
+def test_what_has_no_meaning_is_refused(fields, named):
+    with pytest.raises(InputError, match=f"^{named}:"):
+        Joint(**fields)
