@@ -20,7 +20,8 @@ from attnlab.dynamics import Engine, Simulation
 from attnlab.dynamics.simulation import Classes, Fields
 from attnlab.prediction.hypotheses import ASKED
 from attnlab.prediction.hypothesis import Hypothesis
-from attnlab.prediction.theory import LADDER, Theory, as_theory
+from attnlab.prediction.rungs import as_theory
+from attnlab.prediction.theory import LADDER, Theory
 
 
 @dataclass(frozen=True, eq=False)

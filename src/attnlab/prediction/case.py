@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.data import SequenceClasses
-from attnlab.dynamics import Simulation
+from attnlab.dynamics import Model, Pairwise, Simulation
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Case:
 
     z0: logits at the start, (query, contextual token); None for zero. decoder_start: the largest
     entry of Y(0). momentum: of the steps, of which `steps` and whatever else counts plain ones.
+    model: what is trained.
     """
 
     classes: SequenceClasses
@@ -29,6 +30,7 @@ class Case:
     z0: NDArray[np.float64] | None = None
     decoder_start: float = 0.0
     momentum: float = 0.0
+    model: Model = field(default_factory=Pairwise)
 
     @cached_property
     def P(self) -> NDArray[np.float64]:
@@ -83,4 +85,5 @@ def case_of(simulation: Simulation, classes: SequenceClasses, eta_y: float, eta_
         float(theory.momentum_time(simulation.steps, momentum=momentum)),
         length=float(simulation.engine.length), z0=start if np.any(start) else None,
         decoder_start=classes.vocab_size**-0.5 if random else 0.0, momentum=momentum,
+        model=simulation.model,
     )  # fmt: skip

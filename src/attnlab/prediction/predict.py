@@ -18,11 +18,12 @@ from attnlab.dynamics.simulation import Classes, Fields
 from attnlab.files.provenance import provenance
 from attnlab.prediction.case import case_of
 from attnlab.prediction.hypothesis import Hypothesis
-from attnlab.prediction.theory import Labelled, Theory, as_theory
+from attnlab.prediction.rungs import as_theory
+from attnlab.prediction.theory import Labelled, Theory
 from attnlab.theory import attention_weights, momentum_steps, momentum_time
 
 STATISTICS = ("entropy", "distinct_entropy", "common_mass", "effective_tokens")
-TIMES = ("t0_prime", "t0")  # which a theory tells in plain steps
+TIMES = ("t0_prime", "t0", "blow_up_time")  # which a theory tells in plain steps
 OF_CLASSES = ("query_token", "next_token", "prior", "token_name")
 
 
@@ -40,15 +41,17 @@ def predict(
 
     simulation, engine, fields: as in `simulate`.
     theory: a rung of the ladder, "printed" (Eq. 10 as printed), "corrected" (with our corrections)
-        or "sgd" (the decoder that SGD trains, at the starting attention), or a `Theory`.
+        or "sgd" (the decoder that SGD trains, at the starting attention); of the model `Joint`,
+        "joma-stationary", "joma" or "joma-moving" (docs/theory-joma.md); or a `Theory`.
     at: steps, or times of the flow; by default those that the simulation records.
 
     Returns a Dataset with the dims and coords of the simulation's, so that the two subtract:
     `attention_logits`, `attention` and what is measured of it (entropy, common_mass, ...), and, as
     far as the theory speaks of them, `gamma`, `growth_bound` (B_n), `decoder_error`, `t0_prime` and
-    `t0`. Time is the simulation's own: a step with momentum counts for as many plain ones as
-    `theory.momentum_time` says. `assumption_value`, `assumption_bound` and `assumption_holds` tell,
-    along `assumption`, how far the theory applies.
+    `t0`, or `mlp_weights`, `query_weights` and `blow_up_time`. Time is the simulation's own: a step
+    with momentum counts for as many plain ones as `theory.momentum_time` says.
+    `assumption_value`, `assumption_bound` and `assumption_holds` tell, along `assumption`, how far
+    the theory applies.
     """
     simulation = as_simulation(simulation, engine, **fields)
     chosen = as_theory(theory)
@@ -78,9 +81,13 @@ def _predict_set(
     said = [dict(theory.predict(case, plain)) for case in cases]
     z = np.stack([np.asarray(of.pop("attention_logits")[1]) for of in said])
     of_tokens = {"attention_logits": _over_vocabulary(z, simulation, classes)}
-    attention = attention_weights(cases[0].P, z, psi=cases[0].psi)
-    of_tokens["attention"] = np.zeros((*attention.shape[:-1], classes.vocab_size))
-    of_tokens["attention"][..., classes.in_play] = attention
+    given = [of.pop("attention") for of in said if "attention" in of]
+    attention = (
+        np.stack([np.asarray(shares) for _, shares in given])
+        if given
+        else attention_weights(cases[0].P, z, psi=cases[0].psi)
+    )
+    of_tokens["attention"] = _spread(attention, classes)
     grid = replace(simulation.grid, seeds=simulation.grid.seeds[:1])  # they make no difference
     dataset = label(
         [classes], grid, {name: of[None, None] for name, of in of_tokens.items()},
@@ -94,6 +101,9 @@ def _predict_set(
         for name in (*of_tokens, *STATISTICS)
     }
     beside = {name: _gathered(simulation, [of[name] for of in said]) for name in said[0]}
+    for name, (dims, values) in beside.items():
+        if dims[-1:] == ("token",):
+            beside[name] = dims, _spread(values, classes)
     for name in TIMES:
         if name in beside:
             dims, plain_steps = beside[name]
@@ -116,12 +126,19 @@ def _over_vocabulary(
     return out
 
 
+def _spread(values: NDArray[np.float64], classes: SequenceClasses) -> NDArray[np.float64]:
+    """What contextual tokens have, as what all have: 0 for the others."""
+    out = np.zeros((*values.shape[:-1], classes.vocab_size))
+    out[..., classes.in_play] = values
+    return out
+
+
 def _gathered(simulation: Simulation, said: Sequence[Labelled]) -> Labelled:
     """What is said at each pair of rates, along the dims of the rates."""
     dims = tuple(simulation.clock if dim == "time" else dim for dim in said[0][0])
     values = np.stack([np.asarray(values, dtype=np.float64) for _, values in said])
     rates = simulation.grid.eta_y
-    return (*map(str, rates.dims), *dims), values.reshape(*rates.shape, *values.shape[1:])
+    return (*map(str, rates.dims), *dims), values.reshape((*rates.shape, *values.shape[1:]))
 
 
 def _assumptions(simulation: Simulation, found: Sequence[tuple[Hypothesis, ...]]) -> xr.Dataset:

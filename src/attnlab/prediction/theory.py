@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from attnlab import theory
 from attnlab.dynamics import Extended, Pairwise, Simulation
-from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.prediction import hypotheses
 from attnlab.prediction.case import Case
 from attnlab.prediction.hypothesis import Hypothesis
 
-# Dims, among "time", "sequence_class", "query" and "token" (contextual ones), and values.
+# Dims, such as "time", "sequence_class", "query" and "token" (contextual ones), and values.
 Labelled = tuple[tuple[str, ...], Any]
 
 
@@ -49,7 +48,8 @@ class Theory(ABC):
         """What is predicted at t, in plain steps or units of the flow's time.
 
         By name, with dims: at least `attention_logits` along (time, query, token), tokens being
-        those of `case.P`. What follows from the logits is added to it: attention, entropy, ...
+        those of `case.P`. What follows from the logits is added to it: attention (unless the theory
+        says it, along (time, sequence_class, token)), entropy, ...
         """
 
 
@@ -142,13 +142,3 @@ class Sgd(_ScanAndSnap):
 
 
 LADDER: tuple[Theory, ...] = (Printed(), Corrected(), Sgd())
-
-
-def as_theory(theory: str | Theory) -> Theory:
-    """A theory, or the rung of the ladder of that name."""
-    if isinstance(theory, Theory):
-        return theory
-    known = {of.name: of for of in LADDER}
-    if theory not in known:
-        raise InputError(f"theory: {theory!r} is not one; {did_you_mean(theory, known)}")
-    return known[theory]

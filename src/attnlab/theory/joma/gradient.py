@@ -15,6 +15,7 @@ v_k' = eta_w sum_m u_mk and z_m' = eta_z (...), where
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -59,7 +60,7 @@ class Mixture:
     share: FloatArray
     wanted: FloatArray
 
-    @property
+    @cached_property
     def owner(self) -> FloatArray:
         """P(n) at the query of class n, (K, Q)."""
         return np.asarray(np.eye(count_queries(self.rows))[self.rows] * self.share[:, None])
@@ -154,11 +155,12 @@ def joint_gradient(
         back = b * q / T
     else:
         back = s.P * q / T
+    of_query = felt[..., None, :, :] * s.owner.T[..., None]  # (..., Q, K, H)
     return JointGradient(
         attention=b,
         incoming=np.asarray(g),
         slope=slope,
-        shares=np.einsum("kq,...kh,...kl->...qhl", s.owner, felt, b, optimize=True),
+        shares=np.swapaxes(of_query, -1, -2) @ b[..., None, :, :],
         logits=s.by_query(back),
         query_weights=np.swapaxes(s.by_query(felt), -1, -2),
         pull=pull,

@@ -1,0 +1,18 @@
+"""Theories by name: the rungs of every ladder."""
+
+from __future__ import annotations
+
+from attnlab.files.documents import did_you_mean
+from attnlab.files.errors import InputError
+from attnlab.prediction.joma import JOMA_LADDER
+from attnlab.prediction.theory import LADDER, Theory
+
+
+def as_theory(theory: str | Theory) -> Theory:
+    """A theory, or the rung of that name."""
+    if isinstance(theory, Theory):
+        return theory
+    known = {of.name: of for of in (*LADDER, *JOMA_LADDER)}
+    if theory not in known:
+        raise InputError(f"theory: {theory!r} is not one; {did_you_mean(theory, known)}")
+    return known[theory]
