@@ -47,8 +47,8 @@ _HOMES = {
     "open_sweep": "sweep",
 }
 _FOLDERS = (
-    "audit", "data", "dynamics", "experiments", "measures", "plots", "report", "sweep",
-    "text", "theory",
+    "audit", "data", "dynamics", "experiments", "measures", "observe", "plots", "report",
+    "sweep", "text", "theory",
 )  # fmt: skip
 
 __all__ = [
@@ -82,6 +82,7 @@ __all__ = [
     "experiments",
     "load",
     "measures",
+    "observe",
     "open_sweep",
     "play",
     "plots",
@@ -129,6 +130,7 @@ if TYPE_CHECKING:
         simulate,
     )
     from attnlab.files.netcdf import load, save
+    from attnlab.observe.observer import observe
     from attnlab.playground import play
     from attnlab.prediction import Theory
     from attnlab.prediction.predict import predict

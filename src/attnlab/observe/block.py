@@ -88,7 +88,8 @@ class Part:
         taken = xp.take_along_axis(self.query, index[:, None, None, :, None], axis=3)
         # rows of the heads that share keys go together, so that keys are not repeated
         q = precise(taken).reshape(batch, kv_head, -1, width) * call.scale
-        logits = xp.matmul(q, self.key).reshape(batch, kv_head * group, len(rows), -1)
+        logits = xp.matmul(q, self.key)
+        logits = logits.reshape(batch, kv_head * group, len(rows), self.key.shape[-1])
         if call.softcap is not None:
             logits = call.softcap * xp.tanh(logits / call.softcap)
         visible = self.visible(index)

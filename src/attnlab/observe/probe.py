@@ -59,7 +59,7 @@ class Probe:
         """A forward of the model on it, whose result nobody needs."""
         model(*self.args, **self.kwargs)
 
-    def beside(self, sighting: Sighting) -> dict[str, Tensor | None]:
+    def beside(self, sighting: Sighting) -> dict[str, Any]:
         """The tokens of a call's keys, and which of its queries are there: for `statistics`."""
         call = sighting.call
         decodes = self.decoder is not None and "decoder" in sighting.layer.split(".")
@@ -110,7 +110,7 @@ def batch_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 def _for_model(model: nn.Module, probe: Probe) -> Probe:
     """With what a model of transformers needs beside its tokens, and checked against its sizes."""
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     kwargs: dict[str, Any] = dict(probe.kwargs)
     args = probe.args
     if hasattr(config, "model_type"):

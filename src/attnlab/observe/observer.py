@@ -1,0 +1,281 @@
+"""The observer: measures the attention of a model while it trains, or of one as it is."""
+
+from __future__ import annotations
+
+import time
+import warnings
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import xarray as xr
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from attnlab.files.errors import InputError, require_whole
+from attnlab.files.provenance import provenance
+from attnlab.observe import ranks
+from attnlab.observe.history import History
+from attnlab.observe.moment import Moment, measuring, moment_of, moment_seen
+from attnlab.observe.probe import Probe, batch_of, make_probe
+from attnlab.observe.seams import Watch, watching
+from attnlab.observe.statistics import MIN_KEYS
+from attnlab.observe.undisturbed import is_compiled, is_sharded, unwrapped
+
+Log = Callable[[int, xr.Dataset], None]
+
+
+class Observer:
+    """Measures a model's attention every so many steps. `attnlab.observe` makes one.
+
+    As a context manager it counts the optimiser's steps itself; with `step`, `callback` or
+    `lightning`, whoever trains says where the training is. It holds no reference to the model but
+    a weak one, and outside of a measurement nothing of it is in the model.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
+        rows: int | None = None, min_keys: int = MIN_KEYS, log: Log | None = None,
+    ) -> None:  # fmt: skip
+        if not isinstance(model, nn.Module):
+            raise InputError(
+                f"model: expected a torch.nn.Module, got {type(model).__name__}; of other code "
+                "give queries and keys to attnlab.observe.record"
+            )
+        require_whole("every", every, 1)
+        if live and probe is not None:
+            raise InputError("probe: live=True looks at the training's own batches; leave it out")
+        if not live and probe is None:
+            raise InputError(
+                "probe: nothing to measure on; give token ids (sequence, place), or live=True to "
+                "look at the training's own batches"
+            )
+        inner = unwrapped(model)
+        if live and (is_compiled(model) or is_compiled(inner)):
+            raise InputError(
+                "live: the model is compiled, and its forward runs nothing that could be seen; "
+                "give a probe instead, which runs the model uncompiled beside the training"
+            )
+        self.every, self.live, self.rows, self.min_keys = every, live, rows, min_keys
+        self.history = History(comparable=not live)
+        self.seconds = 0.0  # spent on measuring
+        self._model = weakref.ref(inner)
+        self._name, self._sharded = type(inner).__name__, is_sharded(inner)
+        self._probe = None if live else make_probe(inner, probe)
+        self._log = log
+        self._counted = 0  # optimiser steps that were seen
+        self._last: int | None = None  # where the training is
+        self._by_hand = False
+        self._open: ExitStack | None = None
+        self._armed: _Armed | None = None
+
+    # -- ways in ---------------------------------------------------------------------------------
+
+    def __enter__(self) -> Observer:
+        if self._open is not None:
+            raise InputError("observer: is open already; make another for another training")
+        self._open = ExitStack()
+        me = weakref.ref(self)
+
+        def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            observer = me()
+            if observer is not None and observer._moves(optimizer):
+                observer._count()
+
+        self._open.callback(register_optimizer_step_post_hook(stepped).remove)
+        try:
+            self._at(0)
+        except BaseException:
+            self._open.close()
+            self._open = None
+            raise
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        assert self._open is not None
+        self._open.close()
+        self._open = None
+        self._disarm(failed=kind is not None)
+        if kind is None and not self.live and self._last is not None:
+            self._measure(self._last)  # how it ended
+
+    def step(self, number: int) -> bool:
+        """Say that the training has made so many steps; measures when it is time to.
+
+        Call it after each step of the optimiser, and with 0 before the first if the start is
+        wanted. Returns whether this step was measured.
+        """
+        require_whole("step", number, 0)
+        if self._open is not None and not self._by_hand:
+            self._by_hand = True
+            if number != self._counted:  # a training that goes on, say: its numbers are right
+                self.history.clear()
+        return self._at(number)
+
+    def callback(self) -> Any:
+        """A callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
+        from attnlab.observe.callbacks import trainer_callback
+
+        return trainer_callback(self)
+
+    def lightning(self) -> Any:
+        """A callback for Lightning's Trainer."""
+        from attnlab.observe.callbacks import lightning_callback
+
+        return lightning_callback(self)
+
+    def finish(self, number: int) -> None:
+        """Measure the end of a training, if it was not measured."""
+        self._disarm()
+        if not self.live:
+            self._measure(number)
+
+    # -- ways out --------------------------------------------------------------------------------
+
+    def result(self) -> xr.Dataset:
+        """What was measured so far, as a dataset over (step, layer, head)."""
+        found = self.history.dataset()
+        spec = {
+            "every": self.every, "live": self.live, "rows": self.rows, "min_keys": self.min_keys,
+            "model": self._name,
+        }  # fmt: skip
+        found.attrs = provenance(spec, torch=torch.__version__, seconds=self.seconds) | found.attrs
+        return found
+
+    def __repr__(self) -> str:
+        steps = self.history.steps
+        return f"Observer({self._name}, {len(steps)} steps measured)"
+
+    # -- when ------------------------------------------------------------------------------------
+
+    def _moves(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether an optimiser trains this model."""
+        model = self._model()
+        if model is None:
+            return False
+        own = {id(parameter) for parameter in model.parameters()}
+        return any(id(p) in own for group in optimizer.param_groups for p in group["params"])
+
+    def _count(self) -> None:
+        self._counted += 1
+        if not self._by_hand:
+            self._at(self._counted)
+
+    def _at(self, number: int) -> bool:
+        self._last = number
+        self._disarm()
+        if number % self.every:
+            return False
+        if self.live:
+            self._arm(number)
+            return True
+        return self._measure(number)
+
+    # -- measuring -------------------------------------------------------------------------------
+
+    def _the_model(self) -> nn.Module:
+        model = self._model()
+        if model is None:
+            raise InputError("model: is gone; keep a reference to it while it is observed")
+        return model
+
+    def _measure(self, number: int) -> bool:
+        """One forward of the probe, which leaves no trace."""
+        if number in self.history.steps:
+            return False
+        if not (self._sharded or ranks.first()):
+            return False  # the replica of the first process is measured
+        begun = time.perf_counter()
+        assert self._probe is not None
+        model = self._the_model()
+        moment = moment_of(model, self._probe, rows=self.rows, min_keys=self.min_keys)
+        self._keep(number, moment)
+        self.seconds += time.perf_counter() - begun
+        return True
+
+    def _keep(self, number: int, moment: Moment) -> None:
+        if not ranks.first():
+            return
+        kinds = ", ".join(sorted(set(moment.unseen.values())))
+        if moment.unseen and not self.history.steps:
+            warnings.warn(
+                f"only some layers of {self._name} are seen; nothing is known of "
+                f"{', '.join(sorted(moment.unseen))} ({kinds})",
+                stacklevel=5,
+            )
+        self.history.add(number, moment)
+        if self._log is not None:
+            self._log(number, self.history.latest())
+
+    # -- live ------------------------------------------------------------------------------------
+
+    def _arm(self, number: int) -> None:
+        """Look at the next forward of the training."""
+        model, opened = self._the_model(), ExitStack()
+        batch: list[Probe] = []
+
+        def take(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if module.training and not batch:
+                batch.append(batch_of(module, args, kwargs))
+
+        opened.callback(model.register_forward_pre_hook(take, with_kwargs=True).remove)
+        found: dict[str, xr.Dataset] = {}
+        see = measuring(lambda: batch[0], found, rows=self.rows, min_keys=self.min_keys)
+        watch = opened.enter_context(watching(model, see, only_training=True))
+        self._armed = _Armed(number, opened, watch, found)
+
+    def _disarm(self, *, failed: bool = False) -> None:
+        """Keep what was seen since; where training has failed, no other process is waited for."""
+        if self._armed is None:
+            return
+        armed, self._armed = self._armed, None
+        armed.opened.close()
+        if failed or not armed.watch.over or armed.number in self.history.steps:
+            return
+        moment = moment_seen(armed.watch, armed.found)
+        self._keep(armed.number, replace(moment, layers=ranks.together(moment.layers)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Armed:
+    """A look at the training's next forward."""
+
+    number: int
+    opened: ExitStack
+    watch: Watch
+    found: dict[str, xr.Dataset]
+
+
+def observe(
+    model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
+    rows: int | None = None, min_keys: int = MIN_KEYS, log: Log | None = None,
+) -> Observer:  # fmt: skip
+    """Watch a model's attention while it trains: `attnlab.observe(model, probe=ids)`.
+
+        with attnlab.observe(model, probe=ids, every=100) as observer:
+            train(model)                                       # any loop with an optimiser
+        observer.result()                                      # over (step, layer, head)
+
+    Or `observer.step(n)` in a loop of your own, `Trainer(..., callbacks=[observer.callback()])`,
+    `observer.lightning()`. A measurement is one forward of the probe without gradients, in
+    evaluation mode; outputs, gradients and losses of the training are bitwise what they would be
+    without it. Of replicas that train together, that of the first process is measured.
+
+    model: any torch module that attends through transformers' attention functions, torch's
+        `scaled_dot_product_attention` or `MultiheadAttention`; compiled or not.
+    probe: token ids (sequence, place), what a tokenizer returns, or any other arguments of
+        `forward` as a mapping or a tuple.
+    every: measure when the number of steps is a multiple of this.
+    live: look at the training's own batches instead of a probe. Each measurement is then of other
+        tokens, so that nothing is said of maps that move; processes are put together.
+    rows: how many queries are sampled, of all sequences together; None measures all.
+    min_keys: queries that see fewer keys are left out.
+    log: called with the step and the means over (layer, head) of each measurement;
+        `attnlab.observe.tensorboard`, `wandb` and `mlflow` make such functions.
+    """
+    return Observer(
+        model, probe=probe, every=every, live=live, rows=rows, min_keys=min_keys, log=log
+    )

@@ -1,0 +1,58 @@
+"""Trackers: what is measured, sent where the training's other numbers go.
+
+Each gives a function for `attnlab.observe(..., log=...)`; any function of a step and a dataset over
+(layer, head) will do in its place. The trackers themselves are the caller's: nothing is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+Log = Callable[[int, xr.Dataset], None]
+# of each layer, the mean over heads of these
+SENT = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previous_mass",
+        "mean_distance", "sink_rate")  # fmt: skip
+
+
+def tensorboard(writer: Any) -> Log:
+    """To a `SummaryWriter`."""
+
+    def log(step: int, moment: xr.Dataset) -> None:
+        for name, value in numbers(moment).items():
+            writer.add_scalar(name, value, step)
+
+    return log
+
+
+def wandb(run: Any) -> Log:
+    """To a run of Weights & Biases (or the module `wandb` itself)."""
+
+    def log(step: int, moment: xr.Dataset) -> None:
+        # its own count of steps is that of the training's logs, which may be ahead of this one
+        run.log({**numbers(moment), "attention/step": step})
+
+    return log
+
+
+def mlflow(module: Any) -> Log:
+    """To the active run of the module `mlflow`."""
+
+    def log(step: int, moment: xr.Dataset) -> None:
+        module.log_metrics(numbers(moment), step=step)
+
+    return log
+
+
+def numbers(moment: xr.Dataset) -> dict[str, float]:
+    """A moment in few numbers: attention/entropy/layer_00 and so on, means over heads."""
+    found = {
+        f"attention/{name}/layer_{int(layer):02d}": float(moment[name].sel(layer=layer).mean())
+        for name in SENT
+        if name in moment
+        for layer in moment["layer"].values
+    }
+    return {name: value for name, value in found.items() if np.isfinite(value)}

@@ -1,0 +1,362 @@
+"""The observer measures beside a training, and leaves no trace in it."""
+
+import contextlib
+import gc
+import random
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from small_models import LENGTH, NanoGPT, small_model, tokens
+from torch import nn
+from torch.nn import functional
+
+import attnlab
+from attnlab.files.errors import InputError
+from attnlab.observe.moment import moment_of
+from attnlab.observe.probe import make_probe
+from attnlab.observe.record import over_sequences
+from attnlab.observe.seams import SEAMS
+
+FEW = {"min_keys": 8}
+PROBE = tokens(2)
+
+
+def loss_of(model, ids):
+    out = model(ids)
+    logits = getattr(out, "logits", out)
+    return functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+def train(model, steps, *, after=lambda n: None, autocast=False):
+    """Losses, the last gradients and the final weights of a short training."""
+    torch.manual_seed(7)
+    random.seed(7)
+    np.random.seed(7)  # noqa: NPY002
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses, drawn = [], []
+    for n in range(1, steps + 1):
+        ids = torch.randint(3, 97, (2, LENGTH))
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            after(-n)  # inside the autocast of the step, too
+            loss = loss_of(model, ids)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+        drawn.append((random.random(), np.random.rand()))  # noqa: NPY002
+        after(n)
+    gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    return losses, gradients, [p.detach().clone() for p in model.parameters()], drawn
+
+
+def assert_same(one, other):
+    for a, b in zip(one[:3], other[:3], strict=True):
+        assert len(a) == len(b)
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    assert one[3] == other[3]
+
+
+MODELS = {
+    "plain": lambda: NanoGPT(dropout=0.2).train(),
+    "gpt2": lambda: small_model("gpt2").train(),  # with dropout everywhere, as it comes
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_training_is_bitwise_the_same(name):
+    """Fifty steps with dropout: losses, gradients, weights, random numbers."""
+    alone = train(MODELS[name](), 50)
+    model = MODELS[name]()
+    with attnlab.observe(model, probe=PROBE, every=20, **FEW) as observer:
+        watched = train(model, 50)
+    assert_same(watched, alone)
+    result = observer.result()
+    assert result.step.values.tolist() == [0, 20, 40, 50]
+    assert dict(result.sizes) | {"step": 4, "layer": 2, "head": 4} == dict(result.sizes)
+    assert float(abs(result.entropy[0] - result.entropy[-1]).max()) > 0.01  # it did train
+    assert np.isfinite(result.attention_speed.values[:-1]).all()
+
+
+def test_live_a_training_is_bitwise_the_same():
+    alone = train(MODELS["plain"](), 6)
+    model = MODELS["plain"]()
+    with attnlab.observe(model, live=True, every=3, **FEW) as observer:
+        watched = train(model, 6)
+    assert_same(watched, alone)
+    result = observer.result()
+    assert result.step.values.tolist() == [0, 3]  # and none of a step that never was
+    assert np.isfinite(result.entropy.values).all()
+    assert "attention_speed" not in result  # of other tokens each time
+
+
+def test_live_the_queries_are_those_of_the_training():
+    model = NanoGPT().train()
+    ids = tokens(3, 30, seed=5)
+    observer = attnlab.observe(model, live=True, every=1, **FEW)
+    observer.step(0)
+    model.eval()
+    model(tokens())  # an evaluation in between is none of the training's
+    model.train()
+    model(ids)
+    model(tokens())
+    observer.step(1)
+    observer.finish(1)
+    wanted = moment_of(model, make_probe(model, ids), **FEW)
+    found = observer.result().isel(step=0)
+    for i, layer in enumerate(wanted.layers.values()):
+        for name in ("entropy", "induction_mass", "sink_mass"):
+            expected = over_sequences(layer)[name]
+            assert np.allclose(found[name].isel(layer=i), expected, atol=1e-6)
+
+
+def test_in_autocast_gradients_are_not_lost():
+    """A weight cast to bfloat16 without gradients must not be found by the step around it."""
+    alone = train(NanoGPT(dropout=0.1), 4, autocast=True)
+    model = NanoGPT(dropout=0.1)
+    observer = attnlab.observe(model, probe=PROBE, every=1, **FEW)
+    inside = lambda n: observer.step(-n) if n < 0 else None  # noqa: E731
+    assert_same(train(model, 4, after=inside, autocast=True), alone)
+    assert len(observer.history.steps) == 4
+
+
+class Restless(NanoGPT):
+    """Changes a buffer in each forward, in both ways, and draws random numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("counted", torch.zeros(3))
+        self.register_buffer("replaced", torch.zeros(3))
+        self.blocks[0].eval()  # frozen by whoever trains it
+
+    def forward(self, ids):
+        self.counted += 1
+        self.replaced = self.replaced + torch.rand(3)
+        return super().forward(ids)
+
+
+def test_modes_buffers_and_hooks_are_as_before():
+    model = Restless()
+    model(tokens())
+    before = {name: module.training for name, module in model.named_modules()}
+    assert len(set(before.values())) == 2
+    counted, replaced, state = model.counted, model.replaced, torch.get_rng_state()
+    values = counted.clone(), replaced.clone()
+    attnlab.observe(model, probe=PROBE, **FEW).step(0)
+    assert {name: module.training for name, module in model.named_modules()} == before
+    assert model.counted is counted and model.replaced is replaced
+    assert torch.equal(counted, values[0]) and torch.equal(replaced, values[1])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.backends.mha.get_fastpath_enabled()
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert not any(seam.watches for seam in SEAMS)
+
+
+def test_nothing_keeps_the_model_alive():
+    from torch.optim import optimizer
+
+    hooks = len(optimizer._global_optimizer_post_hooks)
+    model = NanoGPT()
+    gone = weakref.ref(model)
+    with attnlab.observe(model, probe=PROBE, every=2, **FEW) as observer:
+        train(model, 2)
+    callback = observer.callback()
+    assert len(optimizer._global_optimizer_post_hooks) == hooks
+    del model
+    gc.collect()
+    assert gone() is None
+    assert observer.result().sizes["step"] == 2
+    with pytest.raises(InputError, match="model: is gone"):
+        observer.step(4)
+    assert callback is not None
+
+
+def test_a_failure_leaves_nothing_behind_either():
+    model = NanoGPT()
+    with contextlib.suppress(ZeroDivisionError), attnlab.observe(model, probe=PROBE, **FEW):
+        raise ZeroDivisionError
+    assert not any(m._forward_hooks for m in model.modules())
+    assert not any(seam.watches for seam in SEAMS)
+
+
+def test_whoever_counts_by_hand_has_the_numbers():
+    model = NanoGPT()
+    with attnlab.observe(model, probe=PROBE, every=2, **FEW) as observer:
+        train(model, 3, after=lambda n: n > 0 and observer.step(n))
+    assert observer.history.steps == [0, 2, 3]
+    model = NanoGPT()
+    with attnlab.observe(model, probe=PROBE, every=2, **FEW) as observer:  # goes on from 100
+        train(model, 3, after=lambda n: n > 0 and observer.step(100 + n))
+    assert observer.history.steps == [102, 103]
+    with pytest.raises(InputError, match="step: 90 after 103; steps must grow"):
+        observer.step(90)
+
+
+def test_an_optimizer_of_another_model_is_not_counted():
+    model, other = NanoGPT(), NanoGPT()
+    with attnlab.observe(model, probe=PROBE, every=1, **FEW) as observer:
+        train(other, 2)
+    assert observer.history.steps == [0]
+
+
+def test_the_uncompiled_module_is_measured():
+    """Compiled by a backend that counts, so that nothing is really compiled."""
+    ran = []
+
+    def backend(graph, _):
+        def run(*args):
+            ran.append(1)
+            return graph.forward(*args)
+
+        return run
+
+    plain = NanoGPT().eval()
+    wanted = moment_of(plain, make_probe(plain, PROBE), **FEW).layers
+    whole, part, inplace = (NanoGPT().eval() for _ in range(3))
+    whole = torch.compile(whole, backend=backend)
+    part.blocks[0] = torch.compile(part.blocks[0], backend=backend)
+    inplace.compile(backend=backend)
+    for model in (whole, part, inplace):
+        observer = attnlab.observe(model, probe=PROBE, **FEW)
+        assert observer.step(0)
+        assert not ran
+        found = observer.result().entropy.isel(step=0)
+        for i, layer in enumerate(wanted.values()):
+            assert np.allclose(found.isel(layer=i), layer.entropy.mean("sequence"))
+        with pytest.raises(InputError, match="live: the model is compiled"):
+            attnlab.observe(model, live=True)
+    with torch.no_grad():
+        assert torch.equal(whole(PROBE), plain(PROBE)) and torch.equal(part(PROBE), plain(PROBE))
+    assert ran  # what was compiled is so again
+
+
+def test_the_dataset_has_what_is_measured_and_where():
+    model = small_model("llama")
+    observer = attnlab.observe(model, probe={"input_ids": PROBE}, every=10, **FEW)
+    observer.step(0)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.1)
+    assert not observer.step(5)
+    assert observer.step(10)
+    result = observer.result()
+    assert result.module.values.tolist() == ["model.layers.0.self_attn", "model.layers.1.self_attn"]
+    assert result.kind.values.tolist() == ["self", "self"]
+    assert result.attrs["unseen"] == "{}"
+    wanted = moment_of(model, make_probe(model, PROBE), **FEW)
+    for i, layer in enumerate(wanted.layers.values()):
+        means = over_sequences(layer)
+        for name in means.data_vars:  # the quick means are those of `record`
+            found = result[name].isel(step=1, layer=i)
+            assert np.allclose(found, means[name], equal_nan=True), name
+            assert found.attrs == means[name].attrs
+
+
+def test_a_seq2seq_model_is_seen_on_all_sides():
+    model = small_model("t5")
+    result = observed(model, PROBE)
+    assert result.kind.values.tolist() == ["self", "self", "self", "cross", "self", "cross"]
+    crossing = result.isel(layer=[3, 5])
+    assert np.isnan(crossing.previous_mass).all()
+    assert np.isfinite(crossing.entropy).all()
+
+
+def observed(model, probe, **options):
+    observer = attnlab.observe(model, probe=probe, **{**FEW, **options})
+    observer.step(0)
+    return observer.result().isel(step=0)
+
+
+def test_padding_is_left_out():
+    """Sequences of different lengths in one batch are as each alone, whatever side is filled."""
+    ids = tokens(2)
+    short = ids[1:, :17]
+    for side, name in (("right", "bert"), ("left", "llama"), ("right", "llama")):
+        model = small_model(name)
+        mask = torch.ones_like(ids)
+        padded = ids.clone()
+        place = slice(17, None) if side == "right" else slice(0, 7)
+        mask[1, place], padded[1, place] = 0, 0
+        padded[1, mask[1].bool()] = short[0]
+        both = moment_of(
+            model, make_probe(model, {"input_ids": padded, "attention_mask": mask}), **FEW
+        )
+        alone = moment_of(model, make_probe(model, short), **FEW)
+        for name in both.layers:
+            for statistic in ("entropy", "sink_mass", "top_mass", "mean_distance"):
+                one = both.layers[name][statistic].isel(sequence=1)
+                other = alone.layers[name][statistic].isel(sequence=0)
+                assert np.allclose(one, other, atol=1e-4), (side, name, statistic)
+
+
+def test_packed_texts_begin_where_they_begin():
+    model = small_model("llama")
+    first, second = tokens(1, 12), tokens(1, 18, seed=3)
+    positions = torch.cat([torch.arange(12), torch.arange(18)])[None]
+    packed = {"input_ids": torch.cat([first, second], 1), "position_ids": positions}
+    probe = make_probe(model, packed)
+    assert probe.side.starts.tolist() == [[0] * 12 + [12] * 18]
+    found = moment_of(model, probe, min_keys=10)
+    ones = [moment_of(model, make_probe(model, ids), min_keys=10) for ids in (first, second)]
+    for name in found.layers:
+        sinks = [one.layers[name].sink_mass.isel(sequence=0) for one in ones]
+        wanted = (3 * sinks[0] + 9 * sinks[1]) / 12  # rows that see ten keys
+        assert np.allclose(found.layers[name].sink_mass.isel(sequence=0), wanted, atol=1e-4)
+
+
+def test_what_no_seam_sees_is_refused_by_name():
+    with pytest.raises(
+        InputError,
+        match=r"no attention of BloomForCausalLM was seen: it computes"
+        r" it in code of its own \(BloomAttention\); .* attnlab.observe.record",
+    ):
+        observed(small_model("bloom", "eager"), PROBE)  # fmt: skip
+    with pytest.raises(InputError, match="no attention of Sequential was seen: it has none"):
+        observed(nn.Sequential(nn.Embedding(97, 8), nn.Linear(8, 8)), PROBE)
+
+
+class OwnAttention(nn.Module):
+    def forward(self, x):
+        return (x @ x.transpose(-1, -2)).softmax(-1) @ x
+
+
+def test_what_is_seen_in_part_says_so():
+    model = NanoGPT()
+    model.blocks[1].attention = OwnAttention()
+    with pytest.warns(UserWarning, match=r"only some layers of NanoGPT .* blocks.1.attention "
+                      r"\(OwnAttention\)"):  # fmt: skip
+        result = observed(model, PROBE)
+    assert result.module.values.tolist() == ["blocks.0.attention"]
+    assert result.attrs["unseen"] == '{"blocks.1.attention": "OwnAttention"}'
+
+
+@pytest.mark.parametrize(
+    "probe, message",
+    [
+        (None, "probe: nothing to measure on"),
+        (torch.zeros(0, 8, dtype=torch.long), "probe: nothing in it"),
+        (torch.zeros(2, 1, dtype=torch.long), "probe: sequences of 1 token"),
+        (tokens(1, 65), r"probe: 65 tokens are longer than the model's context of 64"),
+        (torch.full((1, 8), 97), "probe: token ids from 97 to 97, where the model knows 0 to 96"),
+        ("text", "probe: expected token ids, got str"),
+        ([[1, 2], [3]], "probe: expected numbers in rows of one length"),
+        ({"input_ids": PROBE, "attention_mask": torch.zeros_like(PROBE)}, "is all padding"),
+        ({}, "probe: no tensor in it"),
+    ],
+)
+def test_what_is_no_probe(probe, message):
+    model = small_model("llama")
+    with pytest.raises(InputError, match=message):
+        attnlab.observe(model, probe=probe)
+
+
+def test_what_is_no_model_or_no_number():
+    with pytest.raises(InputError, match="model: expected a torch.nn.Module, got str"):
+        attnlab.observe("gpt2", probe=PROBE)
+    with pytest.raises(InputError, match="every: expected a whole number"):
+        attnlab.observe(NanoGPT(), probe=PROBE, every=0)
+    with pytest.raises(InputError, match="probe: live=True looks at"):
+        attnlab.observe(NanoGPT(), probe=PROBE, live=True)
+    with pytest.raises(InputError, match="step: nothing was measured yet"):
+        attnlab.observe(NanoGPT(), probe=PROBE).result()
