@@ -14,6 +14,7 @@ NAMES = {
     "sweep": "what a sweep adds to its simulations: 10,000 cells, run, resumed and opened",
     "ray": "a sweep on two Ray workers against one on two local processes",
     "variants": "a step of each model variant against one of the paper's model",
+    "observe_memory": "measuring one call of attention: memory and time; [HEADS T ROWS DEVICE]",
 }
 
 
@@ -21,7 +22,7 @@ def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in NAMES:
         for known, what in NAMES.items():
-            print(f"{known:12} {what}")
+            print(f"{known:14} {what}")
         sys.exit(0 if name in ("", "-h", "--help") else 2)
     import_module(f"benchmarks.{name}").main(sys.argv[2:])
 

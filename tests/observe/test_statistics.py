@@ -294,7 +294,7 @@ def test_caches_keep_what_their_policies_say(name):
     group = H // call.key.shape[1]
     for b, h in np.ndindex(B, H):
         counted = np.flatnonzero(visible[b, h].sum(-1) >= 16)
-        later, voters = counted[-8:], counted[:-8][-32:]
+        later, voters = counted[-8:], counted[:-8][-32:]  # 16 of two sequences
         heavy = maps[b, h][counted[counted < later[0]]].sum(0)
         window = maps[b, h][voters].sum(0)
         v = call.value[b, h // group]

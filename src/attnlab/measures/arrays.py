@@ -56,7 +56,8 @@ def precise(array: Array) -> Array:
     if is_torch(array):
         array = array.detach()
     xp = namespace(array)
-    return array if array.dtype == xp.float64 else xp.astype(array, xp.float32)
+    kept = array.dtype in (xp.float32, xp.float64)
+    return array if kept else xp.astype(array, xp.float32)
 
 
 def beside(array: Array, values: ArrayLike) -> Array:
@@ -72,7 +73,7 @@ def alike(array: Array, values: Any) -> Array:
     xp = namespace(array)
     if isinstance(values, int | float | np.ndarray):
         values = beside(array, values)
-    return xp.astype(values, array.dtype)
+    return xp.astype(values, array.dtype, copy=False)
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
@@ -86,10 +87,17 @@ def largest(array: Array, k: int) -> Array:
     if is_torch(array):
         return array.topk(k).values
     if isinstance(array, np.ndarray):
-        return -np.sort(-array)[..., :k]
+        return falling(array)[..., :k]
     from jax.lax import top_k
 
     return top_k(array, k)[0]
+
+
+def falling(array: Array) -> Array:
+    """Sorted along the last axis, the largest first."""
+    if is_torch(array):
+        return array.sort(descending=True).values
+    return -namespace(array).sort(-array, axis=-1)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attnlab.measures.arrays import Array, alike, beside, largest, namespace
+from attnlab.measures.arrays import Array, alike, beside, falling, largest, namespace
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -51,7 +51,7 @@ def participation(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows"]:
 def ranked_mass(maps: Float[Array, "*rows key"]) -> Float[Array, "*rows key"]:
     """The mass of the strongest key, of the two strongest, and so on."""
     xp = namespace(maps)
-    return xp.cumulative_sum(-xp.sort(-maps, axis=-1), axis=-1)
+    return xp.cumulative_sum(falling(maps), axis=-1)
 
 
 def top_mass(

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, alike, beside, namespace
+from attnlab.measures.arrays import Array, beside, namespace
 from attnlab.observe.block import Block, Part
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
+    from jaxtyping import Float, Int
 
 BUDGETS = (0.05, 0.1, 0.2, 0.5)  # of the keys that a query sees
 SINKS = 4  # StreamingLLM keeps as many
 WINDOW = 32  # queries that vote: SnapKV's observation window
-LATER = 8  # queries after the prompt
+LATER = 16  # queries after the prompt, of all sequences together,
+LEAST_LATER = 2  # and of each at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,42 +43,40 @@ class Cache:
     age: Int[Array, "batch head row key"]
 
 
-def _oracle(cache: Cache, budget: Int[Array, "batch head row 1"]) -> Any:
-    """The strongest of the query's own map: nothing of this size keeps more mass."""
-    return cache.block.maps
+class Policy(NamedTuple):
+    """What is kept: some keys in any case, the others by a score, the highest first."""
+
+    score: Callable[[Cache], Any]  # batch head row key, or 1 row where it is the same for all
+    always: Callable[[Cache, Any], Any]  # cache, budget (batch head row 1): batch head row key
 
 
-def _sinks_recent(cache: Cache, budget: Int[Array, "batch head row 1"]) -> Any:
-    """The first four keys and the latest (Xiao et al. 2024, StreamingLLM)."""
-    xp, maps = namespace(cache.age), cache.block.maps
+def _latest(cache: Cache, number: Any) -> Any:
+    return cache.age <= number
+
+
+def _first(cache: Cache, budget: Any) -> Any:
+    maps = cache.block.maps
     place = beside(maps, np.arange(maps.shape[-1])) - cache.start[:, None, :, None]
-    first = (place >= 0) & (place < xp.clip(budget // 2, None, SINKS))
-    return xp.where(first, xp.inf, -alike(maps, cache.age))
+    return (place >= 0) & (place < namespace(maps).clip(budget // 2, None, SINKS))
 
 
-def _heavy_recent(cache: Cache, budget: Int[Array, "batch head row 1"]) -> Any:
-    """Half the latest, half what received most in the prompt (Zhang et al. 2023, H2O).
-
-    By the sums of full attention: H2O itself sums what its own cache has left.
-    """
-    latest = cache.age <= budget // 2
-    return namespace(cache.age).where(latest, float("inf"), cache.heavy[:, :, None, :])
-
-
-def _window_vote(cache: Cache, budget: Int[Array, "batch head row 1"]) -> Any:
-    """What the prompt's last queries attended to, and the latest: at most half, at most as many
-    as voted (Li et al. 2024, SnapKV, without its pooling of neighbours)."""
-    xp = namespace(cache.age)
-    latest = cache.age <= xp.clip(budget // 2, None, WINDOW)
-    return xp.where(latest, xp.inf, cache.window[:, :, None, :])
-
-
-# A policy scores keys for a query, and the best are kept.
-POLICIES: dict[str, Callable[[Cache, Any], Any]] = {
-    "oracle": _oracle,
-    "sinks_recent": _sinks_recent,
-    "heavy_recent": _heavy_recent,
-    "window_vote": _window_vote,
+POLICIES = {
+    # the strongest of the query's own map: nothing of this size keeps more mass
+    "oracle": Policy(lambda cache: cache.block.maps, lambda cache, budget: cache.age < 0),
+    # the first four keys and the latest (Xiao et al. 2024, StreamingLLM)
+    "sinks_recent": Policy(lambda cache: -cache.age, _first),
+    # half the latest, half what received most in the prompt (Zhang et al. 2023, H2O, by the sums of
+    # full attention: H2O itself sums what its own cache has left)
+    "heavy_recent": Policy(
+        lambda cache: cache.heavy[:, :, None, :],
+        lambda cache, budget: _latest(cache, budget // 2),
+    ),
+    # the latest, at most half and at most as many as vote, and what the prompt's last queries
+    # attended to (Li et al. 2024, SnapKV, without its pooling of neighbours)
+    "window_vote": Policy(
+        lambda cache: cache.window[:, :, None, :],
+        lambda cache, budget: _latest(cache, namespace(cache.age).clip(budget // 2, None, WINDOW)),
+    ),
 }
 
 
@@ -103,9 +102,16 @@ def kept(
     output = None if part.value is None else part.output(maps)
     masses, errors = [], []
     for policy in POLICIES.values():
+        order = xp.argsort(-policy.score(cache), axis=-1, stable=True)  # of equal ones the earlier
+        rank = xp.argsort(order, axis=-1, stable=True)
+        order, rank = (xp.broadcast_to(one, maps.shape) for one in (order, rank))
         for share in BUDGETS:
             budget = (number * round(100 * share) + 99) // 100  # rounded up
-            kept = _best(policy(cache, budget), seen, budget)
+            always = policy.always(cache, budget) & seen
+            room = budget - xp.sum(xp.astype(always, xp.int32), axis=-1, keepdims=True)
+            others = xp.take_along_axis(seen & ~always, order, axis=-1)
+            within = xp.cumulative_sum(xp.astype(others, xp.int32), axis=-1) <= room
+            kept = always | xp.take_along_axis(others & within, rank, axis=-1)
             left = xp.where(kept, maps, 0.0)
             mass = xp.sum(left, axis=-1)
             masses.append(mass / whole)
@@ -126,13 +132,6 @@ def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
     table = dataset[names].to_dataframe().reset_index()
     columns = ["layer", "head", "policy", "budget", *names]
     return table[columns].to_dict("records")
-
-
-def _best(score: Any, seen: Any, budget: Any) -> Bool[Array, "batch head row key"]:
-    """The visible keys of highest score, so many; of equal ones the earlier."""
-    xp = namespace(score)
-    order = xp.argsort(xp.where(seen, -score, xp.inf), axis=-1, stable=True)
-    return (xp.argsort(order, axis=-1, stable=True) < budget) & seen
 
 
 def _norm(vectors: Any) -> Any:

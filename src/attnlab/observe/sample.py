@@ -103,12 +103,12 @@ def _stratified(there: NDArray[Any], parts: int, rng: np.random.Generator) -> _C
     if there.size <= OF_EACH_PART * parts:
         return there, np.ones(there.size)
     # each part has at least two rows
-    drawn = [
-        (np.sort(rng.choice(part, OF_EACH_PART, replace=False)), part.size / OF_EACH_PART)
-        for part in np.array_split(there, parts)
-    ]
-    weight = np.repeat([one for _, one in drawn], OF_EACH_PART)
-    return np.concatenate([index for index, _ in drawn]), weight
+    ends = np.linspace(0, there.size, parts + 1).round().astype(int)
+    sizes = np.diff(ends)
+    first, second = rng.integers(0, sizes), rng.integers(0, sizes - 1)
+    second += second >= first  # another one
+    drawn = ends[:-1, None] + np.sort(np.stack([first, second], axis=1), axis=1)
+    return there[drawn.ravel()], np.repeat(sizes / OF_EACH_PART, OF_EACH_PART)
 
 
 def _all_of(index: NDArray[Any]) -> _Chosen:

@@ -82,8 +82,9 @@ def _of_part(
     part: Part, plan: Plan, counts: Any, chosen: Rows, fixed: Rows, in_block: int
 ) -> dict[str, NDArray[Any]]:
     """All statistics of some sequences, over (batch, head, ...)."""
-    later = last_rows(plan.eligible, budget.LATER)
-    voters = last_rows(plan.eligible, budget.WINDOW, before=budget.LATER)
+    number = max(budget.LEAST_LATER, budget.LATER // part.call.shape[0])
+    later = last_rows(plan.eligible, number)
+    voters = last_rows(plan.eligible, budget.WINDOW, before=number)
     # the prompt ends where the later queries begin
     end = np.where(later.weight > 0, later.index, later.index.max(initial=0)).min(axis=1)
     in_prompt = chosen.weight * (chosen.index < end[:, None])
@@ -206,13 +207,13 @@ def _of_keys(
         }
     if counts is not None:
         often, in_sequences = counts
-        ranks = np.full((2, batch, head), np.nan)
+        ranks = np.full((batch, head, 2), np.nan)
         for b in range(batch):
             ranked = np.isfinite(received[b]).all(axis=0)
             if ranked.sum() > 1:
-                for i, score in enumerate((often[b], -in_sequences[b])):  # idf falls with them
-                    ranks[i, b] = rank_correlation(received[b][:, ranked], score[ranked])
-        found["frequency_correlation"], found["idf_correlation"] = ranks
+                scores = np.stack([often[b], -in_sequences[b]])  # idf falls with the number
+                ranks[b] = rank_correlation(received[b][:, None, ranked], scores[:, ranked])
+        found["frequency_correlation"], found["idf_correlation"] = ranks[..., 0], ranks[..., 1]
     if part.value is not None:
         found["value_norm_ratio"] = _value_norm_ratio(part.value, plan, head)
     return found
