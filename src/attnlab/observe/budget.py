@@ -44,25 +44,29 @@ class Cache:
 
 
 class Policy(NamedTuple):
-    """What is kept: some keys in any case, the others by a score, the highest first."""
+    """What is kept: some keys in any case, the others by a score, the highest first.
 
-    score: Callable[[Cache], Any]  # batch head row key, or 1 row where it is the same for all
-    always: Callable[[Cache, Any], Any]  # cache, budget (batch head row 1): batch head row key
+    score: (batch, head, row, key), of one row where it is the same for all. always: of the budgets
+    (batch, head, row, budget, 1), which keys are kept under each.
+    """
+
+    score: Callable[[Cache], Any]
+    always: Callable[[Cache, Any], Any]
 
 
 def _latest(cache: Cache, number: Any) -> Any:
-    return cache.age <= number
+    return cache.age[..., None, :] <= number
 
 
 def _first(cache: Cache, budget: Any) -> Any:
     maps = cache.block.maps
-    place = beside(maps, np.arange(maps.shape[-1])) - cache.start[:, None, :, None]
+    place = beside(maps, np.arange(maps.shape[-1])) - cache.start[:, None, :, None, None]
     return (place >= 0) & (place < namespace(maps).clip(budget // 2, None, SINKS))
 
 
 POLICIES = {
     # the strongest of the query's own map: nothing of this size keeps more mass
-    "oracle": Policy(lambda cache: cache.block.maps, lambda cache, budget: cache.age < 0),
+    "oracle": Policy(lambda cache: cache.block.maps, lambda cache, budget: _latest(cache, 0)),
     # the first four keys and the latest (Xiao et al. 2024, StreamingLLM)
     "sinks_recent": Policy(lambda cache: -cache.age, _first),
     # half the latest, half what received most in the prompt (Zhang et al. 2023, H2O, by the sums of
@@ -98,28 +102,32 @@ def kept(
     order = xp.cumulative_sum(xp.astype(seen, xp.int32), axis=-1)
     number = order[..., -1:]
     cache = Cache(block, heavy, window, start, number - order + 1)
-    whole = xp.sum(maps, axis=-1)
-    output = None if part.value is None else part.output(maps)
+    whole = xp.sum(maps, axis=-1)[..., None]
+    output = None if part.value is None else part.output(maps)[..., None, :]
+    percent = beside(number, np.array([round(100 * share) for share in BUDGETS]))
+    budget = ((number * percent + 99) // 100)[..., None]  # rounded up; batch head row budget 1
+    each = (*maps.shape[:3], len(BUDGETS), maps.shape[3])
+    seen = xp.broadcast_to(seen[..., None, :], each)
     masses, errors = [], []
     for policy in POLICIES.values():
         order = xp.argsort(-policy.score(cache), axis=-1, stable=True)  # of equal ones the earlier
         rank = xp.argsort(order, axis=-1, stable=True)
-        order, rank = (xp.broadcast_to(one, maps.shape) for one in (order, rank))
-        for share in BUDGETS:
-            budget = (number * round(100 * share) + 99) // 100  # rounded up
-            always = policy.always(cache, budget) & seen
-            room = budget - xp.sum(xp.astype(always, xp.int32), axis=-1, keepdims=True)
-            others = xp.take_along_axis(seen & ~always, order, axis=-1)
-            within = xp.cumulative_sum(xp.astype(others, xp.int32), axis=-1) <= room
-            kept = always | xp.take_along_axis(others & within, rank, axis=-1)
-            left = xp.where(kept, maps, 0.0)
-            mass = xp.sum(left, axis=-1)
-            masses.append(mass / whole)
-            if output is not None:
-                total = mass if block.sink is None else mass + block.sink
-                anew = part.output(left) / xp.where(total > 0, total, 1.0)[..., None]
-                errors.append(_norm(output - anew) / _norm(output))
-    return xp.stack(masses, axis=-1), xp.stack(errors, axis=-1) if errors else None
+        order, rank = (xp.broadcast_to(one[..., None, :], each) for one in (order, rank))
+        always = policy.always(cache, budget) & seen
+        room = budget - xp.sum(xp.astype(always, xp.int32), axis=-1, keepdims=True)
+        others = xp.take_along_axis(seen & ~always, order, axis=-1)
+        within = xp.cumulative_sum(xp.astype(others, xp.int32), axis=-1) <= room
+        kept = always | xp.take_along_axis(others & within, rank, axis=-1)
+        left = xp.where(kept, maps[..., None, :], 0.0)  # batch head row budget key
+        mass = xp.sum(left, axis=-1)
+        masses.append(mass / whole)
+        if output is not None:
+            total = mass if block.sink is None else mass + block.sink[..., None]
+            rows = left.reshape(*maps.shape[:2], -1, maps.shape[3])
+            anew = part.output(rows).reshape(*each[:4], -1)
+            anew = anew / xp.where(total > 0, total, 1.0)[..., None]
+            errors.append(_norm(output - anew) / _norm(output))
+    return xp.concat(masses, axis=-1), xp.concat(errors, axis=-1) if errors else None
 
 
 def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:

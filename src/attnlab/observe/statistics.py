@@ -6,6 +6,7 @@ afterwards. docs/measures.md says what each is and where it misleads.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -240,7 +241,7 @@ def _caches(
         rows = voters.cut(ALL, cut)
         window = window + _summed(part.block(rows).maps, rows.weight)
     masses, errors = [], []
-    for cut in even_cuts(len(later), in_block):
+    for cut in even_cuts(len(later), max(1, in_block // len(budget.BUDGETS))):
         rows = later.cut(ALL, cut)
         block = part.block(rows)
         start = beside(block.maps, plan.at("starts", rows.index))
@@ -279,7 +280,7 @@ def _labelled(
     call: AttentionCall, plan: Plan, fixed: Rows, found: dict[str, NDArray[Any]]
 ) -> xr.Dataset:
     labels = {**ROW_MEANS, **OTHERS}
-    variables: dict[str, Any] = {}
+    variables: dict[str, xr.Variable] = {}
     for name, values in found.items():
         label = labels[name.removesuffix("_se")]
         meaning = label.meaning
@@ -288,11 +289,19 @@ def _labelled(
         dims = ("sequence", "head", *label.dims)
         attrs = {"long_name": meaning, "units": label.units}
         values = values.astype(np.float32) if "key" in dims else values
-        variables[name] = (dims, values, attrs)
-    batch, head, _, _ = call.shape
-    present = {dim for dims, _, _ in variables.values() for dim in dims}
-    coords: dict[str, Any] = {name: values for name, values in COORDS.items() if name in present}
-    coords |= {"sequence": np.arange(batch), "head": np.arange(head)}
-    # a row that only fills up is no query
-    coords["row_query"] = (("sequence", "row"), np.where(fixed.weight > 0, fixed.index, -1))
+        variables[name] = xr.Variable(dims, values, attrs)
+    present = {dim for variable in variables.values() for dim in variable.dims}
+    query = np.where(fixed.weight > 0, fixed.index, -1)
+    meaning = {"long_name": "the queries of the rows of attention; -1 where there is none"}
+    variables["row_query"] = xr.Variable(("sequence", "row"), query, meaning)
+    coords = _coords(call.shape[:2], frozenset(present))
     return xr.Dataset(variables, coords, {"min_keys": plan.min_keys})
+
+
+@lru_cache  # making an index takes longer than measuring a small layer
+def _coords(sizes: tuple[int, int], present: frozenset[Any]) -> xr.Coordinates:
+    coords = {name: values for name, values in COORDS.items() if name in present}
+    batch, head = sizes
+    return xr.Dataset(
+        coords={**coords, "sequence": np.arange(batch), "head": np.arange(head)}
+    ).coords
