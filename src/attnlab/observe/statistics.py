@@ -292,8 +292,8 @@ def _labelled(
         variables[name] = xr.Variable(dims, values, attrs)
     present = {dim for variable in variables.values() for dim in variable.dims}
     query = np.where(fixed.weight > 0, fixed.index, -1)
-    meaning = {"long_name": "the queries of the rows of attention; -1 where there is none"}
-    variables["row_query"] = xr.Variable(("sequence", "row"), query, meaning)
+    of_rows = {"long_name": "the queries of the rows of attention; -1 where there is none"}
+    variables["row_query"] = xr.Variable(("sequence", "row"), query, of_rows)
     coords = _coords(call.shape[:2], frozenset(present))
     return xr.Dataset(variables, coords, {"min_keys": plan.min_keys})
 
