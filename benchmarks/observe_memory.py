@@ -23,7 +23,9 @@ def main(arguments: list[Any]) -> None:
     heads, length, rows = int(heads), int(length), int(rows)
     width = WIDTH.get(heads, 128)
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, heads, length, width, generator=generator).to(device) for _ in "qkv")
+    kind = torch.float32 if device == "cpu" else torch.bfloat16
+    shape = (1, heads, length, width)
+    q, k, v = (torch.randn(shape, generator=generator).to(device, kind) for _ in "qkv")
     tokens = torch.randint(0, 50_000, (1, length), generator=generator)
     small = AttentionCall(q[:, :, :64], k[:, :, :64], v[:, :, :64], width**-0.5, 0, causal=True)
     statistics(small, tokens=tokens[:, :64])  # libraries are loaded now

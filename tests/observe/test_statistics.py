@@ -1,5 +1,8 @@
 """Statistics of a call: against whole maps, row by row; kinds of arrays; blocks; samples."""
 
+from dataclasses import replace
+from functools import cache
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -79,7 +82,8 @@ CASES = {
 }
 
 
-def case(name):
+@cache
+def case_of(name):
     """A call in float64, and what statistics is given beside it."""
     rng = np.random.default_rng(sorted(CASES).index(name))
     of_call, beside = CASES[name](rng)
@@ -90,6 +94,20 @@ def case(name):
     return AttentionCall(q, k, v, SCALE, 0, **of_call), beside
 
 
+def case(name):
+    call, beside = case_of(name)
+    return call, dict(beside)
+
+
+@cache
+def whole(name):
+    """Its logits, maps, what is visible, and what a learnable sink takes."""
+    call, _ = case_of(name)
+    names = ("scale", "causal", "window", "mask", "softcap", "sinks")
+    settings = {name: getattr(call, name) for name in names}
+    return whole_maps(call.query, call.key, **settings)
+
+
 def as_kind(call, convert):
     arrays = {name: getattr(call, name) for name in ("query", "key", "value", "mask", "sinks")}
     moved = {name: None if one is None else convert(one) for name, one in arrays.items()}
@@ -97,15 +115,11 @@ def as_kind(call, convert):
     return AttentionCall(**moved, **{name: getattr(call, name) for name in same})
 
 
-def settings(call):
-    names = ("scale", "causal", "window", "mask", "softcap", "sinks")
-    return {name: getattr(call, name) for name in names}
-
-
-def brute(call, *, tokens, present=None, starts=None, min_keys=16):
+def brute(name, *, tokens, present=None, starts=None, min_keys=16):
     """Means over rows, for each sequence and head."""
+    call, _ = case_of(name)
     _, _, Q, K = call.shape
-    logits, maps, visible, _ = whole_maps(call.query, call.key, **settings(call))
+    logits, maps, visible, _ = whole(name)
     there = np.ones((B, Q), bool) if present is None else present
     seen = (visible & there[:, None, :, None]).any(axis=(1, 2))
     with_token = {
@@ -139,7 +153,7 @@ def brute(call, *, tokens, present=None, starts=None, min_keys=16):
 def test_every_mean_over_rows_is_that_of_whole_maps(name):
     call, beside = case(name)
     found = statistics(call, **beside)
-    expected = brute(call, **beside)
+    expected = brute(name, **beside)
     assert set(expected) == set(ROW_MEANS) & set(found)
     for variable, values in expected.items():
         np.testing.assert_allclose(
@@ -152,7 +166,7 @@ def test_every_mean_over_rows_is_that_of_whole_maps(name):
 def test_what_keys_receive(name):
     call, beside = case(name)
     found = statistics(call, **beside)
-    _, maps, visible, _ = whole_maps(call.query, call.key, **settings(call))
+    _, maps, visible, _ = whole(name)
     there = beside.get("present", np.ones(visible.shape[::2], bool))
     counted = there[:, None, :] & (visible.sum(-1) >= 16)
     for b, h in np.ndindex(B, H):
@@ -211,6 +225,30 @@ def test_torch_says_the_same_as_numpy(name):
 def test_jax_says_the_same_as_numpy():
     """Of the case that has all there is: JAX compiles each operation for itself."""
     say_the_same("everything", jnp.asarray)
+
+
+@pytest.mark.parametrize(
+    ("kind", "hidden"),
+    [
+        (torch.float32, torch.finfo(torch.float32).min),
+        (torch.float32, -1e9),
+        (torch.float32, -np.inf),
+        (torch.bfloat16, torch.finfo(torch.bfloat16).min),
+        (torch.float16, torch.finfo(torch.float16).min),
+    ],
+)
+def test_a_key_is_hidden_however_model_code_hides_it(kind, hidden):
+    call, beside = case("right padding")
+    tensors = as_kind(call, torch.asarray)
+    shown = tensors.mask
+    additive = torch.where(shown, 0.0, hidden).to(kind)
+    found = statistics(replace(tensors, mask=additive), **beside)
+    expected = statistics(tensors, **beside)
+    for variable in expected:
+        np.testing.assert_array_equal(found[variable], expected[variable], err_msg=variable)
+    biased = statistics(replace(tensors, mask=additive + 0.5), **beside)
+    np.testing.assert_allclose(biased["entropy"], expected["entropy"], rtol=1e-6)
+    assert (biased["visible_keys"] == expected["visible_keys"]).all()
 
 
 def test_half_precision_is_computed_in_float32_and_settings_stay():
@@ -290,7 +328,7 @@ def kept_by_hand(policy, share, p, seen, *, heavy, window):
 def test_caches_keep_what_their_policies_say(name):
     call, beside = case(name)
     found = statistics(call, **beside)
-    _, maps, visible, sink = whole_maps(call.query, call.key, **settings(call))
+    _, maps, visible, sink = whole(name)
     group = H // call.key.shape[1]
     for b, h in np.ndindex(B, H):
         counted = np.flatnonzero(visible[b, h].sum(-1) >= 16)

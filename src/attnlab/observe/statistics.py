@@ -223,7 +223,7 @@ def _of_keys(
 def _value_norm_ratio(value: Array, plan: Plan, heads: int) -> NDArray[Any]:
     """The first key's value beside those of the other keys that are seen."""
     xp = namespace(value)
-    norm = to_numpy(xp.sqrt(xp.sum(value * value, axis=-1)))  # batch kv_head key
+    norm = to_numpy(xp.linalg.vector_norm(value, axis=-1))  # batch kv_head key
     first = plan.keys.argmax(axis=1)[:, None]
     others = plan.keys & (np.arange(plan.keys.shape[1]) != first)
     with np.errstate(invalid="ignore", divide="ignore"):
