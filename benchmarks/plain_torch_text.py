@@ -42,14 +42,18 @@ class Transformer(nn.Module):
 
 
 class Loop:
-    """One run; `advance` takes steps and gives the last loss."""
+    """One run; `advance` takes steps and gives the last loss. half: products in bfloat16."""
 
-    def __init__(self, ids: NDArray[np.int32], vocab_size: int, layers: int, rate: float) -> None:
+    def __init__(
+        self, ids: NDArray[np.int32], vocab_size: int, layers: int, rate: float,
+        optimizer: str = "SGD", device: str = "cpu", half: bool = False,
+    ) -> None:  # fmt: skip
         torch.manual_seed(0)
-        self.model = Transformer(vocab_size, layers)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate)
+        self.model = Transformer(vocab_size, layers).to(device)
+        self.optimizer = getattr(torch.optim, optimizer)(self.model.parameters(), lr=rate)
         length = len(ids) // BATCH
-        self.streams = torch.tensor(ids[: length * BATCH].reshape(BATCH, length)).long()
+        streams = torch.tensor(ids[: length * BATCH].reshape(BATCH, length)).long()
+        self.streams, self.device, self.half = streams.to(device), device, half
         self.step = 0
 
     def advance(self, count: int) -> float:
@@ -58,8 +62,9 @@ class Loop:
         for _ in range(count):
             first = self.step % windows * CONTEXT
             both = self.streams[:, first : first + CONTEXT + 1]
-            logits = self.model(both[:, :-1])
-            loss = F.cross_entropy(logits.flatten(0, 1), both[:, 1:].flatten())
+            with torch.autocast(self.device, torch.bfloat16, enabled=self.half):
+                logits = self.model(both[:, :-1])
+            loss = F.cross_entropy(logits.flatten(0, 1).float(), both[:, 1:].flatten())
             self.optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)

@@ -2,6 +2,8 @@
 
 By default: one run of the protocol of Fig. 7 on `builtin` against the loop of
 plain_torch_text.py, in turns in one process, and what measuring costs at the default interval.
+With --runs N: N runs trained with Adam as one vectorised program, against the same loop on the same
+device, in float32 and with its products in bfloat16; meant for an accelerator.
 With --sweep: 8 rates x 5 seeds in one vectorised program against the same 40 runs one after
 another, each warm; meant for an accelerator. Compile time is reported apart.
 """
@@ -12,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import jax
 
@@ -66,6 +69,35 @@ def against_torch(corpus: Corpus, layers: int, steps: int, rounds: int) -> None:
     )
 
 
+def many_against_torch(
+    corpus: Corpus, layers: int, runs: int, steps: int, rounds: int, precision: str
+) -> None:
+    """A step of all runs beside as many steps of the loop, which takes one run at a time."""
+    from benchmarks.plain_torch_text import Loop
+
+    rate = 1e-4
+    plan = Training(
+        model=TransformerSpec(layers=layers), rates=(rate,), seeds=range(runs), optimizer="adam",  # type: ignore[arg-type]
+        precision=precision,  # type: ignore[arg-type]
+    )  # fmt: skip
+    cohort, compiling = ready(plan, corpus)
+    print(f"{runs} runs in {len(cohort.groups)} program(s): compiled in {compiling:.1f} s")
+    device = "cpu" if jax.default_backend() == "cpu" else "cuda"
+    mine = statistics.median(seconds(lambda: cohort.advance(steps)) for _ in range(rounds)) / steps
+    print(f"attnlab, {precision}: {1e3 * mine:.2f} ms a step of {runs} runs", flush=True)
+    for half, name in ((False, "float32"), (True, "bfloat16")):
+        loop = Loop(corpus.train, corpus.vocab_size, layers, rate, "Adam", device, half)
+        loop.advance(5)
+        work = partial(loop.advance, steps)
+        plain = statistics.median(seconds(work) for _ in range(rounds)) / steps
+        print(
+            f"plain PyTorch loop, {name}: {1e3 * plain:.2f} ms a step of one run, "
+            f"{1e3 * runs * plain:.1f} ms of {runs}; ratio: {runs * plain / mine:.1f} "
+            "(at least 4 wanted)",
+            flush=True,
+        )
+
+
 def sweep(corpus: Corpus, layers: int, steps: int, precision: str) -> None:
     spec = TransformerSpec(layers=layers)
 
@@ -115,14 +147,19 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--steps", type=int, default=20, help="steps in a measurement")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--runs", type=int, help="so many runs at once, with Adam")
     parser.add_argument("--sweep", action="store_true", help="40 runs at once and in turn")
     parser.add_argument(
-        "--precision", default="highest", help="of the sweep: highest, default, bfloat16"
+        "--precision", default="highest", help="of many runs: highest, default, bfloat16"
     )
     options = parser.parse_args(arguments)
     corpus = open_corpus(options.corpus, validation=options.validation)
     print(f"device: {jax.devices()[0].device_kind}; {corpus!r}; {options.layers} layer(s)")
-    if options.sweep:
+    if options.runs:
+        many_against_torch(
+            corpus, options.layers, options.runs, options.steps, options.rounds, options.precision
+        )
+    elif options.sweep:
         sweep(corpus, options.layers, options.steps, options.precision)
     else:
         against_torch(corpus, options.layers, options.steps, options.rounds)

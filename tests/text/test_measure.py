@@ -1,15 +1,26 @@
 """What is measured: statistics of heads, speed and snap of the probes' maps."""
 
+from math import lgamma
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.text.measure import TOP, map_speed, snap_step
+from attnlab.text.measure import (
+    TOP,
+    map_speed,
+    probe_entropy,
+    snap_step,
+    stable_rank,
+    weight_statistics,
+)
 from attnlab.text.measure import head_statistics as eager_statistics
+from attnlab.text.model import TransformerSpec, init
 
 head_statistics = jax.jit(eager_statistics)
+STABLE_RANK = jax.jit(stable_rank)
 
 
 def maps_of(rng, *shape):
@@ -45,6 +56,45 @@ def test_certainty_and_indifference():
     assert float(head_statistics(certain)["top_mass"][0, 0, 0]) == 1
     assert float(head_statistics(even)["relative_entropy"].item()) == pytest.approx(1)
     assert float(head_statistics(even)["effective_tokens"].item()) == pytest.approx(3.5)
+
+
+def test_stable_ranks_are_those_of_the_singular_values():
+    rng = np.random.default_rng(1)
+    near = np.diag([3.0, 2.999, 1.0, 0.0])  # two that are nearly the largest
+    for matrices in (rng.normal(size=(3, 7, 5)), np.outer(range(4), range(1, 5)), near):
+        values = np.linalg.svd(matrices, compute_uv=False)
+        expected = (values**2).sum(-1) / values[..., 0] ** 2
+        np.testing.assert_allclose(STABLE_RANK(jnp.asarray(matrices)), expected, rtol=2e-4)
+
+
+def test_stable_ranks_of_a_model_are_of_its_matrices_head_by_head():
+    spec = TransformerSpec(layers=2, heads=2, dim=8, feed_forward=6)
+    layers = init(spec, 5, jax.random.key(0))["layers"]
+    found = jax.jit(weight_statistics, static_argnums=0)(spec, layers)
+    assert found["mlp_stable_rank"].shape == (2,)
+    assert found["qk_stable_rank"].shape == (2, 2)
+
+    def rank(matrix):
+        return (matrix**2).sum() / np.linalg.norm(matrix, 2) ** 2
+
+    for layer in range(2):
+        up, qkv = (np.asarray(layers[name][layer], np.float64) for name in ("up", "qkv"))
+        assert float(found["mlp_stable_rank"][layer]) == pytest.approx(rank(up), rel=1e-4)
+        for head in range(2):
+            own = slice(4 * head, 4 * head + 4)
+            q, k = qkv[:, :8][:, own], qkv[:, 8:16][:, own]
+            assert float(found["qk_stable_rank"][layer, head]) == pytest.approx(
+                rank(q @ k.T), rel=1e-4
+            )
+
+
+def test_the_entropy_of_one_window_has_its_ceiling():
+    even = np.tril(np.ones((35, 35))) / np.arange(1, 36)[:, None]
+    maps = np.stack([even, np.eye(35)])[:, None]
+    found = probe_entropy(xr.Dataset({"attention": (("probe", "head", "query", "key"), maps)}))
+    assert found.dims == ("probe", "head")
+    assert float(found[0, 0]) == pytest.approx(lgamma(36) / 35)  # ln(35!)/35
+    assert float(found[1, 0]) == 0
 
 
 def test_a_head_snaps_when_its_maps_stop():

@@ -1,5 +1,7 @@
 """The transformer against PyTorch's own and against plain loops."""
 
+from math import erf
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,7 +68,11 @@ def by_loops(params, spec, tokens):
                     row = inner = normalise(layer["attention_norm"], row)
                 else:
                     inner = normalise(layer["feed_forward_norm"], row)
-                hidden = np.maximum(inner @ layer["up"] + layer["up_bias"], 0)
+                hidden = inner @ layer["up"] + layer["up_bias"]
+                if spec.activation == "relu":
+                    hidden = np.maximum(hidden, 0)
+                if spec.activation == "gelu":
+                    hidden = hidden * (1 + np.vectorize(erf)(hidden / np.sqrt(2))) / 2
                 row = row + hidden @ layer["down"] + layer["down_bias"]
                 if spec.norm == "post":
                     row = normalise(layer["feed_forward_norm"], row)
@@ -83,6 +89,8 @@ def by_loops(params, spec, tokens):
         {},
         {"norm": "pre", "positions": "learned"},
         {"positions": "alibi", "tied": True},
+        {"activation": "linear"},
+        {"activation": "gelu", "layers": 1},
     ],
     ids=str,
 )
@@ -194,6 +202,7 @@ def test_dropout_is_only_for_training():
         ({"layers": 0}, "layers: expected a whole number"),
         ({"norm": "both"}, "norm: expected one of"),
         ({"positions": "rotary"}, "positions: expected one of"),
+        ({"activation": "tanh"}, "activation: expected one of"),
         ({"dropout": 1.0}, "dropout: expected a number in"),
         ({"context": 1}, "context: expected a whole number of at least 2"),
     ],

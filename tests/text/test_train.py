@@ -18,8 +18,9 @@ import pytest
 import attnlab
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.files.netcdf import DamagedFile
-from attnlab.text import Corpus, TransformerSpec, program, train
+from attnlab.text import Corpus, Training, TransformerSpec, program, train
 from attnlab.text.checkpoint import arrays_of, read_checkpoint, tree_of, write_checkpoint
+from attnlab.text.cohort import Cohort, frequent_words
 from attnlab.text.model import forward
 from attnlab.text.streams import cut_streams, window, window_count
 from attnlab.text.train import CHECKPOINT, RESULT
@@ -69,13 +70,18 @@ def test_what_is_measured_is_the_models_own_loss(result):
     corpus = counting_corpus()
     params = jax.tree.map(lambda leaf: np.asarray(leaf)[1], advanced(0).params)  # seed 1
     held = cut_streams(corpus.validation, 10, SPEC.context, "validation")
-    losses = []
+    losses, masses, even = [], [], []
     for index in range(2):
         tokens, targets = window(jnp.asarray(held), index, SPEC.context)
-        logits, _ = jax.jit(forward, static_argnums=1)(params, SPEC, tokens)
+        logits, maps = jax.jit(forward, static_argnums=1)(params, SPEC, tokens)
         losses.append(optax.softmax_cross_entropy_with_integer_labels(logits, targets).mean())
-    expected = result.validation_loss.sel(rate=0.5, seed=1, step=0)
-    assert float(np.mean(losses)) == pytest.approx(float(expected), rel=1e-5)
+        frequent = frequent_words(corpus)[np.asarray(tokens)]  # sequence, key
+        masses.append((np.asarray(maps)[0] * frequent[:, None, None]).sum(-1).mean((0, 2)))
+        even.append([row[: t + 1].mean() for row in frequent for t in range(SPEC.context)])
+    found = result.sel(rate=0.5, seed=1, step=0)
+    assert float(np.mean(losses)) == pytest.approx(float(found.validation_loss), rel=1e-5)
+    np.testing.assert_allclose(found.frequent_mass.isel(layer=0), np.mean(masses, 0), rtol=1e-5)
+    assert float(result.frequent_share) == pytest.approx(np.mean(even), rel=1e-5)
 
 
 RATES, SEEDS = jnp.asarray([0.5, 0.5, 2.0, 2.0]), jnp.asarray([0, 1, 0, 1], jnp.uint32)
@@ -109,6 +115,47 @@ def test_rows_of_the_words_read_are_the_whole_embedding():
     np.testing.assert_array_equal(
         rows["embedding"][:, unread], advanced(0).params["embedding"][:, unread]
     )
+
+
+def test_moments_are_forgotten_after_each_pass():
+    """Passes of 5 steps: after 7, the memory is that of 2 steps from where 5 had led."""
+    corpus = counting_corpus()
+    corpus = replace(corpus, train=corpus.train[: 4 * (5 * SPEC.context + 1)], digest="short")
+    plan = Training(
+        corpus, SPEC, rates=(0.01,), seeds=(3,), steps=7, batch=4, optimizer="adam",
+        reset_moments=True,
+    )  # fmt: skip
+    whole, parts, kept = (
+        Cohort(of, corpus) for of in (plan, plan, replace(plan, reset_moments=False))
+    )
+    assert whole.pass_steps == 5
+    whole.advance(7)
+    for count in (3, 2, 1, 1):
+        parts.advance(count)
+    kept.advance(7)
+    of_run = jnp.asarray([0.01]), jnp.asarray([3], jnp.uint32)
+    rule, streams = plan.optimizer, whole.train
+
+    def steps(state, first, count):
+        return program.advance(
+            SPEC, rule, plan.clip, None, state, *of_run, streams, np.int32(first), np.int32(count)
+        )
+
+    five = steps(program.begin(SPEC, rule, 18, *of_run), 0, 5)
+    fresh = jax.vmap(rule.transform(0.01).init)(five.params)
+    by_hand = arrays_of(steps(five._replace(memory=fresh), 5, 2))
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(array, by_hand[name], err_msg=name)
+        np.testing.assert_array_equal(array, parts.arrays()[name], err_msg=name)
+    assert np.abs(kept.arrays()[".params['decoder']"] - by_hand[".params['decoder']"]).max() > 1e-4
+
+
+def test_frequent_words_are_half_of_the_text():
+    corpus = counting_corpus()
+    ids = np.repeat([5, 2, 9, 1], [400, 300, 200, 100]).astype(np.int32)
+    frequent = frequent_words(replace(corpus, train=ids))
+    assert np.flatnonzero(frequent).tolist() == [2, 5]  # 40 % are not yet half
+    assert 8 <= frequent_words(corpus).sum() <= 9  # of 17 that are as frequent
 
 
 def test_bfloat16_learns_the_same(result):
@@ -205,6 +252,13 @@ def test_killed_and_gone_on_is_bit_identical(result, tmp_path):
 
     again = train(counting_corpus(), SPEC, rates=[0.5, 2.0], seeds=2, out=out, **SETTINGS)
     assert again.attrs == resumed.attrs  # read, not trained
+    # nor anew because it is from before there was a choice of activation
+    kept = read_checkpoint(out / CHECKPOINT)
+    spec = {name: of for name, of in kept.spec.items() if name != "reset_moments"}
+    del spec["model"]["activation"]
+    write_checkpoint(out / CHECKPOINT, replace(kept, spec=spec))
+    old = train(counting_corpus(), SPEC, rates=[0.5, 2.0], seeds=2, out=out, **SETTINGS)
+    assert old.attrs == resumed.attrs
 
 
 def test_an_optimisers_memory_is_part_of_a_checkpoint():

@@ -1,5 +1,6 @@
 """Training, the value: checked, equal by content, written down and given back."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -42,6 +43,31 @@ def test_a_document_gives_the_training_back():
         Training(counting_corpus()).to_document()
 
 
+def test_it_is_measured_at_even_steps_at_doubling_ones_or_at_those_named():
+    def steps(every, last=20):
+        return Training(steps=last, measure_every=every).record_steps.tolist()
+
+    assert steps(8) == [0, 8, 16, 20]
+    assert steps("doubling") == [0, 1, 2, 4, 8, 16, 20]
+    assert steps("doubling", last=16) == [0, 1, 2, 4, 8, 16]
+    assert steps("doubling", last=1) == [0, 1]
+    assert steps([3, 1, 7]) == [0, 1, 3, 7, 20]
+    for every in ("doubling", [1, 5]):
+        training = Training(measure_every=every, reset_moments=True)
+        assert Training.from_document(training.to_document()) == training
+        assert hash(training) == hash(Training(measure_every=every, reset_moments=True))
+    for wrong, message in (
+        ("halving", "measure_every: expected a number of steps, 'doubling' or a list"),
+        (0, "measure_every: expected a whole number of at least 1"),
+        ([1, 30], "measure_every: step 30 is past the last, 20"),
+        ([1.5], "measure_every: expected a whole number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            steps(wrong)
+    with pytest.raises(ValueError, match="measure_every: 'duobling' is not among the choices"):
+        Training.from_document({"measure_every": "duobling"})
+
+
 def test_a_result_carries_its_training(tmp_path):
     training = Training(read_corpus(tmp_path), SPEC, rates=(0.5,), **SHORT)
     result = train(training, progress=False)
@@ -52,5 +78,9 @@ def test_a_result_carries_its_training(tmp_path):
     (tmp_path / "text.txt").write_text("other words " * 500)
     with pytest.raises(ValueError, match="is another text than it was"):
         assert attnlab.Training.of(result).text
+    # results of before have not the fields that came later
+    spec = json.loads(result.attrs["spec"])
+    del spec["reset_moments"], spec["model"]["activation"]
+    assert Training.of(result.assign_attrs(spec=json.dumps(spec))) == training
     with pytest.raises(ValueError, match="not one that train"):
         Training.of(result.drop_attrs())

@@ -68,6 +68,7 @@ def train_verb(
     heads: Annotated[int, typer.Option(help="Heads in each layer.")] = 1,
     dim: Annotated[int, typer.Option(help="Dimensions of the embedding.")] = 200,
     feed_forward: Annotated[int, typer.Option(help="Hidden units of a layer.")] = 200,
+    activation: Annotated[str, typer.Option(help="relu, gelu or linear.")] = "relu",
     norm: Annotated[str, typer.Option(help="post or pre.")] = "post",
     positions: Annotated[
         str, typer.Option(help="sinusoidal, learned, alibi or none.")
@@ -81,7 +82,12 @@ def train_verb(
     optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
     batch: Annotated[int, typer.Option(help="Sequences in a step.")] = 20,
     clip: Annotated[float, typer.Option(help="The largest norm of a gradient.")] = 0.5,
-    measure_every: Annotated[int, typer.Option(help="Steps between measurements.")] = 50,
+    reset_moments: Annotated[
+        bool, typer.Option("--reset-moments", help="Forget Adam's moments after each pass.")
+    ] = False,
+    measure_every: Annotated[
+        str, typer.Option(help="Steps between measurements, doubling, or the steps: 1,10,100.")
+    ] = "50",
     validation_tokens: Annotated[
         int, typer.Option(help="Tokens to measure on each time; 0 for all.")
     ] = 3500,
@@ -100,15 +106,16 @@ def train_verb(
         from attnlab.text.training import as_training
 
     spec = TransformerSpec(
-        layers=layers, heads=heads, dim=dim, feed_forward=feed_forward, norm=norm,  # type: ignore[arg-type]
-        positions=positions, dropout=dropout, tied=tied, context=context,  # type: ignore[arg-type]
+        layers=layers, heads=heads, dim=dim, feed_forward=feed_forward, activation=activation,  # type: ignore[arg-type]
+        norm=norm, positions=positions, dropout=dropout, tied=tied, context=context,  # type: ignore[arg-type]
     )  # fmt: skip
     with waiting(f"reading {corpus}", quiet=as_json):
         text = open_corpus(corpus, tokens=tokens, vocab_size=vocab_size, validation=validation)  # type: ignore[arg-type]
     before = _written(out / RESULT)
     training = as_training(
         text, spec, rates=numbers("rates", rates), seeds=seeds, steps=steps, optimizer=optimizer,
-        batch=batch, clip=clip, measure_every=measure_every,
+        batch=batch, clip=clip, reset_moments=reset_moments,
+        measure_every=_measure_every(measure_every),
         validation_tokens=validation_tokens or None, probes=probes,
         precision=precision,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -145,6 +152,15 @@ def plot_verb(
         figure = training.draw(training.data(load(path)))
         figure.savefig(temporary, format=out.suffix[1:], dpi=200)
     say(f"wrote {out}")
+
+
+def _measure_every(text: str) -> Any:
+    """A number of steps, a word, or several steps with commas between them."""
+    parts = text.split(",")
+    if not all(part.isdecimal() for part in parts):
+        return text  # which `Training` knows, or refuses
+    steps = tuple(int(part) for part in parts)
+    return steps if len(steps) > 1 else steps[0]
 
 
 def _written(path: Path) -> int | None:

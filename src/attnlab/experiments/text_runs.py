@@ -1,7 +1,8 @@
-"""Transformers trained on a text by recipe: what Figs. 7 and 10 share."""
+"""Transformers trained on a text by recipe: what figures and studies on text share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -20,24 +21,18 @@ NUMBERS = ("measures", "dynamics", "text")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextRecipe(ExperimentRecipe):
-    """A figure that comes from transformers trained on a text.
+class CorpusRecipe(ExperimentRecipe):
+    """An experiment on a text.
 
-    corpus, validation, vocab_size: as `open_corpus` takes them. layers: one training for each
-    depth. training: how; its model is taken at each of these depths.
+    corpus, validation, vocab_size: as `open_corpus` takes them. training: how transformers are
+    trained on it.
     """
 
     resumes: ClassVar[bool] = True
     corpus: str
     validation: str | None = None
     vocab_size: int | None = None
-    layers: tuple[int, ...]
     training: Training
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.layers or len(set(self.layers)) < len(self.layers):
-            raise InputError(f"layers: expected different depths, got {list(self.layers)}")
 
     def inputs(self) -> list[str]:
         """The digest of the corpus."""
@@ -48,20 +43,47 @@ class TextRecipe(ExperimentRecipe):
         return open_corpus(self.corpus, vocab_size=self.vocab_size, validation=self.validation)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextRecipe(CorpusRecipe):
+    """layers: one training for each depth; the training's model is taken at each of these."""
+
+    layers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_depths("layers", self.layers)
+
+
+def check_depths(where: str, layers: tuple[int, ...]) -> None:
+    """Refuse none, and one twice."""
+    if not layers or len(set(layers)) < len(layers):
+        raise InputError(f"{where}: expected different depths, got {list(layers)}")
+
+
 def run(
     recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = None
 ) -> list[xr.Dataset]:
-    """Train at each depth; the results of `train` in the order of `recipe.layers`.
+    """Train at each depth; the results of `train` in the order of `recipe.layers`."""
+    at = at_depths(replace(recipe.training, corpus=recipe.text()), recipe.layers)
+    return run_all(at, progress=progress, keep=keep)
+
+
+def at_depths(training: Training, layers: Sequence[int]) -> list[Training]:
+    """The training at each of these depths."""
+    return [replace(training, model=replace(training.model, layers=depth)) for depth in layers]
+
+
+def run_all(
+    trainings: Sequence[Training], *, progress: Progress = False, keep: Path | None = None
+) -> list[xr.Dataset]:
+    """The results of `train`, in order.
 
     progress: called with the fraction done, a layer counting as much as the decoder. keep: a folder
     where trainings are kept, found again, and gone on with if they were stopped.
     """
-    corpus = recipe.text()
-    costs = [layers + 1 for layers in recipe.layers]
+    costs = [(of.model.layers + 1) * len(of.runs) * of.steps for of in trainings]
     results = []
-    for i, layers in enumerate(recipe.layers):
-        model = replace(recipe.training.model, layers=layers)
-        training = replace(recipe.training, corpus=corpus, model=model)
+    for i, training in enumerate(trainings):
         out = None
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)

@@ -45,8 +45,8 @@ class Trainings(Kind):
     def swept(self) -> dict[str, Any]:
         return {
             "steps": int, "corpus": str | Source, "model": TransformerSpec,
-            "optimizer": Optimizer, "batch": int, "clip": float, "measure_every": int,
-            "precision": Precision,
+            "optimizer": Optimizer, "batch": int, "clip": float, "reset_moments": bool,
+            "measure_every": int, "precision": Precision,
         }  # fmt: skip
 
     def check(self, given: Given, grid: Given) -> None:

@@ -24,6 +24,7 @@ from attnlab.text.training import EVALUATION_STREAMS, Training
 # On a processor a run by itself keeps its arrays in the cache, and two side by side fill the gaps
 # between matrix products; an accelerator takes as many together as its memory holds.
 ACCELERATOR_SHARE = 0.6
+FREQUENT_SHARE = 0.5  # of a text are its frequent words
 
 
 @dataclass
@@ -46,7 +47,12 @@ class Cohort:
         self.held = jnp.asarray(
             cut_streams(corpus.validation, EVALUATION_STREAMS, context, "validation")
         )
+        self.pass_steps = window_count(self.train, context)
         self.windows = plan.windows(window_count(self.held, context))
+        self.frequent = jnp.asarray(frequent_words(corpus))
+        measured = np.asarray(self.held)[:, : self.windows * context].reshape(-1, context)
+        seen = np.cumsum(np.asarray(self.frequent)[measured], axis=1)
+        self.frequent_share = float((seen / np.arange(1, context + 1)).mean())
         self.probes = probe_sequences(plan, corpus)
         size = _group_size(plan, corpus.vocab_size)
         self.groups = []
@@ -85,7 +91,9 @@ class Cohort:
         """The shapes of what `observe` finds, without observing."""
         plan, probes = self.plan, jnp.asarray(self.probes)
         measured = jax.eval_shape(
-            lambda params: observe(plan.model, self.windows, params, self.held, probes),
+            lambda params: observe(
+                plan.model, self.windows, params, self.held, probes, self.frequent
+            ),
             self.groups[0].state.params,
         )
         runs = len(plan.runs)
@@ -114,17 +122,32 @@ class Cohort:
 
     def _advance(self, group: _Group, count: int) -> None:
         plan = self.plan
-        with self._precision():
-            group.state = program.advance(
-                plan.model, plan.optimizer, plan.clip, self._logits(), group.state, group.rates,
-                group.seeds, self.train, np.int32(self.step), np.int32(count),
-            )  # fmt: skip
+        for first, steps in self._stretches(count):
+            if plan.reset_moments and first and first % self.pass_steps == 0:
+                group.state = program.forget(plan.optimizer, group.state, group.rates)
+            with self._precision():
+                group.state = program.advance(
+                    plan.model, plan.optimizer, plan.clip, self._logits(), group.state,
+                    group.rates, group.seeds, self.train, np.int32(first), np.int32(steps),
+                )  # fmt: skip
         group.state.loss_sum.block_until_ready()
+
+    def _stretches(self, count: int) -> list[tuple[int, int]]:
+        """The next steps as (first, how many): in one, or up to the ends of passes over the text
+        where the optimiser forgets there."""
+        last = self.step + count
+        if not self.plan.reset_moments:
+            return [(self.step, count)]
+        whole = self.pass_steps
+        firsts = [self.step, *range(self.step - self.step % whole + whole, last, whole)]
+        return [(a, b - a) for a, b in zip(firsts, [*firsts[1:], last], strict=True)]
 
     def _observe(self, group: _Group) -> Arrays:
         probes = jnp.asarray(self.probes)
         with self._precision():
-            found = observe(self.plan.model, self.windows, group.state.params, self.held, probes)
+            found = observe(
+                self.plan.model, self.windows, group.state.params, self.held, probes, self.frequent
+            )
         return {name: np.asarray(value) for name, value in found.items()}
 
     def _precision(self) -> AbstractContextManager[None]:
@@ -149,6 +172,16 @@ def probe_sequences(plan: Training, corpus: Corpus) -> NDArray[np.int32]:
         )
     spacing = len(held) // plan.probes
     return np.stack([held[i * spacing : i * spacing + context] for i in range(plan.probes)])
+
+
+def frequent_words(corpus: Corpus) -> NDArray[np.bool_]:
+    """Whether each word is frequent: the fewest that make up half of the training part."""
+    counts = np.bincount(corpus.train, minlength=corpus.vocab_size)
+    order = np.argsort(-counts, kind="stable")
+    before = np.cumsum(counts[order]) - counts[order]
+    frequent = np.zeros(corpus.vocab_size, dtype=bool)
+    frequent[order[before < FREQUENT_SHARE * corpus.train.size]] = True
+    return frequent
 
 
 def numbers_of(plan: Training, vocab_size: int) -> tuple[int, int]:

@@ -22,13 +22,18 @@ from attnlab.text.streams import window
 
 TOP = (1, 5)  # the k of the top-k mass
 SNAP_FRACTION = 0.02
+SQUARINGS = 16  # a power of 65,536 tells singular values apart that differ by 1 in 10,000
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def observe(
-    spec: TransformerSpec, windows: int, params: Params, streams: jax.Array, probes: jax.Array
-) -> dict[str, jax.Array]:
-    """Measure each run (the leading axis of `params`) on the first windows of the streams."""
+    spec: TransformerSpec, windows: int, params: Params, streams: jax.Array, probes: jax.Array,
+    frequent: jax.Array,
+) -> dict[str, jax.Array]:  # fmt: skip
+    """Measure each run (the leading axis of `params`) on the first windows of the streams.
+
+    frequent: whether each word of the vocabulary is a frequent one.
+    """
 
     def one_run(params: Params) -> dict[str, jax.Array]:
         def one_window(index: jax.Array) -> dict[str, jax.Array]:
@@ -38,12 +43,18 @@ def observe(
             return {
                 "validation_loss": cross_entropy(x, decoder(params), bias, targets.reshape(-1)),
                 **head_statistics(maps),
+                "frequent_mass": jnp.einsum("lbhqk,bk->lh", maps, frequent[tokens] * 1.0)
+                / tokens.size,
             }
 
         found = jax.lax.map(one_window, jnp.arange(windows))
         mean = {name: value.mean(0) for name, value in found.items()}
         _, maps = encode(params, spec, probes)
-        return {**mean, "attention": jnp.swapaxes(maps, 1, 2)}  # layer head probe query key
+        return {
+            **mean,
+            **weight_statistics(spec, params["layers"]),
+            "attention": jnp.swapaxes(maps, 1, 2),  # layer head probe query key
+        }
 
     return each(one_run)(params)
 
@@ -66,6 +77,37 @@ def head_statistics(maps: jax.Array) -> dict[str, jax.Array]:
     }
 
 
+def weight_statistics(spec: TransformerSpec, layers: Params) -> dict[str, jax.Array]:
+    """Stable ranks of a layer's matrices: of the feed-forward's lower one (layer), and of each
+    head's W_Q^T W_K (layer, head), by which queries and keys meet."""
+    L, d = layers["up"].shape[:2]
+    qkv = layers["qkv"].reshape(L, d, 3, spec.heads, -1)
+    q, k = qkv[:, :, 0], qkv[:, :, 1]  # layer d head h
+    met = jnp.einsum("ldhe,lfhe->lhdf", q, k, precision="highest")
+    return {"mlp_stable_rank": stable_rank(layers["up"]), "qk_stable_rank": stable_rank(met)}
+
+
+def stable_rank(matrices: jax.Array) -> jax.Array:
+    """|W|_F^2 / |W|_2^2 of matrices (..., rows, columns): 1 for rank one, at most the rank.
+
+    The largest singular value is that of a vector that W^T W was applied to 2^16 times, which is
+    16 squarings; a singular value decomposition takes an accelerator much longer.
+    """
+    gram = jnp.einsum("...ri,...rj->...ij", matrices, matrices, precision="highest")
+    total = jnp.trace(gram, axis1=-2, axis2=-1)
+
+    def squared(_: int, power: jax.Array) -> jax.Array:
+        power = jnp.matmul(power, power, precision="highest")
+        return power / jnp.trace(power, axis1=-2, axis2=-1)[..., None, None]
+
+    power = jax.lax.fori_loop(0, SQUARINGS, squared, gram / total[..., None, None])
+    # The column of the power that is longest is, but for rounding, the first singular vector.
+    longest = jnp.argmax((power**2).sum(-2), axis=-1)[..., None, None]
+    vector = jnp.take_along_axis(power, longest, axis=-1)[..., 0]
+    stretched = jnp.einsum("...ij,...j->...i", gram, vector, precision="highest")
+    return total * (vector**2).sum(-1) / (vector * stretched).sum(-1)
+
+
 def map_speed(result: xr.Dataset) -> xr.DataArray:
     """How fast a head's map of the probes changes: the mean over its rows of their speed.
 
@@ -74,6 +116,18 @@ def map_speed(result: xr.Dataset) -> xr.DataArray:
     """
     speed = measures.attention_speed(_heads_as_rows(result))
     return speed.reindex(step=result["step"]).rename("attention_speed")
+
+
+def probe_entropy(result: xr.Dataset) -> xr.DataArray:
+    """Entropy of each head on each probe, mean over its queries, in nats.
+
+    With T queries it is at most ln(T!)/T, that of attention which is spread evenly.
+    """
+    maps = result["attention"]
+    terms = maps * xr.apply_ufunc(np.log, maps.where(maps > 0, 1.0))  # 0 log 0 = 0
+    # not -sum: certainty has entropy 0, not -0
+    entropy: xr.DataArray = 0.0 - terms.sum("key", skipna=False).mean("query", skipna=False)
+    return entropy.rename("probe_entropy")
 
 
 def snap_step(result: xr.Dataset, *, fraction: float = SNAP_FRACTION) -> xr.DataArray:

@@ -7,8 +7,9 @@ ends of lines: B sequences of T tokens, d dimensions, H heads of h = d / H, voca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import jax
@@ -18,8 +19,14 @@ import numpy as np
 from attnlab.files.errors import InputError, require_whole
 
 Norm = Literal["post", "pre"]
+Activation = Literal["relu", "gelu", "linear"]
 Positions = Literal["sinusoidal", "none", "learned", "alibi"]
 Params = dict[str, Any]
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "relu": jax.nn.relu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "linear": lambda hidden: hidden,
+}
 
 NORM_EPSILON = 1e-5
 INIT_SCALE = 0.1  # embedding and decoder start uniform in +-0.1
@@ -32,6 +39,7 @@ class TransformerSpec:
     norm: "post" normalises after each residual sum, "pre" before each block and at the end.
     positions: "sinusoidal" or "learned" vectors added to the embedding, "alibi", a bias of the
         attention logits that falls with distance, or "none".
+    activation: of the hidden units; "linear" leaves them as they are, a control.
     dropout: of the embedding, the attention weights, the hidden units and both blocks' outputs.
     tied: let the embedding be the decoder too.
     context: T, tokens in a training sequence.
@@ -41,6 +49,7 @@ class TransformerSpec:
     heads: int = 1
     dim: int = 200
     feed_forward: int = 200
+    activation: Activation = "relu"
     norm: Norm = "post"
     positions: Positions = "sinusoidal"
     dropout: float = 0.2
@@ -52,9 +61,13 @@ class TransformerSpec:
             ("layers", 1), ("heads", 1), ("dim", 1), ("feed_forward", 1), ("context", 2),
         ):  # fmt: skip
             require_whole(name, getattr(self, name), least)
-        for name, choices in (("norm", get_args(Norm)), ("positions", get_args(Positions))):
-            if getattr(self, name) not in choices:
-                raise InputError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")
+        for name, kind in (
+            ("norm", Norm), ("positions", Positions), ("activation", Activation),
+        ):  # fmt: skip
+            if getattr(self, name) not in get_args(kind):
+                raise InputError(
+                    f"{name}: expected one of {get_args(kind)}, got {getattr(self, name)!r}"
+                )
         if self.dim % self.heads:
             raise InputError(
                 f"heads: {self.heads} heads do not divide dim {self.dim}; choose a divisor of it"
@@ -126,6 +139,7 @@ def encode(
     B, T = tokens.shape
     rate = 0.0 if key is None else spec.dropout
     first_salt, salts = _salts(spec, key)
+    activate = ACTIVATIONS[spec.activation]
     x = params["embedding"][tokens] * spec.dim**0.5  # B T d
     if spec.positions == "sinusoidal":
         x = x + _sinusoids(T, spec.dim)
@@ -142,7 +156,7 @@ def encode(
         x = x + _drop(mixed, rate, mixed_salt)
         x = x if pre else _normalise(layer["attention_norm"], x)
         seen = _normalise(layer["feed_forward_norm"], x) if pre else x
-        hidden = jax.nn.relu(seen @ layer["up"] + layer["up_bias"])  # BT hidden
+        hidden = activate(seen @ layer["up"] + layer["up_bias"])  # BT hidden
         out = _drop(hidden, rate, hidden_salt) @ layer["down"] + layer["down_bias"]
         x = x + _drop(out, rate, out_salt)
         x = x if pre else _normalise(layer["feed_forward_norm"], x)

@@ -83,6 +83,13 @@ def advance(
     return jax.lax.fori_loop(first, first + count, one_step, state)
 
 
+@partial(jax.jit, static_argnums=0)
+def forget(optimizer: Optimizer, state: State, rates: jax.Array) -> State:
+    """Every run with nothing in its optimiser's memory."""
+    memory = jax.vmap(lambda rate, of: optimizer.transform(rate).init(of))(rates, state.params)
+    return state._replace(memory=memory)
+
+
 def _loss(
     params: Params, spec: TransformerSpec, logits: str | None,
     tokens: jax.Array, targets: jax.Array, key: jax.Array,

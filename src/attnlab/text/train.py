@@ -28,9 +28,9 @@ from attnlab.text.checkpoint import (
 )
 from attnlab.text.cohort import Cohort
 from attnlab.text.corpus import Corpus, Source
-from attnlab.text.measure import TOP, map_speed, snap_step
+from attnlab.text.measure import TOP, map_speed, probe_entropy, snap_step
 from attnlab.text.model import TransformerSpec
-from attnlab.text.training import Training, TrainingFields, as_training
+from attnlab.text.training import LATER, Training, TrainingFields, as_training
 
 CHECKPOINT, RESULT = "checkpoint.safetensors", "result.nc"
 CHECKPOINT_SHARE = 0.05  # of the time is spent on checkpoints at most
@@ -51,9 +51,9 @@ def train(
         attnlab.train("builtin", attnlab.text.TransformerSpec(dim=64), rates=[1, 2], steps=500)
 
     training: a `Training`, which explains every field, or its corpus; then `model` and the rest
-        (rates, seeds, steps, optimizer, batch, clip, measure_every, validation_tokens, probes,
-        precision) are its fields. With a training they replace its own. Rates and seeds are run
-        together, one run for each pair.
+        (rates, seeds, steps, optimizer, batch, clip, reset_moments, measure_every,
+        validation_tokens, probes, precision) are its fields. With a training they replace its own.
+        Rates and seeds are run together, one run for each pair.
     out: a folder for checkpoints and the result. A training that was interrupted goes on from
         there with bit-identical results on the same machine (on a GPU as far as XLA adds in the
         same order); one that differs in any setting is refused. Ctrl-C keeps a checkpoint.
@@ -219,7 +219,7 @@ def _kept(folder: Path, document: dict[str, Any], steps: int) -> Checkpoint | No
     if not path.exists():
         return None
     kept = read_checkpoint(path)
-    there, here = _settings(kept.spec), _settings(document)
+    there, here = LATER | _settings(kept.spec), _settings(document)
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
             raise InputError(
@@ -250,12 +250,15 @@ def _label(plan: Training, corpus: Corpus, cohort: Cohort, recorded: _Record) ->
     dims = {
         "top_mass": (*heads, "k"),
         "attention": (*heads, "probe", "query", "key"),
+        "mlp_stable_rank": ("layer",),
         **dict.fromkeys(("entropy", "relative_entropy", "effective_tokens"), heads),
+        **dict.fromkeys(("frequent_mass", "qk_stable_rank"), heads),
     }
     variables: dict[str, Any] = {
         name: ((*run, "step", *dims.get(name, ())), values.reshape(*shape, *values.shape[1:]))
         for name, values in recorded.values.items()
     }
+    variables["frequent_share"] = ((), np.float32(cohort.frequent_share))
     variables["diverged_step"] = (run, cohort.diverged().reshape(shape))
     place = np.arange(plan.model.context)
     words = np.asarray([[corpus.vocabulary[i] for i in probe] for probe in cohort.probes])
@@ -271,6 +274,7 @@ def _label(plan: Training, corpus: Corpus, cohort: Cohort, recorded: _Record) ->
     )  # fmt: skip
     with np.errstate(over="ignore"):
         result["perplexity"] = np.exp(result["validation_loss"])
+    result["probe_entropy"] = probe_entropy(result)
     result["attention_speed"] = map_speed(result)
     result["snap_step"] = snap_step(result)
     return result

@@ -24,6 +24,7 @@ from attnlab.text.corpus import Corpus, Source
 from attnlab.text.model import TransformerSpec
 
 Precision = Literal["highest", "default", "bfloat16"]
+MeasureEvery = int | tuple[int, ...] | Literal["doubling"]
 EVALUATION_STREAMS = 10
 
 
@@ -40,7 +41,11 @@ class Training:
         same text in the same order.
     optimizer: SGD has no momentum unless it is given.
     batch: streams read side by side. clip: the largest norm of a gradient.
-    measure_every: steps between measurements; the start and the end are measured too.
+    reset_moments: whether the optimiser forgets what it has gathered (Adam's moments, momentum) at
+        the end of each pass over the text, as it does where every epoch has an optimiser of its
+        own.
+    measure_every: steps between measurements, "doubling" for steps 1, 2, 4, 8, ..., or the steps
+        themselves; the start and the end are measured too.
     validation_tokens: how much of the validation part is measured each time; None for all of it.
     probes: how many fixed sequences of the validation part have their maps kept.
     precision: of matrix products: "highest" is float32, "default" what the device prefers (TF32 on
@@ -58,7 +63,8 @@ class Training:
     optimizer: Optimizer = field(default_factory=Optimizer)
     batch: int = 20
     clip: float = 0.5
-    measure_every: int = 50
+    reset_moments: bool = False
+    measure_every: MeasureEvery = 50
     validation_tokens: int | None = 3500
     probes: int = 2
     precision: Precision = "highest"
@@ -76,10 +82,13 @@ class Training:
         put("rates", tuple(float(rate) for rate in np.atleast_1d(self.rates)))
         put("seeds", _numbered(self.seeds))
         put("clip", float(self.clip))
-        for name in ("steps", "batch", "measure_every", "probes"):
+        for name in ("steps", "batch", "probes"):
             require_whole(name, getattr(self, name), 1)
         if self.steps > MOST_STEPS:
             raise InputError(f"steps: expected at most {MOST_STEPS:,}, got {self.steps}")
+        if not isinstance(self.measure_every, str | int):
+            put("measure_every", tuple(self.measure_every))
+        self._check_measure_every()
         if self.validation_tokens is not None and self.validation_tokens < 1:
             raise InputError(
                 f"validation_tokens: expected a positive number or None, got "
@@ -111,14 +120,40 @@ class Training:
         """The corpus, read."""
         return self.corpus if isinstance(self.corpus, Corpus) else self.corpus.open()  # type: ignore[union-attr]
 
+    def _check_measure_every(self) -> None:
+        if isinstance(self.measure_every, str):
+            if self.measure_every != "doubling":
+                raise InputError(
+                    f"measure_every: expected a number of steps, 'doubling' or a list of steps, "
+                    f"got {self.measure_every!r}"
+                )
+        elif isinstance(self.measure_every, int):
+            require_whole("measure_every", self.measure_every, 1)
+        else:
+            for step in self.measure_every:
+                require_whole("measure_every", step, 0)
+            if max(self.measure_every, default=0) > self.steps:
+                raise InputError(
+                    f"measure_every: step {max(self.measure_every)} is past the last, "
+                    f"{self.steps}; take more steps"
+                )
+
     @property
     def record_steps(self) -> NDArray[np.int64]:
         """The steps at which it is measured."""
-        return np.unique(np.append(np.arange(0, self.steps, self.measure_every), self.steps))
+        if self.measure_every == "doubling":
+            steps = 2 ** np.arange(self.steps.bit_length())
+        elif isinstance(self.measure_every, int):
+            steps = np.arange(0, self.steps, self.measure_every)
+        else:
+            steps = np.asarray(self.measure_every, dtype=np.int64)
+        return np.unique(np.concatenate([[0], steps, [self.steps]]).astype(np.int64))
 
     def record_bytes(self, runs: int) -> float:
         """Of the maps of so many runs."""
-        model, records = self.model, 2 + self.steps // self.measure_every
+        model = self.model
+        even = isinstance(self.measure_every, int)  # of which there may be too many to list
+        records = 2 + self.steps // self.measure_every if even else self.record_steps.size
         maps = model.layers * model.heads * self.probes * model.context**2
         return 4.0 * runs * records * (8 + maps)
 
@@ -173,10 +208,11 @@ class Training:
         """The training that a labelled result was made from; its text is read when it is used."""
         try:
             spec = json.loads(result.attrs["spec"])
-            given = {name: spec[name] for name in FIELD_KINDS}
+            given = {name: spec[name] for name in FIELD_KINDS.keys() - LATER.keys()}
         except (KeyError, TypeError, json.JSONDecodeError):
             raise InputError("result: not one that train() made") from None
-        return cls.from_document(given)
+        later = {name: spec[name] for name in LATER.keys() & spec.keys() & FIELD_KINDS.keys()}
+        return cls.from_document({**given, **later})
 
 
 FIELD_KINDS: dict[str, Any] = {
@@ -188,11 +224,14 @@ FIELD_KINDS: dict[str, Any] = {
     "optimizer": Optimizer,
     "batch": int,
     "clip": float,
-    "measure_every": int,
+    "reset_moments": bool,
+    "measure_every": MeasureEvery,
     "validation_tokens": int | None,
     "probes": int,
     "precision": Precision,
 }
+# Fields that came after results had been kept, and what was meant without them.
+LATER: dict[str, Any] = {"reset_moments": False, "model.activation": "relu"}
 
 
 class TrainingFields(TypedDict, total=False):
@@ -204,7 +243,8 @@ class TrainingFields(TypedDict, total=False):
     optimizer: str | Optimizer
     batch: int
     clip: float
-    measure_every: int
+    reset_moments: bool
+    measure_every: int | Sequence[int] | Literal["doubling"]
     validation_tokens: int | None
     probes: int
     precision: Precision
