@@ -123,11 +123,8 @@ def probe_entropy(result: xr.Dataset) -> xr.DataArray:
 
     With T queries it is at most ln(T!)/T, that of attention which is spread evenly.
     """
-    maps = result["attention"]
-    terms = maps * xr.apply_ufunc(np.log, maps.where(maps > 0, 1.0))  # 0 log 0 = 0
-    # not -sum: certainty has entropy 0, not -0
-    entropy: xr.DataArray = 0.0 - terms.sum("key", skipna=False).mean("query", skipna=False)
-    return entropy.rename("probe_entropy")
+    rows = xr.apply_ufunc(of_rows.entropy, result["attention"], input_core_dims=[["key"]])
+    return rows.mean("query", skipna=False).rename("probe_entropy")
 
 
 def snap_step(result: xr.Dataset, *, fraction: float = SNAP_FRACTION) -> xr.DataArray:

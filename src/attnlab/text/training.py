@@ -152,8 +152,10 @@ class Training:
     def record_bytes(self, runs: int) -> float:
         """Of the maps of so many runs."""
         model = self.model
-        even = isinstance(self.measure_every, int)  # of which there may be too many to list
-        records = 2 + self.steps // self.measure_every if even else self.record_steps.size
+        if isinstance(self.measure_every, int):
+            records = 2 + self.steps // self.measure_every  # may be too many to list
+        else:
+            records = self.record_steps.size
         maps = model.layers * model.heads * self.probes * model.context**2
         return 4.0 * runs * records * (8 + maps)
 
