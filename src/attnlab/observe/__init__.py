@@ -26,6 +26,8 @@ _HOMES = {
     "lint": "lint",
     "mlflow": "trackers",
     "observe": "observer",
+    "observe_checkpoints": "trajectory",
+    "observe_model": "trajectory",
     "record": "record",
     "tensorboard": "trackers",
     "wandb": "trackers",
@@ -41,6 +43,8 @@ __all__ = [
     "lint",
     "mlflow",
     "observe",
+    "observe_checkpoints",
+    "observe_model",
     "record",
     "tensorboard",
     "wandb",
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from attnlab.observe.observer import Observer, observe
     from attnlab.observe.record import record
     from attnlab.observe.trackers import mlflow, tensorboard, wandb
+    from attnlab.observe.trajectory import observe_checkpoints, observe_model
 
 
 def __dir__() -> list[str]:
