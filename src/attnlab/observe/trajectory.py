@@ -162,7 +162,8 @@ class _Keeper:
 
     def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
         """Write a step. (netCDF would take longer for its many small arrays than the model.)"""
-        place, arrays = self._place(checkpoint), {}
+        place = self._place(checkpoint)
+        arrays: dict[str, Any] = {}
         place.parent.mkdir(parents=True, exist_ok=True)
         for i, layer in enumerate(moment.layers.values()):
             arrays |= {
