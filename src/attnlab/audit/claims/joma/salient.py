@@ -89,7 +89,8 @@ def _dip(case: Case) -> Measurement:
                        for name in ("start", "lowest", "end"))  # fmt: skip
     run = trained_long(case, ((1.0, 0.3), (1.0, 1.0), (1.0, 3.0)))
     H = measures.entropy(run).mean("sequence_class").transpose("run", "time").values
-    size = np.sqrt((run["mlp_weights"] ** 2).sum(["unit", "token"])).transpose("run", "time").values
+    squares = (run["mlp_weights"] ** 2).sum(["unit", "token"])
+    size = np.sqrt(squares.transpose("run", "time").values)
     decade = run["time"].values >= run["time"].values[-1] / 10
     grown = size[:, -1] / size[:, decade][:, 0] - 1.0
     rise = H[:, -1] - H.min(1)
