@@ -8,13 +8,14 @@ NAMES = {
     "published": "the 32 published cells of Fig. 6 with 40 seeds",
     "limit": "steps per second of the limit T to infinity on Syn-Small, one core",
     "vocabulary": "a million tokens: time and memory",
-    "play": "the playground in Chromium: first paint, from a slider to new bars; --opens 200",
+    "play": "the playground in Chromium: from a slider to new bars; --opens 200: none stays empty",
     "text": "tokens per second on text against a plain PyTorch loop; --runs, --sweep: many at once",
     "length": "a sampled step at T = 131,072 against one at T = 128",
     "sweep": "what a sweep adds to its simulations: 10,000 cells, run, resumed and opened",
     "ray": "a sweep on two Ray workers against one on two local processes",
     "variants": "a step of each model variant against one of the paper's model",
     "observe_memory": "measuring one call of attention: memory and time; [HEADS T ROWS DEVICE]",
+    "observe": "what observing costs beside a training, beside eager attention, and in memory",
 }
 
 

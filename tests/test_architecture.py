@@ -12,7 +12,7 @@ SOURCE = Path(attnlab.__file__).parent
 # A folder imports only from those before it.
 ORDER = [
     "files", "data", "measures", "dynamics", "theory", "prediction", "audit", "text", "sweep",
-    "observe", "plots", "experiments", "report", "playground", "cli",
+    "plots", "observe", "experiments", "report", "playground", "cli",
 ]  # fmt: skip
 # theory stands on numpy alone, so that agreement with the simulator is evidence
 FORBIDDEN = {"theory": {"data", "measures", "dynamics"}}

@@ -19,45 +19,53 @@ from typing import TYPE_CHECKING, Any
 _HOMES = {
     "AttentionCall": "call",
     "Checkpoint": "checkpoints",
+    "Expectation": "expectation",
     "Fault": "lint",
     "Lint": "lint",
     "Observer": "observer",
+    "classes": "expectation",
+    "expectation": "expectation",
     "find_checkpoints": "checkpoints",
     "lint": "lint",
     "mlflow": "trackers",
     "observe": "observer",
-    "observe_checkpoints": "trajectory",
-    "observe_model": "trajectory",
     "record": "record",
+    "report": "report",
     "tensorboard": "trackers",
+    "terminal": "terminal",
     "wandb": "trackers",
 }
 
 __all__ = [
     "AttentionCall",
     "Checkpoint",
+    "Expectation",
     "Fault",
     "Lint",
     "Observer",
+    "classes",
+    "expectation",
     "find_checkpoints",
     "lint",
     "mlflow",
     "observe",
-    "observe_checkpoints",
-    "observe_model",
     "record",
+    "report",
     "tensorboard",
+    "terminal",
     "wandb",
 ]
 
 if TYPE_CHECKING:
     from attnlab.observe.call import AttentionCall
     from attnlab.observe.checkpoints import Checkpoint, find_checkpoints
+    from attnlab.observe.expectation import Expectation, classes, expectation
     from attnlab.observe.lint import Fault, Lint, lint
     from attnlab.observe.observer import Observer, observe
     from attnlab.observe.record import record
+    from attnlab.observe.report import report
+    from attnlab.observe.terminal import terminal
     from attnlab.observe.trackers import mlflow, tensorboard, wandb
-    from attnlab.observe.trajectory import observe_checkpoints, observe_model
 
 
 def __dir__() -> list[str]:

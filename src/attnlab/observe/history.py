@@ -15,14 +15,15 @@ from attnlab.observe.moment import Moment
 from attnlab.observe.snap import change, snap, speeds
 
 _OWN = {"row", "key"}  # dims of what belongs to one call: maps, and what each key receives
+OF_SEQUENCES = "_sequence_se"  # the standard error of a mean, of which sequences are probed
 Arrays = dict[str, NDArray[Any]]
 
 
 class History:
     """Moments of one model on one probe, in the order of their steps.
 
-    Of each moment the means over sequences are kept, and how much each sequence's maps have
-    changed since the one before; maps themselves are kept of the last moment alone.
+    Of each moment the means over sequences are kept with their standard errors, and how much each
+    sequence's maps have changed since the one before; maps are kept of the last moment alone.
 
     comparable: whether each moment is of the same tokens, so that maps can be said to move.
     """
@@ -35,6 +36,7 @@ class History:
         """Forget everything."""
         self.steps: list[int] = []
         self._last: Moment = Moment({})
+        self._start: xr.DataArray | None = None  # what keys of the first layer received
         self._means: list[Arrays] = []
         self._changes: list[Arrays] = []  # one fewer
 
@@ -54,6 +56,8 @@ class History:
         if self.steps and self.comparable:
             moved = [change(last[name], one) for name, one in moment.layers.items()]
             self._changes.append(_stacked([_values(one) for one in moved]))
+        if not self.steps and self.comparable:
+            self._start = _received(moment)
         self.steps.append(step)
         self._means.append(_stacked([_means(one) for one in moment.layers.values()]))
         self._last = moment
@@ -84,10 +88,18 @@ class History:
             overlap = changes["heavy_overlap"].mean("sequence")
             whole["heavy_overlap"] = overlap.assign_coords(step=steps[1:]).reindex(step=steps)
             whole = whole.assign(snap(changes["change"], steps, faulty=faulty).data_vars)
+            whole = whole.assign(self._gained())
         else:
             whole["snap_step"] = xr.full_like(whole["entropy"].isel(step=0, drop=True), np.nan)
         whole.attrs = {"unseen": json.dumps(dict(self._last.unseen))}
         return whole
+
+    def _gained(self) -> dict[str, xr.DataArray]:
+        """What each key of the first layer got at the first step and at the last, by its token."""
+        end = _received(self._last)
+        if self._start is None or end is None:
+            return {}
+        return {"received_start": self._start, "received_end": end}
 
     def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
         """Arrays with the names and meanings that `statistics` gives them."""
@@ -96,9 +108,13 @@ class History:
         for one in layers.values():
             for name, variable in one.data_vars.items():
                 if str(name) in values:
+                    meaning = f"standard error of {name}, of other sequences"
                     dims = tuple(str(dim) for dim in variable.dims if dim != "sequence")
                     label = ((*before, "layer", *dims), values[str(name)], variable.attrs)
                     variables.setdefault(str(name), label)
+                    if (spread := f"{name}{OF_SEQUENCES}") in values:
+                        attrs = {"long_name": meaning}
+                        variables.setdefault(spread, (label[0], values[spread], attrs))
         first = next(iter(layers.values()))
         heads = max(one.sizes["head"] for one in layers.values())
         shared = {
@@ -136,10 +152,22 @@ def _means(dataset: xr.Dataset) -> Arrays:
             squares = str(name).endswith("_se")
             total = np.nansum(values**2 if squares else values, axis=axis)
             with np.errstate(invalid="ignore", divide="ignore"):
-                found[str(name)] = (np.sqrt(total) if squares else total) / np.where(
-                    number > 0, number, np.nan
-                )
+                mean = (np.sqrt(total) if squares else total) / np.where(number > 0, number, np.nan)
+                if f"{name}_se" in dataset:  # a mean over rows
+                    off = np.nansum((values - np.expand_dims(mean, axis)) ** 2, axis=axis)
+                    several = np.where(number > 1, number, np.nan)
+                    found[f"{name}{OF_SEQUENCES}"] = np.sqrt(off / (several - 1) / several)
+            found[str(name)] = mean
     return found
+
+
+def _received(moment: Moment) -> xr.DataArray | None:
+    """Mean over heads of what keys receive in the first layer, where their tokens are known."""
+    first = next(iter(moment.layers.values()), None)
+    if first is None or "token" not in first.coords or first["kind"].item() != "self":
+        return None
+    mean = first["received"].mean("head").drop_vars("kind")
+    return mean.assign_attrs(long_name="mean attention that a key of the first layer gets")
 
 
 def _stacked(parts: list[Arrays]) -> Arrays:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import xarray as xr
 from torch import nn
 
 from attnlab.files.errors import InputError
+from attnlab.measures.arrays import to_numpy
 from attnlab.observe.probe import Probe
 from attnlab.observe.seams import Sighting, Watch, watching
 from attnlab.observe.statistics import MIN_KEYS, statistics
@@ -51,8 +53,10 @@ def measuring(
         sighting.check()
         beside = batch().beside(sighting)
         measured = statistics(sighting.call, rows=rows, min_keys=min_keys, **beside)
-        kind = "cross" if sighting.call.cross else "self"
-        found[sighting.layer] = measured.assign_coords(kind=kind)
+        coords: dict[str, Any] = {"kind": "cross" if sighting.call.cross else "self"}
+        if beside["tokens"] is not None:
+            coords["token"] = (("sequence", "key"), to_numpy(beside["tokens"]))
+        found[sighting.layer] = measured.assign_coords(coords)
 
     return see
 

@@ -8,7 +8,8 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 import xarray as xr
@@ -24,6 +25,9 @@ from attnlab.observe.probe import Probe, batch_of, make_probe
 from attnlab.observe.seams import Watch, watching
 from attnlab.observe.statistics import MIN_KEYS
 from attnlab.observe.undisturbed import is_compiled, is_sharded, unwrapped
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Log = Callable[[int, xr.Dataset], None]
 
@@ -142,10 +146,30 @@ class Observer:
             "every": self.every, "live": self.live, "rows": self.rows, "min_keys": self.min_keys,
             "model": self._name,
         }  # fmt: skip
-        found.attrs = (
-            provenance(spec, torch=str(torch.__version__), seconds=self.seconds) | found.attrs
-        )
+        found.attrs = provenance(spec, torch=torch.__version__, seconds=self.seconds) | found.attrs
         return found
+
+    def report(
+        self, path: str | Path | None = None, *, text: Any = None, names: Any = None, **options: Any
+    ) -> str:
+        """The page about what was measured so far, as HTML; written to `path` if there is one.
+
+        text: tokens that the model learns from, as the model takes them: then the page says
+        whether theory expects what the first layer did. names: a tokenizer, or the names of tokens
+        in the order of their ids. options: of `attnlab.observe.expectation`.
+        """
+        from attnlab.observe.expectation import expectation
+        from attnlab.observe.report import report
+
+        found = self.result()
+        told = None if text is None else expectation(found, text, names=names, **options)
+        return report(found, path, theory=told.in_words() if told else ())
+
+    def plot(self, variable: str = "relative_entropy", **entry: Any) -> Figure:
+        """A statistic of every head so far, with matplotlib: see `attnlab.plots.heads`."""
+        from attnlab.plots import heads
+
+        return heads(self.result(), variable, **entry)
 
     def __repr__(self) -> str:
         steps = self.history.steps

@@ -77,7 +77,7 @@ def measure_agreement(
         )
         classes = classes_of(windows)
         report(1.0, "scores")
-        held = _scores(classes, windows, rates)
+        held = score_all(classes, windows, rates)
         trained = []
         for training in TRAININGS:
             report(1.0, f"training, {training}")
@@ -92,7 +92,7 @@ def measure_agreement(
     return result.assign_attrs(provenance(spec, windows=len(windows), top=top))
 
 
-def _scores(
+def score_all(
     classes: SequenceClasses, windows: Windows, rates: dict[str, Any]
 ) -> list[scores.Score]:
     """In the order of SCORES."""
@@ -182,7 +182,7 @@ def summary(result: xr.Dataset) -> xr.Dataset:
     out: dict[str, Any] = {}
     for name in MEASURES:
         values = result[name]
-        mean, half = _t_interval(by_query(values))
+        mean, half = t_interval(by_query(values))
         of_seed = values.mean("sequence_class").values
         spread = of_seed.std(axis=-1, ddof=1) if of_seed.shape[-1] > 1 else of_seed[..., 0] * np.nan
         ends = {"": mean, "_low": mean - half, "_high": mean + half, "_seed_sd": spread}
@@ -202,11 +202,11 @@ def difference(result: xr.Dataset, score: str, other: str, **cell: str) -> tuple
     """By how much a score ranks better than another, query by query: the mean over queries and half
     of its 95 % t-interval. cell: training, target and tokens."""
     values = result["rank_correlation"].sel(cell)
-    mean, half = _t_interval(by_query(values.sel(score=score)) - by_query(values.sel(score=other)))
+    mean, half = t_interval(by_query(values.sel(score=score)) - by_query(values.sel(score=other)))
     return float(mean), float(half)
 
 
-def _t_interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def t_interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The mean along the last axis, and half of its interval."""
     from scipy.stats import t
 

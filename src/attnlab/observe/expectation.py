@@ -1,0 +1,220 @@
+"""Theory beside measurement: which tokens should gain attention in the first layer, and do they?
+
+A text's frequent bigrams are sequence classes (`attnlab.text.classes`), and Eq. 10 of "Scan and
+Snap" says which of their tokens gain. The theory is of one layer without positions. So the first
+layer of a model is what it can be held against, and only in rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.data import SequenceClasses
+from attnlab.files.errors import InputError
+from attnlab.measures.arrays import is_torch, to_numpy
+from attnlab.measures.received import rank_correlation
+from attnlab.text.agreement import SCORES, THEORY, score_all, t_interval
+from attnlab.text.classes import classes_of
+from attnlab.text.corpus import Corpus
+from attnlab.text.windows import Windows, find_windows
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+UNKNOWN = "<unk>"
+LEAST_TOKENS = 3  # of a sequence, to be ranked
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """How scores rank the tokens that gained attention in the first layer.
+
+    correlation: (score, mean, low, high): over the probe's sequences, with a 95 % t-interval.
+    sequences, tokens: how many were ranked, and how many tokens in each on average.
+    gained, expected: the tokens that gained most, and those that the theory says should.
+    """
+
+    correlation: dict[str, tuple[float, float, float]]
+    sequences: int
+    tokens: float
+    gained: tuple[str, ...]
+    expected: tuple[str, ...]
+
+    def in_words(self) -> list[str]:
+        """Whether the tokens that gained are those that theory expects."""
+        mean, low, high = self.correlation[THEORY]
+        found = "cannot be told from these sequences"
+        if low > 0:
+            found = "yes, in part: they rank alike"
+        elif high < 0:
+            found = "no: they rank the other way round"
+        others = ", ".join(
+            f"{name} {_with_interval(*self.correlation[name])}" for name in SCORES if name != THEORY
+        )
+        return [
+            "Are the tokens that gained attention in the first layer those that the theory expects "
+            f"of the text's sequence classes? {found.capitalize()}. Rank correlation of the gain "
+            f"with the z of {THEORY}: {_with_interval(mean, low, high)}, over "
+            f"{self.sequences} sequences with {self.tokens:.0f} tokens of the classes each.",
+            f"Other scores: {others}.",
+            f"Gained most: {_quoted(self.gained)}. Expected to: {_quoted(self.expected)}.",
+        ]
+
+
+def classes(
+    ids: Any, *, names: Any = None, queries: int = 5, following: int = 4, context: int = 35,
+    min_count: int = 10,
+) -> SequenceClasses:  # fmt: skip
+    """The sequence classes of a text that a model reads, for `simulate`, `predict` and `audit`.
+
+    ids: its tokens, (sequence, place) or one long sequence, as a model takes them. names: a
+    tokenizer, or the names of tokens in the order of their ids; without it a token is called by
+    its number. The others are those of `attnlab.text.estimate_classes`.
+    """
+    corpus, _ = _corpus(ids, names, context)
+    return classes_of(_windows(corpus, queries, following, context, min_count))
+
+
+def expectation(
+    dataset: xr.Dataset, text: Any = None, *, names: Any = None, queries: int = 5,
+    following: int = 4, context: int = 35, min_count: int = 10, eta_y: float = 10.0,
+    eta_z: float = 1.0, steps: int = 1000,
+) -> Expectation:  # fmt: skip
+    """Hold what theories expect of a text against what an observed model's first layer did.
+
+    dataset: of an observer. text: the tokens that the model learns from, as for `classes`, of which
+    longer texts tell more; without it, the probe's own. eta_y, eta_z, steps: where the theories
+    are read, as in `attnlab.text.measure_agreement`.
+    """
+    if "received_start" not in dataset:
+        raise InputError(
+            "dataset: does not say which tokens gained attention; measure token ids at two steps "
+            "or more"
+        )
+    tokens = dataset["token"].values
+    corpus, id_of = _corpus(tokens if text is None else text, names, context)
+    windows = _windows(corpus, queries, following, context, min_count)
+    of_text = classes_of(windows)
+    held = score_all(of_text, windows, {"eta_y": eta_y, "eta_z": eta_z, "steps": steps})
+    ids = np.array([id_of[name] for name in of_text.names or ()])
+    expected = np.stack([_of_tokens(of_text, score.weight) for score in held])
+    start, end = dataset["received_start"].values, dataset["received_end"].values
+    ranks, numbers, gains = [], [], np.zeros((2, ids.size))
+    for sequence, before, after in zip(tokens, start, end, strict=True):
+        gain = _gain(sequence, before, after, ids)
+        there = np.isfinite(gain) & np.isfinite(expected).all(axis=0)
+        gains += np.where(there, (gain, np.ones_like(gain)), 0.0)
+        if there.sum() >= LEAST_TOKENS:
+            ranks.append(rank_correlation(gain[there], expected[:, there]))
+            numbers.append(there.sum())
+    if not ranks:
+        raise InputError(
+            "text: no sequence of the probe has three tokens of its sequence classes; give a text "
+            "that the probe is of, or a smaller min_count"
+        )
+    mean, half = t_interval(np.stack(ranks, axis=-1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        average = gains[0] / gains[1]
+    seen = gains[1] > 0
+    theory = expected[SCORES.index(THEORY)]
+    return Expectation(
+        {
+            name: (float(m), float(m - h), float(m + h))
+            for name, m, h in zip(SCORES, mean, half, strict=True)
+        },
+        len(ranks),
+        float(np.mean(numbers)),
+        _most(of_text, np.where(seen, average, -np.inf)),
+        _most(of_text, np.where(seen, theory, -np.inf)),
+    )
+
+
+def _gain(
+    sequence: Int[Any, " key"], before: Float[Any, " key"], after: Float[Any, " key"], ids: Any
+) -> NDArray[np.float64]:
+    """ln of how many times more attention each token gets; NaN where the sequence has it not."""
+    same = sequence[None, :] == ids[:, None]  # token key
+    known = same & np.isfinite(before) & np.isfinite(after)
+    number = np.where(known.any(axis=1), known.sum(axis=1), np.nan)
+    first, last = (np.where(known, one, 0.0).sum(axis=1) / number for one in (before, after))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.log(last / first)
+    return np.where(np.isfinite(gain), gain, np.nan)
+
+
+def _of_tokens(of_text: SequenceClasses, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A score of tokens, over the classes that have them; NaN for tokens of none."""
+    share = of_text.prior[:, None] * of_text.probs
+    with np.errstate(invalid="ignore"):
+        return (share * weight).sum(axis=0) / np.where(share.any(axis=0), share.sum(axis=0), np.nan)
+
+
+def _windows(corpus: Corpus, queries: int, following: int, context: int, min_count: int) -> Windows:
+    return find_windows(
+        corpus, queries=queries, following=following, context=context, min_count=min_count
+    )
+
+
+def _corpus(ids: Any, names: Any, context: int) -> tuple[Corpus, dict[str, int]]:
+    """The tokens as a corpus of words, and the id of each name.
+
+    Sequences stand apart by a window of unknown tokens. Those belong to no class, and neither do
+    tokens that are called so.
+    """
+    rows = to_numpy(ids) if is_torch(ids) else np.asarray(ids)
+    if rows.ndim == 1:
+        rows = rows[None]
+    if rows.ndim != 2 or rows.size == 0 or not np.issubdtype(rows.dtype, np.integer):
+        raise InputError("ids: expected token ids, (sequence, place), as your model takes them")
+    used, place = np.unique(rows, return_inverse=True)
+    called = _names(used.tolist(), names)
+    known = np.array([name != UNKNOWN for name in called])
+    place = np.where(known[place], place + 1, 0).reshape(rows.shape)
+    apart = np.zeros((len(rows), context), np.int64)
+    text = np.concatenate([place, apart], axis=1).ravel()
+    corpus = Corpus(
+        "the text", "word", (UNKNOWN, *called), text.astype(np.int32), np.zeros(0, np.int32), ""
+    )
+    return corpus, dict(zip(called, used.tolist(), strict=True))
+
+
+def _names(used: Sequence[int], names: Any) -> list[str]:
+    """Of these ids, each its own."""
+    if names is None:
+        return [f"token {i}" for i in used]
+    if hasattr(names, "decode"):
+        found = [str(names.decode([i])) for i in used]
+    else:
+        if max(used) >= len(names):
+            raise InputError(f"names: {len(names)} names, and a token with the id {max(used)}")
+        found = [str(names[i]) for i in used]
+    seen: set[str] = set()
+    for at, (i, name) in enumerate(zip(used, found, strict=True)):
+        if name in seen:
+            found[at] = f"{name} ({i})"
+        seen.add(found[at])
+    return found
+
+
+def _most(of_text: SequenceClasses, values: NDArray[np.float64]) -> tuple[str, ...]:
+    order = np.argsort(-values, kind="stable")
+    order = order[np.isfinite(values[order])][:MOST_NAMED]
+    names = of_text.names or ()
+    return tuple(names[i] for i in order)
+
+
+def _with_interval(mean: float, low: float, high: float) -> str:
+    if not np.isfinite(low):
+        return f"{mean:.2f}"
+    return f"{mean:.2f} (95 %: {low:.2f} to {high:.2f})"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"“{name.strip()}”" for name in names)

@@ -1,0 +1,130 @@
+"""The page about a model's attention: its words and numbers, and that it needs nothing else."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from attnlab.files.errors import InputError
+from attnlab.files.netcdf import load, save
+from attnlab.observe.report import page_data, report
+from attnlab.observe.words import in_words
+
+STEPS = (0, 100, 200, 300, 400)
+POLICIES = ("oracle", "sinks_recent", "heavy_recent", "window_vote")
+
+
+def history(**attrs):
+    """Two layers of two heads: layer 1 head 0 sinks, snaps and becomes sparse; the others stay."""
+    shape = dims = ("step", "layer", "head")
+    shape = (len(STEPS), 2, 2)
+    steady = np.ones(shape)
+    share = 0.8 * steady
+    share[:, 1, 0] = (0.8, 0.4, 0.125, 0.125, 0.125)
+    first = 0.02 * steady
+    first[:, 1, 0] = (0.02, 0.3, 0.61, 0.62, 0.62)
+    kept = np.full((*shape, 4, 4), 0.5)
+    kept[..., 0, :] = 0.9
+    kept[..., 3, :] = 0.75
+    speed = 0.01 * steady
+    speed[:, 1, 0] = (0.01, 0.005, 1e-5, 1e-5, np.nan)
+    of_head = np.full((2, 2), np.nan)
+    snap, missing = of_head.copy(), np.ones((2, 2))
+    snap[1, 0], missing[1, 0] = 200, 0.01
+    error = 0.01 * steady
+    return xr.Dataset(
+        {
+            "entropy": (dims, 2 * steady, {"long_name": "entropy of a query's attention"}),
+            "entropy_se": (dims, error),
+            "relative_entropy": (dims, share),
+            "effective_tokens": (dims, 7 * steady),
+            "visible_keys": (dims, 40 * steady),
+            "keys_for": ((*dims, "mass"), (40 * share)[..., None]),
+            "keys_share": ((*dims, "mass"), share[..., None]),
+            "sink_mass": ((*dims, "first"), first[..., None]),
+            "induction_mass": (dims, 0.3 * steady),
+            "attention_speed": (dims, speed),
+            "retained_mass": ((*dims, "policy", "budget"), kept),
+            "output_error": ((*dims, "policy", "budget"), 1 - kept),
+            "snap_step": (dims[1:], snap),
+            "snap_median": (dims[1:], snap),
+            "snap_low": (dims[1:], snap - 100),
+            "snap_high": (dims[1:], snap + 100),
+            "snap_missing": (dims[1:], missing),
+        },
+        {
+            "step": list(STEPS), "layer": [0, 1], "head": [0, 1], "mass": [0.95], "first": [1],
+            "policy": list(POLICIES), "budget": [0.05, 0.1, 0.2, 0.5],
+            "module": ("layer", ["block.0", "block.1</script><b>"]),
+        },
+        {"spec": json.dumps({"model": "<i>Tiny</i> & co", "every": 100}), **attrs},
+    )  # fmt: skip
+
+
+def test_words_say_what_happened():
+    told = " ".join(in_words(history()))
+    assert "measured 5 times from step 0 to 400: 4 heads in 2 layers" in told
+    assert "1 of 4 heads are sparse at the end" in told
+    assert "at the start 0 were. Became sparse: layer 1 head 0." in told
+    assert "1 head in layer 1 sinks" in told and "layer 1 head 0 62 %" in told
+    assert "on 32 keys in the median head (32 at the start), on 5 in the sparsest" in told
+    assert "1 of 4 heads snapped" in told
+    assert "layer 1 head 0 at step 200 (90 %: 100 to 300)" in told
+    assert "3 heads did not snap: their maps still move" in told
+    assert "75 % of the attention are kept on average over heads by the vote of the last" in told
+    assert "4 heads look for what followed the same token before" in told
+
+
+def test_words_claim_no_snap_without_reason_to():
+    doubtful = history()
+    doubtful["snap_missing"][1, 0] = 0.2
+    told = " ".join(in_words(doubtful))
+    assert "heads snapped" not in told and "a snap was seen but is not claimed" in told
+    alone = history().isel(step=[0]).drop_vars(["attention_speed", "snap_step"])
+    assert "No snap is claimed: there is one measurement alone." in in_words(alone)
+    live = history().drop_vars("attention_speed")
+    assert "each measurement is of other tokens" in " ".join(in_words(live))
+
+
+def test_the_page_is_whole_and_escaped():
+    lint = {
+        "steps": [0, 100], "unusable": [100], "breaks": [],
+        "faults": [{"kind": "final", "steps": [100], "words": "step 100 <b>holds</b> the last"}],
+    }  # fmt: skip
+    page = report(history(lint=json.dumps(lint), unseen=json.dumps({"a": "Own<Attention>"})))
+    assert "<title>Attention of &lt;i&gt;Tiny&lt;/i&gt; &amp; co</title>" in page
+    assert "step 100 &lt;b&gt;holds&lt;/b&gt; the last" in page and "Own&lt;Attention&gt;" in page
+    assert page.count("</script>") == 2  # no name of a module ends one
+    assert not re.search(r"https?:|//[a-z]|src=|@import|url\(", page)
+    assert '<td>1</td><td>0</td><td class="n">200</td>' in page and "100 to 300" in page
+    assert "75.0 %" in page and "error 0.25" in page
+    held = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    data = json.loads(held[1])
+    assert data["steps"] == list(STEPS) and data["modules"][1] == "block.1</script><b>"
+    entropy = {one["name"]: one for one in data["statistics"]}["entropy"]
+    assert entropy["values"][4] == [[2, 2], [2, 2]] and entropy["band"][0][1][1] == 0.0196
+
+
+def test_a_saved_dataset_gives_the_same_page(tmp_path):
+    dataset = history()
+    dataset["module"] = ("layer", ["block.0", "block.1"])
+    save(dataset, tmp_path / "x.nc")
+    page = report(load(tmp_path / "x.nc"), tmp_path / "page.html")
+    assert page == report(dataset) == (tmp_path / "page.html").read_text()
+
+
+def test_long_histories_leave_steps_out_and_say_so(monkeypatch):
+    monkeypatch.setattr(sys.modules["attnlab.observe.report"], "MOST_NUMBERS", 4 * 8 * 3)
+    data = page_data(history())
+    assert data["steps"] == [0, 200, 400] and data["left_out"] == 2
+    assert "2 of the measurements are left out of this page" in report(history())
+
+
+def test_one_moment_is_a_page_and_anything_else_is_refused():
+    alone = history().drop_vars(["attention_speed", "snap_step"]).isel(step=-1, drop=True)
+    assert "measured at step 0" in report(alone)
+    with pytest.raises(InputError, match=r"observer.result\(\)"):
+        report(xr.Dataset({"loss": ("step", [1.0])}))
