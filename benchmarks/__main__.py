@@ -8,7 +8,7 @@ NAMES = {
     "published": "the 32 published cells of Fig. 6 with 40 seeds",
     "limit": "steps per second of the limit T to infinity on Syn-Small, one core",
     "vocabulary": "a million tokens: time and memory",
-    "play": "the playground in Chromium: from a slider to new bars; --opens 200: none stays empty",
+    "play": "the playground in Chromium: first paint, from a slider to new bars; --opens 200",
     "text": "tokens per second on text against a plain PyTorch loop; --runs, --sweep: many at once",
     "length": "a sampled step at T = 131,072 against one at T = 128",
     "sweep": "what a sweep adds to its simulations: 10,000 cells, run, resumed and opened",

@@ -1,13 +1,11 @@
-"""The playground's response: from a slider to new bars, in a real headless Chromium.
+"""The playground in a real headless Chromium: first paint, first bars, from a slider to new bars.
 
-The clock starts when the slider moves (its pause of 15 ms is included) and stops when the frame
-with the new bars has been drawn. First the rates, the overlap and the seed of Syn-Small (Fig. 4's
-protocol: 100 steps, T = 128, batch 128) after the warm-up, whose programs are compiled; then a
-change of shape, which compiles one.
+The page is served by `attnlab play` on loopback and opened cold (a new browser context, nothing
+cached). Then sliders of Syn-Small (100 steps, T = 128, batch 128: Fig. 4's protocol) are moved; the
+clock starts when the slider moves and stops when the frame with the new bars has been painted.
 
-With --opens N, pages with new runs are opened instead, one after the other beside --busy loops, and
-those that stay empty are counted. Before every second one a page is closed while it computes. The
-runs are of several lengths, so that they end at any moment of the making of a page.
+With --opens N, pages are opened and closed instead, beside --busy loops, every second one while a
+run of the API is under way; counted are pages without bars, and the server's memory.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
+import re
 import statistics
 import subprocess
 import sys
@@ -24,51 +22,48 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import chromium  # noqa: E402
 
-LENGTHS = (100, 500, 1000, 2000)  # steps
+DOCUMENT: dict[str, Any] = {
+    "classes": "family", "engine": {"name": "sampled", "length": 128, "batch_size": 128},
+    "optimizer": {"name": "sgd", "momentum": 0.9}, "eta_y": 1, "eta_z": 1, "steps": 100,
+    "init": "zero", "seeds": [0], "save": {"geometric": 100},
+}  # fmt: skip
+SLIDERS = {"eta_y": range(2, 9), "eta_z": range(2, 9), "common_mass": range(1, 8), "seed": range(9)}
 MEASURE = """
 ([name, index]) => new Promise((done, failed) => {
-  const inside = (root, fits) => {
-    for (const each of root.querySelectorAll("*")) {
-      if (fits(each)) return each
-      const found = each.shadowRoot && inside(each.shadowRoot, fits)
-      if (found) return found
-    }
-  }
-  const label = inside(document, (e) => e.matches("label") && e.textContent.startsWith(name))
-  const slider = label.querySelector("input")
-  const bars = inside(document, (e) => e.matches("[data-chart='a 0'] path.distinct"))
-  const chart = bars.closest("svg")
-  const drawn = () => chart.querySelector("path.distinct").getAttribute("d")
-  const before = drawn()
+  const slider = document.getElementById(`control-${name}`)
+  const live = document.getElementById("live")
   const late = setTimeout(() => failed(new Error(`${name} at ${index}: no bars`)), 30_000)
-  const painted = () => { clearTimeout(late); done(performance.now() - begun) }
   const watch = new MutationObserver(() => {
-    if (drawn() === before) return
     watch.disconnect()
-    requestAnimationFrame(() => requestAnimationFrame(painted)) // the frame after has been painted
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      clearTimeout(late)
+      done(performance.now() - begun)
+    }))
   })
-  watch.observe(chart, { attributes: true, childList: true, subtree: true })
+  watch.observe(live, { attributes: true, attributeFilter: ["data-drawn"] })
   const begun = performance.now()
   slider.value = index
   slider.dispatchEvent(new Event("input"))
 })
 """
-
-
-def measure(page: Any, slider: str, indices: list[int]) -> list[float]:
-    """Milliseconds for each position that a slider is moved to."""
-    found = []
-    for index in indices:
-        found.append(page.evaluate(MEASURE, [slider, index]))
-        page.wait_for_timeout(700)  # let the prediction arrive before the next turn
-    return found
+PAINTS = """
+() => Object.fromEntries(performance.getEntriesByType("paint").map((of) => [of.name, of.startTime]))
+"""
+BARS = """
+() => new Promise((done) => {
+  const live = document.getElementById("live")
+  const there = () => live.dataset.drawn !== undefined
+  if (there()) return done(performance.now())
+  new MutationObserver(() => there() && done(performance.now())).observe(live, { attributes: true })
+})
+"""
 
 
 def report(name: str, milliseconds: list[float]) -> None:
@@ -78,132 +73,108 @@ def report(name: str, milliseconds: list[float]) -> None:
           f"n = {len(ordered)}", flush=True)  # fmt: skip
 
 
-def address(url: str, **setting: Any) -> str:
-    """The page that opens with such a run of Syn-Small."""
-    return f"{url}?{urlencode({'s': json.dumps({'a': setting})})}"
-
-
-def seconds_to_bars(browser: Any, page_address: str, patience: float) -> float | None:
-    """How long a new page takes to draw its first bars; nothing when it stays empty."""
-    from playwright.sync_api import TimeoutError
-
-    context = browser.new_context()
-    page = context.new_page()
-    begun = time.perf_counter()
-    try:
-        page.goto(page_address, timeout=1000 * patience)
-        bars = page.locator("[data-chart='a 0'] path.distinct")
-        bars.wait_for(state="attached", timeout=1000 * patience)
-        return time.perf_counter() - begun
-    except TimeoutError:
-        return None
-    finally:
-        context.close()
-
-
-def close_while_computing(browser: Any, page_address: str, patience: float) -> None:
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(page_address, timeout=1000 * patience)
-    page.get_by_role("heading", level=1).wait_for(timeout=1000 * patience)
-    context.close()
-
-
-def open_many(browser: Any, url: str, opens: int, patience: float) -> None:
-    """Open pages whose runs are new, and count those that stay empty."""
-    found: dict[bool, list[float | None]] = {False: [], True: []}
-    for i in range(opens):
-        after_closing = i % 2 == 1
-        if after_closing:
-            close_while_computing(browser, address(url, seed=2 * i, steps=20_000), patience)
-        steps = LENGTHS[i // 2 % len(LENGTHS)]
-        taken = seconds_to_bars(browser, address(url, seed=2 * i + 1, steps=steps), patience)
-        found[after_closing].append(taken)
-        if (i + 1) % 20 == 0:
-            print(f"{i + 1} opened", file=sys.stderr, flush=True)
-    times = sorted(taken for group in found.values() for taken in group if taken is not None)
-    empty = {name: f"{group.count(None)} of {len(group)}" for name, group in found.items()}
-    print(f"stayed empty: {empty[False]}, and {empty[True]} after a computing page was closed   "
-          f"first bars: median {statistics.median(times):.1f} s, longest {times[-1]:.1f} s",
-          flush=True)  # fmt: skip
-
-
 @contextmanager
-def serving(port: int) -> Iterator[str]:
-    """The address of a playground in a process of its own."""
-    command = ["from attnlab.cli import main; main()", "play", "--no-browser"]
-    server = subprocess.Popen([sys.executable, "-c", *command, "--port", str(port)], env=os.environ)
+def server() -> Iterator[tuple[str, int]]:
+    """`attnlab play` on a free port: its address and its process."""
+    entry = ["-c", "from attnlab.cli import main; main()"]
+    command = [sys.executable, *entry, "play", "--no-browser", "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := re.search(r"http://\S+/", line):
+                yield found[0], process.pid
                 break
-            except OSError:
-                time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}/"
     finally:
-        server.terminate()
-        server.wait()
+        process.terminate()
+        process.wait()
 
 
 @contextmanager
-def busy_loop() -> Iterator[None]:
-    """A process that never rests."""
-    loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
+def busy(loops: int) -> Iterator[None]:
+    command = [sys.executable, "-c", "while True: pass"]
+    with ExitStack() as stack:
+        for _ in range(loops):
+            process = stack.enter_context(subprocess.Popen(command))
+            stack.callback(process.kill)
         yield
-    finally:
-        loop.kill()
-        loop.wait()
 
 
-def move_sliders(browser: Any, url: str, rounds: int, settle: float) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    begun = time.perf_counter()
-    page.goto(address(url))  # Syn-Small, 100 steps
-    first = page.locator("[data-chart='a 0'] path.distinct")
-    first.wait_for(state="attached", timeout=120_000)
-    page.get_by_role("slider", name="decoder rate").wait_for()
-    print(f"page with its first run: {time.perf_counter() - begun:.1f} s", flush=True)
-    page.wait_for_timeout(1000 * settle)
-    measure(page, "decoder rate", [6, 7])  # a browser warms up too
-    found: dict[str, list[float]] = {}
-    for turn in range(rounds):
-        # another seed each time, so that no run is one that is kept
-        found.setdefault("seed", []).extend(measure(page, "seed", [2 * turn + 1]))
-        for name, positions in (
-            ("decoder rate", [2, 3, 4, 6, 8]),
-            ("attention rate", [3, 4, 6, 7, 5]),
-            ("overlap", [3, 4, 5, 6]),
-        ):
-            found.setdefault(name, []).extend(measure(page, name, positions))
-    for name, milliseconds in found.items():
-        report(name, milliseconds)
-    report("all of these", [each for group in found.values() for each in group])
-    report("common tokens (compiles)", measure(page, "common tokens", [3, 2]))
+def cold(browser: Any, address: str, times: int) -> None:
+    """First paint and first bars of pages that have nothing cached."""
+    paints, bars = [], []
+    for _ in range(times):
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        page = context.new_page()
+        page.goto(address, wait_until="commit")
+        page.wait_for_selector("#live", state="attached")
+        bars.append(page.evaluate(BARS))
+        paints.append(page.evaluate(PAINTS)["first-contentful-paint"])
+        context.close()
+    report("first paint, cold", paints)
+    report("first bars, cold", bars)
+
+
+def sliders(browser: Any, address: str, rounds: int) -> None:
+    """From a slider to new bars."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    page.goto(f"{address}#s={quote(json.dumps({'a': DOCUMENT}))}")
+    page.wait_for_selector("#live[data-drawn]", state="attached")
+    every: list[float] = []
+    for name, indices in SLIDERS.items():
+        found = []
+        for index in list(indices) * rounds:
+            found.append(page.evaluate(MEASURE, [name, index]))
+            page.wait_for_timeout(150)
+        report(f"slider {name}", found)
+        every += found
+    report("all sliders", every)
+
+
+def memory(pid: int) -> float:
+    """Resident megabytes of a process and its children."""
+    out = subprocess.run(
+        ["ps", "-o", "rss=", "--pid", str(pid), "--ppid", str(pid)], capture_output=True, text=True
+    ).stdout
+    return sum(map(int, out.split())) / 1024
+
+
+def opens(browser: Any, address: str, pid: int, count: int) -> None:
+    """Open pages that ask for a run of the API, and close every second one while it computes."""
+    flow = {**DOCUMENT, "engine": {"name": "flow"}, "optimizer": {"name": "sgd", "momentum": 0.0}}
+    empty = 0
+    begun = memory(pid)
+    for i in range(count):
+        document = {**flow, "steps": 1000 + i}
+        page = browser.new_page()
+        page.goto(f"{address}#s={quote(json.dumps({'a': document}))}", wait_until="commit")
+        if i % 2:
+            page.wait_for_timeout(50)
+        else:
+            try:
+                page.wait_for_selector("#live[data-drawn]", state="attached", timeout=120_000)
+            except Exception:
+                empty += 1
+        page.close()
+        if i in (count // 10, count - 1):
+            print(f"after {i + 1} pages: {memory(pid):.0f} MB (at the start {begun:.0f} MB)")
+    print(f"{count} pages opened and closed, {empty} stayed empty")
 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="bench play", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--port", type=int, default=5086)
-    parser.add_argument("--settle", type=float, default=60.0, help="seconds for the warm-up")
-    parser.add_argument("--opens", type=int, help="open so many pages instead")
-    parser.add_argument("--busy", type=int, default=0, help="busy loops beside the server")
-    parser.add_argument(
-        "--patience", type=float, default=120.0, help="seconds after which a page counts as empty"
-    )
+    parser.add_argument("--opens", type=int, default=0)
+    parser.add_argument("--busy", type=int, default=0)
     options = parser.parse_args(arguments)
     path = chromium.find()
     if path is None:
-        sys.exit("bench play: needs Chromium; install it (Debian: apt-get install chromium)")
-    with ExitStack() as stack:
-        url = stack.enter_context(serving(options.port))
-        browser = stack.enter_context(chromium.launched(path))
-        if options.opens is None:
-            move_sliders(browser, url, options.rounds, options.settle)
-            return
-        seconds_to_bars(browser, address(url), 10 * options.patience)  # it compiles first
-        for _ in range(options.busy):
-            stack.enter_context(busy_loop())
-        open_many(browser, url, options.opens, options.patience)
+        sys.exit("no Chromium here: apt-get install chromium")
+    print(f"{os.cpu_count()} cores")
+    with server() as (address, pid), chromium.launched(path) as browser, busy(options.busy):
+        time.sleep(1)
+        if options.opens:
+            opens(browser, address, pid, options.opens)
+        else:
+            cold(browser, address, 10)
+            sliders(browser, address, options.rounds)

@@ -121,7 +121,9 @@ def test_help_of_a_verb_leaves_its_extra_alone(place):
     assert lab(place, "python", "--help").stdout == "python --help\n"
     assert (place / "asked").read_text() == asked
     assert lab(place, "play").stdout == "attnlab play\n"
-    assert "[play]" in (place / "asked").read_text().splitlines()[-1]
+    assert (place / "asked").read_text() == asked  # the page needs nothing more
+    assert lab(place, "text").stdout == "attnlab text\n"
+    assert "[text]" in (place / "asked").read_text().splitlines()[-1]
 
 
 def test_an_installation_in_a_pipe_has_a_line_every_ten_seconds(place):

@@ -82,7 +82,7 @@ WORK = (
     ("attnlab.dynamics.simulate", "answering"), ("attnlab.text.train", "answering"),
     ("attnlab.text.fit", "answering"), ("attnlab.audit.trial", "simulate"),
     ("attnlab.audit", "examine_all"), ("attnlab.report.make", "find_or_run"),
-    ("attnlab.playground.serve", "server"),
+    ("attnlab.playground.server", "serve"),
 )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ class Accepted(BaseException):
 
 def prepare_options(folder: Path) -> None:
     """Make the files that the options name, and go where they are."""
-    import attnlab.playground.serve
+    import attnlab.playground.server
     import attnlab.report.make
     import attnlab.text.agreement  # noqa: F401
 

@@ -12,15 +12,14 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
-from urllib.parse import parse_qs, urlencode
 
 from torture import mutate
 from torture.campaign import RIGHT, Campaign, Case, Verdict, bad, judged
 from torture.options import judge_options, option_case, prepare_options
 from torture.verbs import RECIPES
 
-KINDS = ("classes", "classes", "sweep", "recipe", "preset", "link", "text")  # as often as named
-STRUCTURED = (".json", ".yaml", ".link", ".preset")
+KINDS = ("classes", "classes", "sweep", "recipe", "preset", "page", "text")  # as often as named
+STRUCTURED = (".json", ".yaml", ".preset")
 SWEEP = {
     "classes": "single-common:num_classes=2,distinct=2,vocab_size=20",
     "grid": {"common_prob": [0.1, 0.2], "eta_z": [0.5, 1.0], "optimizer.beta_2": [0.9, 0.99]},
@@ -137,8 +136,6 @@ def _document(data: bytes, suffix: str) -> Any:
             name, _, rest = text.partition(":")
             given = dict(pair.split("=") for pair in rest.split(",") if rest)
             return {"name": name.strip(), **{k.strip(): json.loads(v) for k, v in given.items()}}
-        if suffix == ".link":
-            text, suffix = parse_qs(text)["s"][-1], ".json"
         return parse_document(text, suffix=suffix, advice="") if suffix in STRUCTURED else None
     except (ValueError, KeyError):
         return None
@@ -164,8 +161,6 @@ def _less(found: Any, before: Any) -> bool:
 
 def _text(document: Any, suffix: str) -> bytes:
     """The reverse of `_document`."""
-    if suffix == ".link":
-        return urlencode({"s": mutate.as_text(document, ".json")}).encode()
     if suffix == ".preset":
         given = dict(document) if isinstance(document, dict) else {"name": document}
         name = given.pop("name", "")
@@ -249,8 +244,8 @@ def _recipes() -> dict[str, Parser]:
 
 def _others(folder: Path) -> dict[str, Parser]:
     from attnlab.data import SequenceClasses, presets
-    from attnlab.playground.setting import Setting
-    from attnlab.playground.state import State, from_query, to_query
+    from attnlab.files.documents import parse_document
+    from attnlab.playground.asked import asked
     from attnlab.text import open_corpus
 
     def text_of(path: Path) -> str:
@@ -262,7 +257,7 @@ def _others(folder: Path) -> dict[str, Parser]:
     def read_text(tokens: Any, path: Path) -> Any:
         return tokens, path, open_corpus(path, tokens=tokens, cache=folder).digest
 
-    link = to_query(State(Setting(eta_y=2.0, heads=2, init="uniform")).with_change("eta_z", 5.0))
+    page = {"classes": "syn-small", "eta_y": 2.0, "model": {"name": "extended", "heads": 2}}
     text = " ".join(f"word{i % 7} is, in {i}." for i in range(60)).encode()
     made = {
         "preset": Parser(
@@ -271,9 +266,11 @@ def _others(folder: Path) -> dict[str, Parser]:
             lambda found: value(presets.from_preset(found[2])),
             ("* text",),
         ),
-        "link": Parser(
-            (link.encode(),), ".link", lambda path: from_query(text_of(path)),
-            lambda state: from_query(to_query(state)),
+        "page": Parser(
+            (json.dumps(page).encode(),), ".json",
+            lambda path: asked(parse_document(text_of(path), suffix=".json", advice="")),
+            lambda simulation: asked(simulation.to_document()),
+            ("model.* null",),
         ),
     }  # fmt: skip
     for tokens in ("word", "bpe"):

@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -12,7 +11,7 @@ from attnlab.audit.trial import simulation_of
 from attnlab.cli import reproduce, study, text, text_classes
 from attnlab.data import classes_from
 from attnlab.dynamics import as_simulation
-from attnlab.playground.setting import Setting
+from attnlab.playground.asked import asked
 from attnlab.report import make_studies
 from attnlab.report import reproduce as make_parts
 from attnlab.sweep import SweepRecipe
@@ -78,16 +77,12 @@ def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
     assert (simulation.eta_y, simulation.eta_z) == (simulated.eta_y, simulated.eta_z)
 
 
-def test_a_recipe_and_the_playground_leave_the_same_unsaid():
+def test_a_recipe_and_a_page_leave_the_same_unsaid():
     default = call_of("syn-small")
     recipe = SweepRecipe(given={"classes": "syn-small", "eta_y": 1, "eta_z": 1})
     ((way, _),) = recipe.settings()
     assert way == default
-    setting = Setting()
-    opened = call_of(setting.sequence_classes, setting.engine, **setting.arguments())
-    assert (
-        replace(opened, classes=default.classes, save=default.save, seeds=default.seeds) == default
-    )
+    assert asked({"classes": "syn-small"}) == default
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def run_example(python, path, *, cwd):
 def test_pages_that_print_are_found_and_differences_are_seen():
     named = [page.name for page in PAGES]
     own = ["own_claim.md", "own_model.md", "own_theory.md"]
-    assert named == ["audit.md", *own, "text.md", "theory-sgd.md"]
+    assert named == ["audit.md", *own, "text.md", "theory-joma.md", "theory-sgd.md"]
     shown = "class a 0.50 → 1,000\n...\nend\n"
     assert missing(shown, "class  a\n0.51 → 1,001 b 2 end") is None
     for other in ("class a 0.60 → 1,000 end", "class b 0.50 → 1,000 end", "class a 0.50 → 1,000"):

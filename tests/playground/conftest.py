@@ -1,44 +1,67 @@
-"""A run that goes on until it is told to stop."""
+"""A playground on a port of its own, and pages of it that share nothing."""
 
 from __future__ import annotations
 
-import threading
-import time
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
+import chromium
 import pytest
+from small_run import PATIENCE
 
-from attnlab import Simulation, simulate
-from attnlab.playground import run as run_module
-
-LIMIT = 300  # s, if nobody does
+from attnlab.playground.server import Server, serving
 
 
-class Endless:
-    """Takes the place of `simulate`: runs of `seed` never end by themselves."""
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with serving(port=0) as running:
+        yield running
 
-    seed = 1000
 
-    def __init__(self) -> None:
-        self.begun, self.ended, self.over = (threading.Event() for _ in range(3))
-
-    def simulate(self, simulation: Simulation, *, progress: Callable[[float], None]) -> Any:
-        if simulation.seeds == (self.seed,):
-            self.begun.set()
-            deadline = time.monotonic() + LIMIT
-            try:
-                while not self.over.wait(0.01) and time.monotonic() < deadline:
-                    progress(0.5)
-            except Exception:
-                self.ended.set()
-                raise
-        return simulate(simulation, progress=progress)
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    path = chromium.find()
+    if path is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    pytest.importorskip("playwright", reason="no Playwright here: pip install playwright")
+    with chromium.launched(path) as running:
+        yield running
 
 
 @pytest.fixture
-def endless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endless]:
-    made = Endless()
-    monkeypatch.setattr(run_module, "simulate", made.simulate)
-    yield made
-    made.over.set()
+def open_page(browser: Any, server: Server) -> Iterator[Callable[..., Any]]:
+    """Open the page in a state, and wait for its bars unless it is to have none."""
+    contexts: list[Any] = []
+
+    def opened(
+        state: dict[str, Any] | None = None,
+        *,
+        address: str | None = None,
+        bars: bool = True,
+        width: int = 1280,
+        motion: bool = False,
+        dark: bool = False,
+        strict: bool = False,
+    ) -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": 800},
+            reduced_motion="no-preference" if motion else "reduce",
+            color_scheme="dark" if dark else "light",
+            bypass_csp=not strict,  # what waits for the page evaluates text in it
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.errors = []
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        fragment = "" if state is None else f"#s={quote(json.dumps(state))}"
+        page.goto(f"{address or server.url}{fragment}")
+        if bars:
+            page.wait_for_selector("#live[data-drawn]", state="attached")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()

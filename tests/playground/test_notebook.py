@@ -1,118 +1,75 @@
-"""The page in a notebook: computed while one waits, and drawn with the packages' own assets."""
+"""The page in a notebook: put together from its files, with its state shared both ways."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import json
+from importlib import resources
 from typing import Any
 
-import numpy as np
 import pytest
+from small_run import LIMIT, PATIENCE
 
 import attnlab
-from attnlab.cli.app import main
-from attnlab.data import read_classes, write_classes
+from attnlab.dynamics import Limit, Simulation
+from attnlab.files.errors import InputError
 
-pn = pytest.importorskip("panel", reason="no Panel here: pip install 'attnlab[play]'")
+pytest.importorskip("anywidget", reason="no anywidget here: pip install 'attnlab[play]'")
 
-
-def test_a_slider_is_answered_without_a_server() -> None:
-    from attnlab.playground.stage import Stage
-    from attnlab.playground.widgets import Range
-
-    page = attnlab.play("syn-small")
-    assert pn.config.inline, "a notebook would ask for assets over the network"
-    (stage,) = page.select(Stage)
-    (rate,) = page.select(lambda part: isinstance(part, Range) and part.label.startswith("decoder"))
-
-    def bars() -> Any:
-        return stage.scene["runs"]["a"]["classes"][0]["attention"]
-
-    before = bars()
-    rate.index += 1
-    assert bars().shape == before.shape
-    assert not np.array_equal(bars(), before)
-    assert stage.theory["a"]["marks"][0] > 0
-
-
-@pytest.fixture(scope="module")
-def text_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `attnlab text classes builtin --out classes.yaml` writes."""
-    from attnlab.text import estimate_classes, open_corpus
-
-    path = tmp_path_factory.mktemp("text") / "classes.yaml"
-    write_classes(estimate_classes(open_corpus("builtin")), path)
-    return path
+# what a notebook does: a model with the widget's values, and an element to draw into
+HOST = """
+async ([esm, values]) => {
+  const heard = {}
+  globalThis.model = {
+    values, sent: 0,
+    get: (name) => model.values[name],
+    set: (name, value) => { model.values[name] = value },
+    save_changes: () => { model.sent += 1 },
+    on: (name, act) => { heard[name] = act },
+    off: () => {},
+  }
+  globalThis.changed = (name, value) => { model.values[name] = value; heard[`change:${name}`]() }
+  const address = URL.createObjectURL(new Blob([esm], { type: "text/javascript" }))
+  const { default: widget } = await import(address)
+  globalThis.end = widget.render({ model, el: document.body })
+}
+"""
 
 
-def test_the_classes_of_a_text_are_shown_in_words_and_only_their_strongest_tokens(
-    text_classes: Path,
-) -> None:
-    from attnlab.playground.presets import beginning
-    from attnlab.playground.run import run
-    from attnlab.playground.stage import Stage
+@pytest.fixture
+def notebook(browser: Any, server: Any) -> Any:
+    """A page of a notebook's own."""
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.route("**/blank", lambda route: route.fulfill(body="<p>", content_type="text/html"))
+    page.goto(f"{server.url}blank")
+    yield page
+    page.close()
 
-    classes = read_classes(text_classes)
-    assert len(classes) == 20
-    page = attnlab.play(str(text_classes))
-    (stage,) = page.select(Stage)
-    assert len(stage.scene["runs"]["a"]["classes"]) == 4
-    shown = stage.scene["runs"]["a"]["classes"][1]
-    assert (
-        shown["title"] == f"class 1: query the → next {classes.token_name(classes.next_token[1])}"
+
+def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
+    widget = attnlab.play(Simulation("syn-small", Limit(), eta_y=2.0, steps=30))
+    esm = resources.files("attnlab.playground").joinpath("widget.js").read_text()
+    notebook.evaluate(HOST, [esm, {"files": widget.files, "state": widget.state}])
+    frame = notebook.frame_locator("iframe")
+    frame.locator("#live[data-drawn]").wait_for(state="attached")
+    assert frame.locator("#step-shown").inner_text().endswith("of 30")
+    slider = frame.locator("#control-eta_z")
+    slider.focus()
+    slider.press("ArrowRight")
+    notebook.wait_for_function("model.sent > 0 && model.values.state.a.eta_z === 2")
+    widget.state = json.loads(json.dumps(notebook.evaluate("model.values.state")))
+    assert widget.simulation == Simulation.from_document(
+        {**widget.state["a"], "engine": {"name": "limit"}}
     )
-    assert shown["note"].startswith(f"24 of {classes.support(1).size} tokens")
-    assert "the" in shown["token"]
-    assert shown["attention"].size == 24 * len(stage.scene["runs"]["a"]["x"])
-    (picker,) = page.select(lambda part: getattr(part, "label", "").startswith("classes shown"))
-    assert list(picker.options.values()) == [0, 4, 8, 12, 16]
-    picker.value = 16
-    shown = stage.scene["runs"]["a"]["classes"][3]
-    assert shown["title"].startswith("class 19: ")
-    # no token that is left out is ever attended more than those that are shown
-    whole = run(beginning(classes).a).result["attention"].isel(sequence_class=19).max("step")
-    assert shown["attention"].reshape(-1, 24).max(0).min() == np.sort(whole)[-24]
+    assert widget.simulation.eta_z == 2.0 and widget.compared is None
+    notebook.evaluate("(state) => changed('state', state)", {"a": {**LIMIT, "steps": 20}})
+    frame.locator("#step-shown", has_text="of 20").wait_for()
+    notebook.evaluate("end()")
 
 
-def test_the_command_line_opens_the_page_on_a_file(
-    text_classes: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from attnlab.playground import serve
-
-    started: list[Any] = []
-    monkeypatch.setattr(serve, "server", lambda **given: given["start"])
-    monkeypatch.setattr(serve, "serve", lambda made, start: started.append((made, start)))
-
-    def play(file: Path) -> object:
-        monkeypatch.setattr(sys, "argv", ["attnlab", "play", str(file), "--no-browser"])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return stopped.value.code
-
-    assert play(text_classes) == 0
-    ((made, start),) = started
-    assert made is start
-    assert start.a.sequence_classes.token_name(1) == "the"
-    capsys.readouterr()
-    bad = tmp_path / "bad.yaml"
-    bad.write_text("vocabulary: 3\nclasses: []\n")
-    for file, words in ((bad, "bad.yaml: classes: expected"), (tmp_path / "no.yaml", "no such")):
-        assert play(file) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert words in line
-
-
-def test_without_the_extra_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "panel", None)  # as if it were not installed
-    with pytest.raises(ImportError, match=r"attnlab\[play\]"):
-        attnlab.play()
-    monkeypatch.setattr(sys, "argv", ["attnlab", "play", "--no-browser"])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    assert "pip install 'attnlab[play]'" in capsys.readouterr().err
+def test_a_widget_without_a_page_says_so() -> None:
+    widget = attnlab.play()
+    with pytest.raises(InputError, match="not been shown"):
+        _ = widget.simulation
+    widget.simulation = "syn-small"
+    assert len(widget.simulation.sets[0]) == 2

@@ -1,94 +1,315 @@
-"""A served page without a browser: it changes when it is asked, and not once it is gone."""
+"""The page in a real browser: it shows the simulator's own numbers, and stays in order."""
 
 from __future__ import annotations
 
-import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import page_files
 import pytest
+from small_run import LIMIT
 
-from attnlab.playground.setting import Setting
-from attnlab.playground.state import State
+import attnlab
+from attnlab.dynamics import Simulation
+from attnlab.playground import server as server_module
 
-pn = pytest.importorskip("panel", reason="no Panel here: pip install 'attnlab[play]'")
+Open = Callable[..., Any]
+AXE = Path(__file__).parents[1] / "support" / "axe" / "axe.min.js"
+FINE = 2e-3  # of the axis: a fraction of a pixel
 
-from bokeh.document import Document  # noqa: E402
-from bokeh.events import ConnectionLost  # noqa: E402
-from bokeh.server.callbacks import NextTickCallback, TimeoutCallback  # noqa: E402
-
-from attnlab.playground.page import Page  # noqa: E402
-
-START = Setting(steps=50)
-LIMIT = 300  # s: a busy machine is slow
-
-
-def go_round(document: Document) -> None:
-    """Call what is to be called next, until there is nothing left."""
-    while due := [
-        each for each in document.session_callbacks if isinstance(each, NextTickCallback)
-    ]:
-        for each in due:
-            called: Any = each.callback()
-            if asyncio.iscoroutine(called):
-                asyncio.run(called)
+# widths of the bars as shares, read off the picture: the last record's largest is the axis's end
+BARS = """
+(k) => [...document.querySelectorAll(`svg.bars[data-class="${k}"] g`)].map((row) => {
+  const [track, bar] = row.querySelectorAll("rect")
+  const width = (of) => Number(of.getAttribute("width"))
+  return [row.dataset.token, width(bar) / width(track)]
+})
+"""
 
 
-def let_time_pass(document: Document) -> None:
-    """Call what is to be called after a while."""
-    for each in document.session_callbacks:
-        if isinstance(each, TimeoutCallback):
-            each.callback()
+def drawn(page: Any) -> int:
+    return int(page.locator("#live").get_attribute("data-drawn"))
 
 
-def test_what_changes_before_the_browser_asks_waits_for_that(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asks: list[Any] = []
-    monkeypatch.setattr(type(pn.state), "onload", lambda state, answer: asks.append(answer))
-    document = Document()
-    page = Page(State(START), document=document)
-    let_time_pass(document)
-    page.controls.widgets["seed"].index += 1  # a control may be there before the whole page is
-    go_round(document)
-    assert (page.stage.scene, page.message.html, page.code.html) == ({}, "", "")
-    (answer,) = asks
-    answer()
-    go_round(document)
-    assert page.stage.scene["runs"]["a"]
-    assert "seeds=[1]" in page.code.html
+def turn(page: Any, control: str, index: int) -> None:
+    """Move a slider, and wait for the bars."""
+    before = drawn(page)
+    page.evaluate(
+        """([id, index]) => {
+          const slider = document.getElementById(`control-${id}`)
+          slider.value = index
+          slider.dispatchEvent(new Event("input"))
+        }""",
+        [control, index],
+    )
+    page.wait_for_function(f"Number(document.getElementById('live').dataset.drawn) > {before}")
 
 
-def test_a_run_is_ended_when_its_page_is_closed_and_not_shown(endless: Any) -> None:
-    document = Document()
-    page = Page(State(START.turned("seed", endless.seed)), document=document)
-    assert endless.begun.wait(LIMIT)
-    document.callbacks.trigger_event(ConnectionLost())
-    assert endless.ended.wait(LIMIT)
-    go_round(document)
-    let_time_pass(document)
-    assert (page.stage.scene, page.message.html) == ({}, "")
+def go_to_end(page: Any) -> None:
+    page.evaluate("attnlabPage.player.go(attnlabPage.player.last)")
 
 
-def test_a_run_that_ends_on_a_page_that_is_gone_is_not_shown() -> None:
-    document = Document()
-    page = Page(State(START), document=document)
-    for destroyed in document.session_destroyed_callbacks:
-        destroyed(None)  # type: ignore[arg-type]
-    go_round(document)
-    assert page.stage.scene == {}
+def expect_bars(page: Any, document: dict[str, Any]) -> None:
+    """The bars of the first class at the end of the run, as Python has them."""
+    result = attnlab.simulate(Simulation.from_document({**document, "dtype": "float64"}))
+    attention = result["attention"].isel(seed=0)
+    shown = {name: share for name, share in page.evaluate(BARS, 0)}
+    last = attention.isel({attention.dims[0]: -1, "sequence_class": 0}).values
+    axis = min(1.0, 1.02 * float(attention.isel(sequence_class=slice(0, 2)).max()))
+    for token in np.flatnonzero(last):
+        assert shown[str(token)] * axis == pytest.approx(last[token], abs=FINE * axis)
 
 
-def test_a_run_is_given_up_for_a_newer_wish_but_not_for_another_view_of_it(endless: Any) -> None:
-    document = Document()
-    page = Page(State(START.turned("seed", endless.seed)), document=document)
-    assert endless.begun.wait(LIMIT)
-    page.theory.value = False
-    let_time_pass(document)
-    assert "computing" in page.message.html
-    assert not endless.ended.wait(0.05)
-    page.controls.widgets["seed"].index = 0
-    let_time_pass(document)
-    assert endless.ended.wait(LIMIT)
-    go_round(document)
-    assert "seeds=[0]" in page.code.html
-    assert page.message.html == ""
+def test_it_opens_on_words_at_step_0_and_plays_by_itself(open_page: Open) -> None:
+    page = open_page(motion=True)
+    sentence = page.locator("#sentence").inner_text()
+    assert "was" in sentence and "won" in sentence
+    page.wait_for_function("attnlabPage.player.playing || attnlabPage.player.position > 0")
+    page.wait_for_function("attnlabPage.player.position === attnlabPage.player.last")
+    assert "has won" in page.locator("#story").inner_text()
+    assert page.locator("#stages [aria-current]").inner_text().endswith("Frozen")
+    page.wait_for_function("document.getElementById('summary').textContent.includes('has won')")
+    assert page.errors == []
+
+
+def test_it_stands_still_where_motion_is_unwelcome(open_page: Open) -> None:
+    page = open_page()
+    page.wait_for_timeout(300)
+    assert page.evaluate("attnlabPage.player.position") == 0
+    assert page.locator("#step-shown").inner_text().startswith("step 0")
+
+
+def test_the_bars_are_the_simulators_numbers_and_follow_the_sliders(open_page: Open) -> None:
+    page = open_page({"a": {**LIMIT, "classes": "family"}})
+    go_to_end(page)
+    turn(page, "eta_z", 6)
+    rate = page.evaluate("attnlabPage.document.eta_z")
+    assert rate == 2
+    expect_bars(page, {**LIMIT, "eta_z": 2.0})
+    assert page.locator("#live.stale").count() == 0
+
+
+def test_what_was_done_can_be_undone_and_is_in_the_link(open_page: Open) -> None:
+    page = open_page({"a": {**LIMIT, "classes": "family"}})
+    turn(page, "eta_y", 3)
+    turn(page, "common", 2)
+    page.get_by_role("button", name="Undo").click()
+    assert page.evaluate("attnlabPage.document.classes") == "family"
+    assert page.evaluate("attnlabPage.document.eta_y") == 0.2
+    page.get_by_role("button", name="Redo").click()
+    assert page.evaluate("attnlabPage.document.classes") == "family:common=3"
+    page.wait_for_function("location.hash.includes('common%3D3')")
+    again = open_page(address=page.url)
+    assert again.evaluate("attnlabPage.document") == page.evaluate("attnlabPage.document")
+
+
+def test_a_damaged_link_is_refused_in_words(open_page: Open) -> None:
+    page = open_page({"a": {**LIMIT, "eta_y": -1}})
+    said = page.locator("#problem").inner_text()
+    assert said.startswith("link: eta_y: expected a number from 0") and "afresh" in said
+    assert page.errors == []
+
+
+def test_names_with_markup_are_shown_as_text(open_page: Open) -> None:
+    name = "<img src=x onerror='document.title=1'>"
+    classes = {
+        "vocabulary": [name, "b", "<b>m</b>", "n", "o"],
+        "classes": [
+            {"query": "<b>m</b>", "next": "n", "probs": {name: 0.6, "b": 0.4}},
+            {"query": "<b>m</b>", "next": "o", "probs": {"b": 1}},
+        ],
+    }
+    page = open_page({"a": {**LIMIT, "classes": classes}}, strict=True)
+    page.get_by_role("button", name="Edit the words").click()
+    assert page.locator("main img, dialog img, main b").count() == 0
+    assert page.title() != "1" and page.errors == []
+    assert "<b>m</b>" in page.locator("#sentence").inner_text()
+
+
+def test_words_can_be_edited_pasted_and_loaded(open_page: Open) -> None:
+    page = open_page()
+    page.get_by_role("button", name="Edit the words").click()
+    dialog = page.locator("#words-dialog")
+    dialog.get_by_label("Weight of the before won").fill("0")
+    assert "the" not in page.evaluate("attnlabPage.document.classes.classes[0].probs")
+    dialog.get_by_text("Paste a table").click()
+    dialog.locator("textarea").fill("word,was → up,was → down\nthe,2,2\nsun,3,\nfog,,3")
+    dialog.get_by_role("button", name="Use this table").click()
+    classes = page.evaluate("attnlabPage.document.classes")
+    assert classes["classes"][0] == {"query": "was", "next": "up", "probs": {"the": 2, "sun": 3}}
+    text = "vocabulary: [a, no, m, n, o]\nclasses:\n" + "".join(
+        f"  - {{query: m, next: {n}, probs: {{a: 0.5, no: 0.5}}}}\n" for n in "no"
+    )
+    file = {"name": "mine.yaml", "mimeType": "text/yaml", "buffer": text.encode()}
+    dialog.locator("input[type=file]").set_input_files(file)
+    page.wait_for_function("attnlabPage.document.classes.vocabulary.length === 5")
+    bad = {**file, "name": "bad.json", "buffer": json.dumps({"vocabulary": 2}).encode()}
+    dialog.locator("input[type=file]").set_input_files(bad)
+    page.wait_for_function("document.querySelector('.problem').textContent")
+    assert dialog.locator(".problem").inner_text() == "classes: missing"
+    dialog.get_by_role("button", name="Done").click()
+    page.get_by_role("button", name="Undo").click()
+    assert page.evaluate("attnlabPage.document.classes.classes[0].next") == "up"
+    assert page.locator("#control-common_mass").is_hidden()  # it does not apply to one's own words
+
+
+def test_two_runs_are_compared(open_page: Open) -> None:
+    page = open_page({"a": {**LIMIT, "classes": "family"}})
+    page.get_by_role("button", name="Compare").click()
+    turn(page, "eta_y", 9)
+    assert page.evaluate("[attnlabPage.state.a.eta_y, attnlabPage.state.b.eta_y]") == [1, 20]
+    go_to_end(page)
+    widths = page.evaluate(
+        "[...document.querySelectorAll('svg.bars rect.other')].map((r) => r.getAttribute('width'))"
+    )
+    assert max(map(float, widths)) > 10
+    page.get_by_role("button", name="Stop comparing").click()
+    assert page.evaluate("[attnlabPage.state.a.eta_y, attnlabPage.state.b]") == [20, None]
+
+
+def test_theory_is_laid_over_and_says_where_it_is_silent(open_page: Open) -> None:
+    page = open_page({"a": LIMIT})
+    page.wait_for_function("document.querySelector('path.line.sgd').getAttribute('d')")
+    page.locator("#rung-corrected").check()
+    page.wait_for_function("document.querySelector('path.line.corrected').getAttribute('d')")
+    page.locator("#control-optimizer").select_option("Adam")
+    page.wait_for_function("document.getElementById('theory-note').textContent.includes('Adam')")
+
+
+def test_what_the_page_does_not_compute_is_asked_of_attnlab(open_page: Open) -> None:
+    flow = {**LIMIT, "engine": {"name": "flow"}, "optimizer": {"name": "sgd", "momentum": 0.0}}
+    page = open_page({"a": flow})
+    go_to_end(page)
+    expect_bars(page, flow)
+
+
+def test_without_attnlab_the_page_says_which_command_shows_it(open_page: Open) -> None:
+    residual = {**LIMIT, "model": {"name": "extended", "residual": True}}
+    with page_files.served() as address:
+        page = open_page({"a": residual}, address=f"{address}/index.html", bars=False)
+        page.locator("#problem code").first.wait_for()
+        commands = page.locator("#problem code").all_inner_texts()
+    assert commands[0] == "attnlab play"
+    assert commands[1].startswith("attnlab simulate syn-small --engine limit")
+    assert "--residual" in commands[1]
+
+
+def test_every_experiment_shows_its_point(open_page: Open) -> None:
+    page = open_page()
+    for chip in page.locator("#experiments button").all():
+        before = drawn(page)
+        chip.click()
+        page.wait_for_function(f"Number(document.getElementById('live').dataset.drawn) > {before}")
+        assert page.locator("#problem").is_hidden(), chip.inner_text()
+        heights = page.evaluate(
+            """() => [...document.querySelectorAll("svg.curve")].map((chart) =>
+              Math.max(...[...chart.querySelectorAll("path.main, path.a")].map(
+                (line) => line.getBBox().height)))"""
+        )
+        assert min(heights) > 10, f"{chip.inner_text()}: a flat line"
+    assert page.errors == []
+
+
+def test_on_a_phone_play_and_bars_come_first_and_nothing_sticks_out(open_page: Open) -> None:
+    page = open_page(width=375)
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    tops = [
+        page.locator(name).bounding_box()["y"]
+        for name in ("#play", "#classes", "#curves", "#panel")
+    ]
+    assert tops == sorted(tops)
+    page.locator("#play").click()
+    page.wait_for_function("attnlabPage.player.playing")
+
+
+def test_the_keyboard_is_enough(open_page: Open) -> None:
+    page = open_page({"a": {**LIMIT, "classes": "family"}})
+    page.locator("#control-eta_y").focus()
+    before = drawn(page)
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"Number(document.getElementById('live').dataset.drawn) > {before}")
+    assert page.evaluate("attnlabPage.document.eta_y") == 2
+    page.keyboard.press("Control+z")
+    page.wait_for_function("attnlabPage.document.eta_y === 1")
+    page.locator("#stage").focus()
+    page.keyboard.press(" ")
+    page.wait_for_function("attnlabPage.player.playing")
+
+
+def test_it_can_be_taken_along(open_page: Open) -> None:
+    page = open_page({"a": LIMIT})
+    go_to_end(page)
+    kinds = {
+        "Data (CSV)": b"step,class,query", "Picture (SVG)": b"<svg", "Picture (PNG)": b"\x89PNG",
+        "Data (netCDF)": b"\x89HDF",
+    }  # fmt: skip
+    for name, begins in kinds.items():
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name).click()
+        content = Path(download.value.path()).read_bytes()
+        assert content.startswith(begins)
+        if name.startswith("Data (CSV"):
+            last = content.decode().splitlines()[-1].split(",")
+            assert float(last[0]) == 50 and 0 < float(last[7]) < 1
+
+
+def test_an_animation_can_be_taken_along(open_page: Open) -> None:
+    page = open_page({"a": LIMIT})
+    frames = page.evaluate(
+        """async () => {
+          const { gif } = await import("/export.js")
+          const player = attnlabPage.player
+          const blob = await gif((f) => player.go(f * player.last), () => {}, { frames: 3 })
+          return [...new Uint8Array(await blob.arrayBuffer()).slice(0, 6)]
+        }"""
+    )
+    assert bytes(frames) == b"GIF89a"
+
+
+def test_the_code_on_show_is_what_runs(open_page: Open) -> None:
+    page = open_page({"a": LIMIT})
+    page.get_by_role("button", name="Show code").click()
+    shell, python = page.locator("#code-dialog code").all_inner_texts()
+    assert shell.startswith("attnlab simulate syn-small --engine limit --eta-y 1 --eta-z 1")
+    from typer.testing import CliRunner
+
+    from attnlab.cli.app import app
+
+    help_text = CliRunner().invoke(app, ["simulate", "--help"], env={"COLUMNS": "200"}).output
+    for option in (word for word in shell.split() if word.startswith("--")):
+        assert option in help_text
+    scope: dict[str, Any] = {}
+    exec(python.replace("print(", "found = ("), scope)
+    wanted = attnlab.simulate(Simulation.from_document(LIMIT))
+    np.testing.assert_allclose(scope["result"]["attention"], wanted["attention"])
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (375, True)])
+def test_an_accessibility_check_finds_nothing(open_page: Open, width: int, dark: bool) -> None:
+    page = open_page(width=width, dark=dark)
+    page.evaluate(AXE.read_text())
+    look = """async () => (await axe.run()).violations.map(
+      (of) => `${of.id}: ${of.nodes.map((node) => node.html).join(" ").slice(0, 300)}`)"""
+    go_to_end(page)
+    assert page.evaluate(look) == []
+    page.evaluate("document.querySelectorAll('details').forEach((of) => { of.open = true })")
+    assert page.evaluate(look) == []
+    page.get_by_role("button", name="Edit the words").click()
+    assert page.evaluate(look) == []
+
+
+def test_modules_are_asked_for_at_once() -> None:
+    """A browser that finds imports one after the other shows its first bars later."""
+    files = server_module.page_files()
+    page = files["/index.html"][1].decode()
+    modules = {path for path in files if path.endswith(".js") and "/vendor/" not in path}
+    for path in modules - {"/main.js", "/worker.js"}:
+        assert f'<link rel="modulepreload" href="{path[1:]}">' in page, path
+
+
+def test_the_whole_page_is_small() -> None:
+    files = server_module.page_files()
+    assert sum(len(content) for path, (_, content) in files.items() if path != "/") < 1_000_000

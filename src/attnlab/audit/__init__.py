@@ -5,7 +5,7 @@
     attnlab.audit("syn-small", eta_y=10.0, eta_z=1.0).ladder
 
 `attnlab.audit` is this folder and, called, the function `audit` of it; `CLAIMS` are those of the
-paper, each of which can be examined on its own: `CLAIMS[0].examine().verdict`.
+papers, each of which can be examined on its own: `CLAIMS[0].examine().verdict`.
 """
 
 import sys
@@ -14,7 +14,7 @@ from typing import Any
 
 from attnlab.audit.audit import Audit, audit
 from attnlab.audit.built_in import changed, examine_all, whole_audit
-from attnlab.audit.catalogue import CLAIMS, NUMBERED, SECTIONS, select
+from attnlab.audit.catalogue import CLAIMS, NUMBERED, SECTIONS, SOURCES, claims_of, select
 from attnlab.audit.claim import Claim, Finding, Measurement, OnRecord
 from attnlab.audit.trial import Trial
 from attnlab.audit.verdict import Verdict, judge
@@ -27,6 +27,7 @@ __all__ = [
     "CLAIMS",
     "NUMBERED",
     "SECTIONS",
+    "SOURCES",
     "Audit",
     "Case",
     "Check",
@@ -41,6 +42,7 @@ __all__ = [
     "Verdict",
     "audit",
     "changed",
+    "claims_of",
     "examine_all",
     "judge",
     "labelled",

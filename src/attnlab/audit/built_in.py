@@ -7,24 +7,26 @@ from collections.abc import Callable, Sequence
 import xarray as xr
 
 from attnlab.audit.breakdown import MAKERS, maps
-from attnlab.audit.catalogue import CLAIMS
+from attnlab.audit.catalogue import claims_of
 from attnlab.audit.claim import Claim, Finding
 from attnlab.files.errors import InputError
 from attnlab.files.side_by_side import side_by_side
 from attnlab.prediction.case import Case
 
-WHOLE = len(CLAIMS) + len(MAKERS)  # what the whole audit tells of
+PAPER = "scan-and-snap"  # the source that is audited where none is asked for
+WHOLE = len(claims_of(PAPER)) + len(MAKERS)  # what its whole audit tells of
 
 
 def whole_audit(
     tell: Callable[[str], None] = lambda name: None,
 ) -> tuple[list[Finding], dict[str, xr.Dataset]]:
-    """Every claim examined, and all maps; `tell` is called with the name of each before its turn.
+    """Every claim about "Scan and Snap" examined, and all maps.
 
-    Both compile much and share little of it, so that they are done at the same time.
+    `tell` is called with the name of each before its turn. Both compile much and share little of
+    it, so that they are done at the same time.
     """
     return side_by_side(
-        lambda: examine_all(CLAIMS, tell=tell),
+        lambda: examine_all(claims_of(PAPER), tell=tell),
         lambda: maps(lambda name: tell(f"map of {name}")),
     )
 

@@ -1,4 +1,8 @@
-"""The catalogue: every claim, in the order of the paper, then what others say of it."""
+"""The catalogue: every claim by its source, in the order of the paper, then what others say of it.
+
+`SOURCES` are what `attnlab audit --source` examines, each with its sections; `SECTIONS` and
+`CLAIMS` are all of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Sequence
 
 from attnlab.audit.claim import Claim
 from attnlab.audit.claims import studies
+from attnlab.audit.claims.joma import disagreement, invariant, law, salient, tree
 from attnlab.audit.claims.scan_and_snap import (
     attention,
     bias,
@@ -26,9 +31,12 @@ from attnlab.audit.claims.scan_and_snap import (
     speed,
     summary,
 )
+from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 
-SECTIONS: dict[str, tuple[Claim, ...]] = {
+Sections = dict[str, tuple[Claim, ...]]
+
+SCAN_AND_SNAP: Sections = {
     "The model (Section 3, Appendices C, H)": (*model.CLAIMS, *setup.CLAIMS),
     "The decoder's growth (Appendices D.2, D.3)": growth.CLAIMS,
     "The speed gamma (Appendix D.3)": speed.CLAIMS,
@@ -49,6 +57,15 @@ SECTIONS: dict[str, tuple[Claim, ...]] = {
     "Poster and slides": poster.CLAIMS,
     "A summary of the paper": summary.CLAIMS,
 }
+JOMA: Sections = {
+    "JoMA: the invariants (claim 1)": invariant.CLAIMS,
+    "JoMA: stationary gradients (claim 2)": law.CLAIMS,
+    "JoMA: sparse, then dense (claims 3 and 4)": salient.CLAIMS,
+    "JoMA: latents on a tree (claim 5)": tree.CLAIMS,
+    "Where the two papers disagree": disagreement.CLAIMS,
+}
+SOURCES: dict[str, Sections] = {"scan-and-snap": SCAN_AND_SNAP, "joma": JOMA}
+SECTIONS: Sections = {title: part for source in SOURCES.values() for title, part in source.items()}
 CLAIMS: tuple[Claim, ...] = tuple(claim for section in SECTIONS.values() for claim in section)
 
 # Every numbered statement of the paper, which the catalogue must have.
@@ -59,6 +76,13 @@ NUMBERED = (
     *(f"remark-{i}" for i in range(1, 5)),
     *(f"assumption-{i}" for i in range(1, 3)),
 )
+
+
+def claims_of(source: str) -> tuple[Claim, ...]:
+    """The claims of one source."""
+    if source not in SOURCES:
+        raise InputError(f"source: {source!r} is not one; {did_you_mean(source, SOURCES)}")
+    return tuple(claim for section in SOURCES[source].values() for claim in section)
 
 
 def select(ids: Sequence[str]) -> tuple[Claim, ...]:

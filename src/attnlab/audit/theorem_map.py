@@ -22,13 +22,16 @@ HEAD = """# The theorem map
 Every claim of "Scan and Snap" (Tian, Wang, Chen, Du, NeurIPS 2023), of its poster and slides, and \
 of a summary of it: how its relation is read, the code that predicts, the test of that code, the \
 figure it serves, and what the audit found. Questions of ours, which the source does not answer, \
-are marked so.
+are marked so. At the end stand the claims of its successor, JoMA (Tian, Wang, Zhang, Chen, Du, \
+ICLR 2024), which we have from memory and number ourselves ([theory-joma.md](theory-joma.md)), and \
+where the two disagree.
 
 *Generated from the claims by `./lab python -m attnlab.audit.theorem_map docs/theorem-map.md`; do \
 not edit by hand. A test fails when this page is stale.* `./lab audit` measures all of it again \
 (`./lab audit --claim theorem-2` one of it), compares the verdicts with those recorded here, and \
-shows where theory breaks: maps of the prediction error over eta_Y/eta_Z, K, overlap and T. \
-[errata.md](errata.md) explains each departure from print.
+shows where theory breaks: maps of the prediction error over eta_Y/eta_Z, K, overlap and T; \
+`./lab audit --source joma` does the same for JoMA. [errata.md](errata.md) explains each departure \
+from print.
 
 Verdicts: **exact** (an equality, to rounding), **holds** (with numbers), **corrected** (the \
 printed form fails, a corrected one holds), **fails** (with a counterexample), **premise fails in \
@@ -36,7 +39,8 @@ training** (a conditional statement says nothing there), **outside assumptions**
 not met where we asked), **we cannot tell** (nothing here decides it). \
 The first verdict is about the algebra and the reduced dynamics that the paper analyses (Eq. 10); \
 the verdict *in training* is about the joint gradient flow of Y and Z (Lemma 1, T to infinity, no \
-momentum), at eta_Y/eta_Z = 30 or more where eta_Y >> eta_Z is asked for. `./lab audit --claim \
+momentum), at eta_Y/eta_Z = 30 or more where eta_Y >> eta_Z is asked for; of JoMA's claims, about \
+the gradient flow of `Joint`. `./lab audit --claim \
 NAME` prints each hypothesis with its value and how it is read. Code is in `attnlab.theory`, tests \
 are in `tests/theory`; that every verdict and number is what is measured is tested in `tests/audit`.
 """

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from attnlab.cli import audit, cite, play, predict, reproduce, study, sweep, text
+from attnlab.cli import audit, cite, observe, play, predict, reproduce, study, sweep, text
 from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED
 from attnlab.cli.printing import say
 from attnlab.cli.simulate import HELP, simulate_verb
@@ -36,6 +36,7 @@ app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce_verb)
 app.command("study", help=study.HELP)(study.study_verb)
 app.command("play", help=play.HELP)(play.play_verb)
 app.add_typer(text.app, name="text")
+app.add_typer(observe.app, name="observe")
 app.command("cite", help=cite.HELP)(cite.cite_verb)
 
 

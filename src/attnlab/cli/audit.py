@@ -22,22 +22,25 @@ if TYPE_CHECKING:
 
 HELP = """Put every claim of the paper to the test, or the theories to classes of yours.
 
-Without CLASSES: each claim is predicted, measured and judged on built-in settings, against the
-algebra and against training, and compared with the verdict on record (exit code 1 if one has
-changed). With --claim: how it was read, its hypotheses with their values, its checks, and the
-counterexample. With CLASSES (a preset or a file): which assumptions hold, with their values; how
-far each theory (printed, corrected, sgd) is from training, and which assumption costs how much;
-the fate of each token and the snap of each class, predicted and simulated. The rates are those of
-attnlab simulate unless they are given; Assumption 1c asks for a smaller --eta-z.
+Without CLASSES: each claim of the source ("Scan and Snap", or joma for its successor) is
+predicted, measured and judged on built-in settings, against the algebra and against training, and
+compared with the verdict on record (exit code 1 if one has changed). With --claim: how it was read,
+its hypotheses with their values, its checks, and the counterexample. With CLASSES (a preset or a
+file): which assumptions hold, with their values; how far each theory (printed, corrected, sgd) is
+from training, and which assumption costs how much; the fate of each token and the snap of each
+class, predicted and simulated. The rates are those of attnlab simulate unless they are given;
+Assumption 1c asks for a smaller --eta-z.
 
 \b
 Examples:
   attnlab audit
+  attnlab audit --source joma
   attnlab audit --claim theorem-2 --claim eq-88
   attnlab audit syn-small --eta-y 10 --eta-z 1
   attnlab audit recipes/classes-two-words.yaml --html mine.html
   attnlab audit syn-small --claim theorem-3 --json
 """
+SOURCES = ("scan-and-snap", "joma")  # of attnlab.audit, which a shell must not load
 MOST_ROWS = 40
 FEW = 3  # claims that are shown with how they were read and tested
 COLOURS = {
@@ -72,6 +75,13 @@ def audit_verb(
     claim: Annotated[
         list[str] | None, typer.Option("--claim", help="Only this claim; may be repeated.")
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose claims: scan-and-snap (default) or joma.",
+            autocompletion=completing(*SOURCES),
+        ),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -81,8 +91,10 @@ def audit_verb(
     if classes is None and given:
         option = next(iter(given)).replace("_", "-")
         raise InputError(f"{option}: the built-in settings have their own; give CLASSES with it")
+    if source is not None and (classes is not None or claim):
+        raise InputError("source: it is for all claims of a source; leave out CLASSES and --claim")
     if classes is None:
-        document = _all(claim or [], as_json)
+        document = _all(claim or [], source, as_json)
     else:
         document = _trial(classes, given, claim or [], as_json)
     if html is not None:
@@ -95,14 +107,14 @@ def audit_verb(
         raise typer.Exit(1)
 
 
-def _all(ids: list[str], quiet: bool) -> dict[str, Any]:
+def _all(ids: list[str], source: str | None, quiet: bool) -> dict[str, Any]:
     with waiting(LOADING, quiet=quiet):
-        from attnlab.audit import examine_all, select, whole_audit
-        from attnlab.audit.built_in import WHOLE
+        from attnlab.audit import claims_of, examine_all, select, whole_audit
+        from attnlab.audit.built_in import PAPER, WHOLE
         from attnlab.audit.document import audit_document
 
-    if ids:
-        claims = select(ids)
+    if ids or source not in (None, PAPER):
+        claims = select(ids) if ids else claims_of(str(source))
         with _progress(len(claims), quiet) as tell:
             return audit_document(examine_all(claims, tell=tell))
     with _progress(WHOLE, quiet) as tell:

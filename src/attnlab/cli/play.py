@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import webbrowser
 from typing import Annotated
 
@@ -9,14 +10,13 @@ import typer
 
 from attnlab.cli.arguments import PRESETS, completing
 from attnlab.cli.printing import say
-from attnlab.files.errors import InputError
-from attnlab.files.progress import waiting
 
 HELP = """Open the playground: see attention scan and snap in the browser.
 
-It needs the extra `play` (pip install 'attnlab[play]'; ./lab play installs it) and no network. It
-listens on this machine only, unless --address says otherwise. Stop it with Ctrl-C. CLASSES, a
-preset or a file such as `attnlab text classes` writes, is what the page opens on.
+The page computes in the browser; what it does not compute itself (a residual connection, several
+heads, continuous time, large classes) it asks of this process. It needs no network and listens on
+this machine only, unless --address says otherwise. Stop it with Ctrl-C. CLASSES, a preset or a file
+(classes such as `attnlab text classes` writes, or a simulation), is what the page opens on.
 
 \b
 Examples:
@@ -31,11 +31,13 @@ def play_verb(
     classes: Annotated[
         str | None,
         typer.Argument(
-            help="A preset or a file of sequence classes to open the page on.",
+            help="A preset, or a file of sequence classes or of a simulation, to open the page on.",
             autocompletion=completing(*PRESETS),
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5006,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
+    ] = 5006,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
@@ -45,21 +47,17 @@ def play_verb(
         typer.Option(help="HOST:PORT under which other machines reach it; may be repeated."),
     ] = None,
 ) -> None:
-    from attnlab.playground import require_extra
+    from attnlab.playground.server import serve
 
-    with waiting("starting the playground"):
-        try:
-            require_extra()
-        except ImportError as error:
-            raise InputError(f"play: {error}") from error
-        from attnlab.data import classes_from
-        from attnlab.playground.presets import DEFAULT, beginning
-        from attnlab.playground.serve import serve, server
+    start = None
+    if classes is not None:
+        from attnlab.playground.opening import opening
 
-        start = DEFAULT.state if classes is None else beginning(classes_from(classes))
-        made = server(port=port, address=address, origins=origin or (), start=start)
-    page = f"http://{'127.0.0.1' if address == '0.0.0.0' else address}:{port}/"
-    say(f"attnlab: the playground is at {page} (stop it with Ctrl-C)", error=True)
-    if browser:
-        made.io_loop.add_callback(webbrowser.open, page)
-    serve(made, start)
+        start = opening(classes)
+
+    def up(url: str) -> None:
+        say(f"attnlab: the playground is at {url} (stop it with Ctrl-C)", error=True)
+        if browser:
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+    serve(port=port, address=address, origins=origin or (), start=start, up=up)

@@ -29,6 +29,8 @@ _HOMES = {
     "lint": "lint",
     "mlflow": "trackers",
     "observe": "observer",
+    "observe_checkpoints": "trajectory",
+    "observe_model": "trajectory",
     "record": "record",
     "report": "report",
     "tensorboard": "trackers",
@@ -49,6 +51,8 @@ __all__ = [
     "lint",
     "mlflow",
     "observe",
+    "observe_checkpoints",
+    "observe_model",
     "record",
     "report",
     "tensorboard",
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
     from attnlab.observe.report import report
     from attnlab.observe.terminal import terminal
     from attnlab.observe.trackers import mlflow, tensorboard, wandb
+    from attnlab.observe.trajectory import observe_checkpoints, observe_model
 
 
 def __dir__() -> list[str]:

@@ -146,7 +146,9 @@ class Observer:
             "every": self.every, "live": self.live, "rows": self.rows, "min_keys": self.min_keys,
             "model": self._name,
         }  # fmt: skip
-        found.attrs = provenance(spec, torch=torch.__version__, seconds=self.seconds) | found.attrs
+        found.attrs = (
+            provenance(spec, torch=str(torch.__version__), seconds=self.seconds) | found.attrs
+        )
         return found
 
     def report(

@@ -1,6 +1,7 @@
 """The playground: see attention scan and snap, in a browser or in a notebook.
 
-Needs the extra `play` (Panel and Bokeh), which is imported on use.
+The page (page/) computes in the browser; `attnlab play` serves it with an API for what it does not
+compute itself. In a notebook it needs the extra `play` (anywidget), which is imported on use.
 """
 
 from __future__ import annotations
@@ -15,23 +16,24 @@ __all__ = ["play", "require_extra"]
 
 
 def play(given: Simulation | SequenceClasses | str | None = None) -> Any:
-    """The playground as a Panel object, which a notebook shows.
+    """The playground as a widget, which a notebook shows; `.simulation` is what it shows.
 
     given: a `Simulation`, or what is learnt from: classes, a preset ("syn-medium:num_last=3") or
-    the path of a file; without it, the page starts with Fig. 2. The command line has the same
-    page: `attnlab play [CLASSES]`.
+    the path of a file; without it, the page starts with sentences about sport and the weather. The
+    command line has the same page in a browser: `attnlab play [CLASSES]`.
     """
     require_extra()
-    from attnlab.playground.notebook import notebook
+    from attnlab.playground.notebook import Playground
 
-    return notebook(given)
+    return Playground(given)
 
 
 def require_extra() -> None:
-    """Raise an ImportError that names the extra, unless Panel and Bokeh are there."""
+    """Raise an ImportError that names the extra, unless anywidget is there."""
     try:
-        import panel  # noqa: F401  # which needs Bokeh itself
+        import anywidget  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            "the playground needs Panel and Bokeh: pip install 'attnlab[play]'"
+            "the playground in a notebook needs anywidget: pip install 'attnlab[play]'; in a "
+            "browser it needs nothing: attnlab play"
         ) from error

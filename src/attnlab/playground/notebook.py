@@ -1,23 +1,56 @@
-"""The playground in a notebook: the same page, computed in the notebook's own process."""
+"""The playground in a notebook: the same page in a frame, with its state shared both ways."""
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
 
-import panel as pn
+import anywidget
+import traitlets
 
-from attnlab.data import SequenceClasses, classes_from
+from attnlab.data import SequenceClasses
 from attnlab.dynamics import Simulation
-from attnlab.playground.page import Page
-from attnlab.playground.presets import DEFAULT, beginning, opening
+from attnlab.files.errors import InputError
+from attnlab.playground.opening import opening
+from attnlab.playground.page_files import page_files
 
 
-def notebook(given: Simulation | SequenceClasses | str | None) -> Any:
-    """A Panel object on a simulation or on classes, or on those of Fig. 2."""
-    pn.extension(inline=True)  # the assets of the packages, so that it works offline
-    if given is None:
-        return Page(DEFAULT.state).layout
-    if isinstance(given, Simulation):
-        return Page(opening(given)).layout
-    known = classes_from(given) if isinstance(given, str) else given
-    return Page(beginning(known)).layout
+def _texts() -> dict[str, str]:
+    """The files of the page that are text, for the notebook's browser to put together."""
+    return {path: content.decode() for path, (_, content) in page_files().items() if path != "/"}
+
+
+class Playground(anywidget.AnyWidget):
+    """The page, and what is turned in it.
+
+    simulation: what the page shows, as a value; set it, and the page shows that.
+    state: the page's own state, {"a", "b", ...}, where a and b are documents of simulations.
+    """
+
+    _esm = resources.files("attnlab.playground").joinpath("widget.js").read_text()
+    files = traitlets.Dict().tag(sync=True)
+    state = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, given: Simulation | SequenceClasses | str | None = None) -> None:
+        state = {} if given is None else opening(given)
+        super().__init__(files=_texts(), state=state)
+
+    @property
+    def simulation(self) -> Simulation:
+        """What the controls turn: run B where two are compared."""
+        return _read(self.state, "b" if self.state.get("b") else "a")
+
+    @simulation.setter
+    def simulation(self, given: Simulation | SequenceClasses | str) -> None:
+        self.state = opening(given)
+
+    @property
+    def compared(self) -> Simulation | None:
+        """Run A, where two are compared."""
+        return _read(self.state, "a") if self.state.get("b") else None
+
+
+def _read(state: dict[str, Any], name: str) -> Simulation:
+    if name not in state:
+        raise InputError("simulation: the page has not been shown yet; give play() one to start on")
+    return Simulation.from_document(state[name])

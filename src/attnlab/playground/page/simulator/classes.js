@@ -58,6 +58,13 @@ export class SequenceClasses {
     return this.names === null ? String(token) : this.names[token]
   }
 
+  /** How a token is shown: its name, or what it is where it has none: shared 3, A7, last A, next B. */
+  word(token) {
+    if (this.names !== null) return this.names[token]
+    this.words ??= described(this)
+    return this.words.get(token) ?? String(token)
+  }
+
   /** As a file has it; `classesFromDocument` reads it back. */
   toDocument() {
     const label = (token) => (this.names === null ? token : this.names[token])
@@ -90,6 +97,24 @@ export class SequenceClasses {
       }
     }
   }
+}
+
+function described(classes) {
+  const letter = (k) => (k < 26 ? String.fromCharCode(65 + k) : `${k + 1}.`)
+  const words = new Map()
+  classes.queries.forEach((token, q) => words.set(token, classes.queries.length === 1 ? "last" : `last ${letter(q)}`))
+  classes.next.forEach((token, k) => words.set(token, `next ${letter(k)}`))
+  let shared = 0
+  for (const token of new Set(classes.tokens)) {
+    if (classes.omega[token] > 1) words.set(token, `shared ${++shared}`)
+  }
+  for (let k = 0; k < classes.K; k++) {
+    let own = 0
+    for (let i = classes.offsets[k]; i < classes.offsets[k + 1]; i++) {
+      if (classes.omega[classes.tokens[i]] === 1) words.set(classes.tokens[i], `${letter(k)}${++own}`)
+    }
+  }
+  return words
 }
 
 function sortedUnique(ids) {

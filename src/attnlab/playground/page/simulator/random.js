@@ -11,25 +11,24 @@ export class Random {
       z = Math.imul(z ^ (z >>> 15), 0x735a2d97)
       return (z ^ (z >>> 15)) | 0
     }
-    this.a = word()
-    this.b = word()
-    this.c = word()
-    this.d = word() | 1
+    // in an array of integers: as numbers of an object they would be made anew at every draw
+    this.state = Int32Array.of(word(), word(), word(), word() | 1)
     for (let i = 0; i < 8; i++) this.bits()
   }
 
   /** 32 random bits as a signed number. */
   bits() {
-    const r = Math.imul(this.b, 5)
-    const result = Math.imul((r << 7) | (r >>> 25), 9)
-    const t = this.b << 9
-    this.c ^= this.a
-    this.d ^= this.b
-    this.b ^= this.c
-    this.a ^= this.d
-    this.c ^= t
-    this.d = (this.d << 11) | (this.d >>> 21)
-    return result
+    const { state } = this
+    let a = state[0], b = state[1], c = state[2], d = state[3]
+    const r = Math.imul(b, 5)
+    const t = b << 9
+    c ^= a
+    d ^= b
+    state[1] = b ^ c
+    state[0] = a ^ d
+    state[2] = c ^ t
+    state[3] = (d << 11) | (d >>> 21)
+    return Math.imul((r << 7) | (r >>> 25), 9)
   }
 
   /** In (0, 1), of 53 bits, never an end. */

@@ -46,6 +46,7 @@ const MODEL_WORDS = (model) => {
   if (model.residual) parts.push("a residual connection")
   if (model.heads > 1) parts.push("several heads")
   if (model.position) parts.push("positions")
+  if (model.name === "joint") parts.push("an MLP above attention")
   return parts.length ? parts.join(" and ") : `the model ${model.name}`
 }
 

@@ -33,6 +33,47 @@ class Alias {
   }
 }
 
+const LONGEST_TABLE = 512 // draws: beyond it tables would be large, and rejection is quick
+const NEGLIGIBLE = 1e-19 // of the most likely count: less than a draw can tell
+
+/** Binomials of one probability by inversion of their distribution, a table for each size. */
+class Binomials {
+  constructor(p) {
+    this.p = p
+    this.rows = []
+  }
+
+  draw(random, n) {
+    if (this.p >= 1) return n
+    const row = this.rows[n] ?? (this.rows[n] = this._row(n))
+    const { cumulative, lowest } = row, u = random.uniform()
+    let k = row.mode
+    if (u > cumulative[k]) while (u > cumulative[++k]);
+    else while (k > 0 && u <= cumulative[k - 1]) k--
+    return lowest + k
+  }
+
+  /** P(count <= lowest + k) in k, from the most likely count outwards until nothing is left. */
+  _row(n) {
+    const { p } = this, odds = p / (1 - p)
+    const mode = Math.min(n, Math.floor((n + 1) * p))
+    const below = [], above = [1]
+    for (let k = mode, f = 1; k > 0 && f > NEGLIGIBLE; k--) {
+      f *= k / ((n - k + 1) * odds)
+      below.push(f)
+    }
+    for (let k = mode, f = 1; k < n && f > NEGLIGIBLE; k++) {
+      f *= ((n - k) * odds) / (k + 1)
+      above.push(f)
+    }
+    const cumulative = Float64Array.from([...below.reverse(), ...above])
+    for (let k = 1; k < cumulative.length; k++) cumulative[k] += cumulative[k - 1]
+    const total = cumulative[cumulative.length - 1]
+    for (let k = 0; k < cumulative.length; k++) cumulative[k] /= total
+    return { cumulative, lowest: mode - below.length, mode: below.length }
+  }
+}
+
 export class CountSampler {
   /** Draws classes by their prior, and the token counts of sequences of `length`, query included. */
   constructor(classes, length) {
@@ -41,12 +82,14 @@ export class CountSampler {
     this.prior = new Alias([...classes.prior])
     this.ahead = new Float64Array(classes.size) // the chance of a token among those from it on
     this.tokens = []
+    this.binomials = []
     for (let k = 0; k < classes.K; k++) {
       const [begin, end] = [classes.offsets[k], classes.offsets[k + 1]]
       let left = 0
       for (let i = end - 1; i >= begin; i--) {
         left += classes.values[i]
         this.ahead[i] = i === end - 1 ? 1 : classes.values[i] / left
+        this.binomials[i] = new Binomials(this.ahead[i])
       }
       this.tokens.push(this.draws < end - begin ? new Alias(classes.values.subarray(begin, end)) : null)
     }
@@ -74,7 +117,8 @@ export class CountSampler {
     }
     let left = this.draws
     for (let s = 0; s < width && left > 0; s++) {
-      const count = random.binomial(left, this.ahead[begin + s])
+      const count = this.draws > LONGEST_TABLE ? random.binomial(left, this.ahead[begin + s])
+        : this.binomials[begin + s].draw(random, left)
       if (count === 0) continue
       slots[found] = s
       counts[found++] = count
@@ -117,8 +161,8 @@ class Batches {
       }
       firsts[i + 1] = end
     }
-    return { rows, classOf, firsts, slots: Uint16Array.from(this.slots.subarray(0, end)),
-      counts: Float32Array.from(this.counts.subarray(0, end)) }
+    return { rows, classOf, firsts, slots: new Uint16Array(this.slots.subarray(0, end)),
+      counts: new Float32Array(this.counts.subarray(0, end)) }
   }
 }
 

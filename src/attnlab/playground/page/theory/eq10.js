@@ -15,8 +15,8 @@ export class Eq10 {
     this.f = new Float64Array(classes.size)
     this.sent = new Float64Array(classes.size)
     this.E = new Float64Array(K * K)
-    this.rtol = 1e-9
-    this.atol = 1e-11
+    this.rtol = 1e-7
+    this.atol = 1e-9
   }
 
   /** The solver's time for so many plain steps. */

@@ -40,8 +40,8 @@ export class SgdDecoder {
       this.initial.set(pushed.map((p) => begun * p), half)
       this.pushed = pushed
     }
-    this.rtol = 1e-8
-    this.atol = 1e-11
+    this.rtol = 1e-7
+    this.atol = 1e-9
   }
 
   clock(plainSteps, steps) {

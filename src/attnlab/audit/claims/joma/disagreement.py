@@ -1,0 +1,156 @@
+"""Where the two papers disagree, on the same classes: one-hot or not, freeze or dilution.
+
+Both claims are made from one map: models, with and without residual, activation, width and weight
+decay, over eta_z/eta_y. `./lab audit --claim one-hot-or-not --claim freeze-or-dilution` prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import xarray as xr
+
+from attnlab import measures
+from attnlab.audit.claim import Claim, Measurement, OnRecord
+from attnlab.audit.claims.joma.runs import PAIRS, along, trained_long
+from attnlab.audit.verdict import Verdict
+from attnlab.dynamics import Extended, Joint, Model
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import Check
+from attnlab.prediction.relation import ABOVE, BELOW
+
+RATIOS = (0.3, 1.0, 3.0)  # eta_z over eta_y
+ONE_HOT, QUIET = 0.9, 0.1
+DECAY = 1e-3
+# Each with its weight decay.
+MODELS: dict[str, tuple[Model, float]] = {
+    "Scan and Snap": (Extended(), 0.0),
+    "Scan and Snap, not normalised": (Extended(normalization="none"), 0.0),
+    "Joint": (Joint(), 0.0),
+    "Joint, no residual": (Joint(residual=False), 0.0),
+    "Joint, 16 linear": (Joint(hidden=16), 0.0),
+    "Joint, 16 GELU": (Joint(hidden=16, activation="gelu"), 0.0),
+    "Joint, weight decay": (Joint(), DECAY),
+    "Joint, 16 GELU, weight decay": (Joint(hidden=16, activation="gelu"), DECAY),
+}
+NORMALISED = "Scan and Snap"
+DECAYED = ("Joint, weight decay", "Joint, 16 GELU, weight decay")
+FREE = tuple(name for name, (_, decay) in MODELS.items() if not decay)
+WIDE = ("Joint, 16 linear", "Joint, 16 GELU")
+NARROW = ("Scan and Snap, not normalised", "Joint", "Joint, no residual")
+
+
+@cache
+def disagreement_map() -> xr.Dataset:
+    """Over (model, ratio): `top`, the mean share of each class's winner at t = 10^4; `rise`, how
+    far entropy is then above its lowest; `late`, how much attention moves in the last tenth of a
+    decade, over the most that it ever does."""
+    found = []
+    for model, decay in MODELS.values():
+        run = trained_long(replace(PAIRS, model=model), tuple((1.0, r) for r in RATIOS), decay)
+        A = run["attention"].transpose("run", "time", "sequence_class", "token")
+        H = measures.entropy(run).mean("sequence_class").transpose("run", "time").values
+        moved = np.abs(np.diff(A.values, axis=1)).sum(-1).mean(-1)
+        found.append(
+            {
+                "top": A.values[:, -1].max(-1).mean(-1),
+                "rise": H[:, -1] - H.min(1),
+                "late": moved[:, -1] / moved.max(1),
+            }
+        )
+    return xr.Dataset(
+        {name: (("model", "ratio"), [of[name] for of in found]) for name in found[0]},
+        {"model": list(MODELS), "ratio": list(RATIOS)},
+    )
+
+
+def _one_hot(case: Case) -> Measurement:
+    top = disagreement_map()["top"]
+    narrow, wide = top.sel(model=list(NARROW)).values, top.sel(model=list(WIDE)).values
+    normal = top.sel(model=NORMALISED).values
+    return Measurement(
+        (
+            Check("Scan and Snap's winners", along(np.full(len(RATIOS), ONE_HOT)), along(normal),
+                  BELOW, training=True),
+            Check("winners without normalisation", along(np.full(narrow.size, ONE_HOT)),
+                  along(narrow), ABOVE, training=True),
+            Check("a larger eta_z/eta_y is nearer to one-hot", along(wide[:, :-1]),
+                  along(wide[:, 1:]), ABOVE, training=True),
+        ),
+        training_number=float(normal.max()),
+        note="mean share of the winners at eta_z/eta_y = 0.3, 1, 3: "
+        + "; ".join(
+            f"{name} " + ", ".join(f"{t:.2f}" for t in top.sel(model=name).values)
+            for name in MODELS
+        ),
+    )  # fmt: skip
+
+
+one_hot = Claim(
+    id="one-hot-or-not",
+    statement="Not one-hot where attention's output is normalised; near one-hot where it is not",
+    source="Scan and Snap (no winner takes all) against JoMA (claim 2)",
+    relation=ABOVE,
+    case=PAIRS,
+    predicts="winners below 0.9 with l2 normalisation, above without, the more the larger eta_z",
+    measures="eight models over three ratios of rates, flow to t = 10^4",
+    tolerance=0.0,
+    because="one-hot is read as a share of 0.9; hidden layers are only ordered",
+    code=("discriminancy", "erf_law"),
+    test="tests/audit/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
+    training_number="with normalisation winners have at most {:.2f}; both papers are right",
+    recorded=OnRecord(None, None, Verdict.HOLDS, 0.5129),
+    measure=_one_hot,
+    ours=True,
+)
+
+
+def _freeze(case: Case) -> Measurement:
+    found = disagreement_map()
+    free = found.sel(model=list(FREE))
+    rise, late = free["rise"].values, free["late"].values
+    diluted = found["rise"].sel(model=list(DECAYED), ratio=RATIOS[-1]).values
+    return Measurement(
+        (
+            Check("attention moves less than a tenth as fast in the end, eta_z >= eta_y",
+                  along(np.full(late[:, 1:].size, QUIET)), along(late[:, 1:]), BELOW,
+                  training=True),
+            Check("entropy does not rise from its lowest, eta_z >= eta_y",
+                  along(np.full(rise[:, 1:].size, 1e-3)), along(rise[:, 1:]), BELOW,
+                  relative=False, training=True),
+            Check("with weight decay it does, eta_z = 3 eta_y", along([0.05, 0.05]), along(diluted),
+                  ABOVE, relative=False, training=True),
+        ),
+        training_number=float(diluted[-1]),
+        note="late motion over its peak at eta_z/eta_y = 0.3, 1, 3: "
+        + "; ".join(
+            f"{name} " + ", ".join(f"{t:.2f}" for t in found["late"].sel(model=name).values)
+            for name in MODELS
+        )
+        + f"; with weight decay {DECAY:g} and eta_z = 3 eta_y entropy rises from its lowest by "
+        + ", ".join(f"{of:.2f}" for of in diluted)
+        + ": dilution needs weights that tend to a mu (joma-dip), and attention that outruns them",
+    )  # fmt: skip
+
+
+freeze = Claim(
+    id="freeze-or-dilution",
+    statement="One layer: attention freezes; weight decay dilutes it if eta_z > eta_y",
+    source="Scan and Snap (Section 6) against JoMA (claim 4)",
+    relation=BELOW,
+    case=PAIRS,
+    predicts="for any residual, activation, width: no rise of entropy, and a stop; decay: a rise",
+    measures="eight models over three ratios of rates, flow to t = 10^4",
+    tolerance=0.0,
+    because="frozen is read as a tenth of the peak speed, in the logarithm of time",
+    code=("entropy_dip", "gamma_stages"),
+    test="tests/audit/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
+    training_number="no rise of entropy; with weight decay 0.001 and eta_z = 3 eta_y one of {:.2f}",
+    recorded=OnRecord(None, None, Verdict.HOLDS, 0.15504),
+    measure=_freeze,
+    ours=True,
+)
+
+CLAIMS = (one_hot, freeze)

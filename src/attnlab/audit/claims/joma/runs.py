@@ -1,0 +1,107 @@
+"""The cases of JoMA's claims, and their training: gradient flow of `Joint`, in float64."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from attnlab.data import SequenceClasses, joma_toy, single_common
+from attnlab.dynamics import Flow, Joint, Model, Optimizer, Save, simulate
+from attnlab.prediction.case import Case
+from attnlab.prediction.comparison import labelled
+from attnlab.prediction.hypothesis import Hypothesis
+from attnlab.prediction.joint_invariants import joint_invariants
+from attnlab.prediction.joma import SMALL, joint_model
+from attnlab.prediction.relation import AT_MOST, EQUAL
+
+RECORDS = 201
+
+# The paper's own test of its invariants: 2,000 steps at rate 0.1.
+TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5))
+# A third of that time, in which b-bar has moved by less than a tenth.
+TOY_EARLY = Case(joma_toy(), 1.0, 1.0, 65.0, model=Joint(temperature=0.5))
+# One common token and three distinct ones for each of three classes.
+PAIRS = Case(single_common(num_classes=3, distinct=3, common_prob=0.4), 1.0, 1.0, 1e4)
+
+
+@lru_cache(maxsize=16)
+def _run(
+    classes: SequenceClasses, rates: tuple[tuple[float, float], ...], at: tuple[float, ...],
+    model: Model, weight_decay: float = 0.0,
+) -> xr.Dataset:  # fmt: skip
+    eta_y, eta_z = (xr.DataArray(list(column), dims="run") for column in zip(*rates, strict=True))
+    result = simulate(
+        classes, Flow(), eta_y=eta_y, eta_z=eta_z, steps=at[-1], dtype="float64", model=model,
+        optimizer=Optimizer(momentum=0.0, weight_decay=weight_decay),
+        save=Save(("attention", "logits", "loss"), at=at), progress=False,
+    )  # fmt: skip
+    return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
+
+
+def trained(case: Case) -> xr.Dataset:
+    """The gradient flow of a case, at even times."""
+    at = tuple(np.linspace(0.0, case.steps, RECORDS).tolist())
+    return _run(case.classes, ((case.eta_y, case.eta_z),), at, case.model).isel(run=0)
+
+
+def trained_long(
+    case: Case, rates: tuple[tuple[float, float], ...], weight_decay: float = 0.0
+) -> xr.Dataset:
+    """The gradient flow at several pairs of rates (dim `run`), at times in even ratios."""
+    at = (0.0, *np.geomspace(0.1, case.steps, 61).tolist())
+    return _run(case.classes, rates, at, case.model, weight_decay)
+
+
+@lru_cache(maxsize=8)
+def _implied(
+    classes: SequenceClasses, eta_y: float, eta_z: float, steps: float, model: Model
+) -> xr.Dataset:
+    return joint_invariants(trained(Case(classes, eta_y, eta_z, steps, model=model)))
+
+
+def implied(case: Case) -> xr.Dataset:
+    """What the invariants imply along the training of a case, and their assumptions."""
+    return _implied(case.classes, case.eta_y, case.eta_z, case.steps, case.model)
+
+
+def in_play(array: xr.DataArray, case: Case) -> NDArray[np.float64]:
+    """The values of contextual tokens."""
+    return np.asarray(array.isel(token=case.classes.in_play).values, dtype=np.float64)
+
+
+def along(values: ArrayLike) -> xr.DataArray:
+    """Values one after another, for a check."""
+    flat = np.asarray(values, dtype=np.float64).ravel()
+    return labelled(flat, entry=np.arange(flat.size))
+
+
+# -- hypotheses, measured in training -------------------------------------------------------------
+
+
+def one_query(case: Case) -> tuple[Hypothesis, ...]:
+    """One query for all classes."""
+    count = float(case.classes.queries.size)
+    return (Hypothesis("claim 1", "one query for all classes", count, EQUAL, 1.0),)
+
+
+def orthonormal(case: Case) -> tuple[Hypothesis, ...]:
+    """Orthonormal embeddings, which `Joint` has by construction."""
+    joint_model(case.model)
+    says = "orthonormal embeddings: overlaps in the model"
+    return (Hypothesis("claim 1", says, 0.0, AT_MOST, 0.0),)
+
+
+def fixed_mean(case: Case) -> tuple[Hypothesis, ...]:
+    """b-bar stays where it starts: at most a tenth of attention moves."""
+    drift = float(implied(case)["mean_attention_drift"].max())
+    return (Hypothesis("claim 1", "b-bar is constant: its drift", drift, AT_MOST, SMALL),)
+
+
+def factorises(case: Case) -> tuple[Hypothesis, ...]:
+    """b and S are uncorrelated, to a tenth, at the end: at a random start nothing pulls yet."""
+    residual = float(implied(case)["factorisation_residual"].values[-1].max())
+    says = "E[S b] = E[S] b-bar: residual of the factorisation, at the end"
+    return (Hypothesis("claim 1", says, residual, AT_MOST, SMALL),)

@@ -1,0 +1,306 @@
+"""attnlab observe: the attention of a model as it is, or of a training's checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab.cli.arguments import check_writable
+from attnlab.cli.exit_codes import FAULTS
+from attnlab.cli.printing import finite, plain_console, print_table, say
+from attnlab.files.errors import InputError
+from attnlab.files.progress import waiting
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from attnlab.observe import Checkpoint, Lint
+
+LOADING = "loading PyTorch"
+HELP = "Measure the attention of PyTorch models: how sparse, on what, since when."
+MODEL_HELP = """Measure the attention of a model on a text, layer by layer and head by head.
+
+PATH is a folder as transformers saves a model, or a snapshot in the Hugging Face cache. Nothing is
+fetched, none of the model's own code is run. The text is cut into sequences; `builtin` is the
+documentation topics of your Python.
+
+\b
+Examples:
+  attnlab observe model my-model --text book.txt
+  attnlab observe model my-model --text builtin --length 256 --out attention.nc
+  attnlab observe model my-model --text builtin --json
+"""
+CHECKPOINTS_HELP = """Measure a training by its checkpoints: when does each head's attention snap?
+
+WHERE is a folder with checkpoint-N folders, a repository of the Hugging Face cache whose revisions
+have steps in their names (step1000, step_20k, stage1-step1000-tokens5B), or a glob of folders, in
+quotes. Their files are looked through first (attnlab observe lint). Steps that do not hold what
+they should are left out, and no snap is claimed across them. The same command goes on where one was
+stopped.
+
+\b
+Examples:
+  attnlab observe checkpoints out --text book.txt --out observed
+  attnlab observe checkpoints hub/models--EleutherAI--pythia-70m --text book.txt
+  attnlab observe checkpoints 'runs/*' --pattern 'iter(\\d+)' --text book.txt --json
+"""
+LINT_HELP = """Look through the files of checkpoints: what is wrong with them?
+
+Every tensor is read and hashed; nothing is run. Told are steps with the same weights, steps with
+those of the last one, changes of configuration, tensors or dtype, numbers that are not finite, and
+files that cannot be read. Exit code 1 when there is any.
+
+\b
+Examples:
+  attnlab observe lint out
+  attnlab observe lint hub/models--EleutherAI--pythia-70m --json
+"""
+
+app = typer.Typer(
+    help=HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Text = Annotated[str, typer.Option(help="A UTF-8 text file, or builtin.")]
+Tokenizer = Annotated[
+    Path | None, typer.Option(help="A folder with a tokenizer, if the model's has none.")
+]
+Sequences = Annotated[int, typer.Option(help="How many sequences of the text.")]
+Length = Annotated[int, typer.Option(help="Tokens in each, or the model's context.")]
+RowsOption = Annotated[int | None, typer.Option(help="Sample so many queries; else all.")]
+MinKeys = Annotated[int, typer.Option(help="Leave out queries that see fewer keys.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Pattern = Annotated[
+    str | None, typer.Option(help="A regular expression with the step as its group.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Where = Annotated[str, typer.Argument(help="A folder, a cached repository, or a glob.")]
+
+# of a head: what is printed, by the name of the variable
+COLUMNS = {
+    "entropy": "entropy", "effective_tokens": "keys", "sink": "sink", "self_mass": "self",
+    "previous_mass": "previous", "mean_distance": "distance",
+}  # fmt: skip
+
+
+@app.command("model", help=MODEL_HELP)
+def model_verb(
+    path: Annotated[Path, typer.Argument(help="The folder of a model.")],
+    text: Text,
+    tokenizer: Tokenizer = None,
+    sequences: Sequences = 8,
+    length: Length = 512,
+    rows: RowsOption = None,
+    min_keys: MinKeys = 16,
+    device: Device = "cpu",
+    out: Annotated[Path | None, typer.Option(help="A file for the dataset (.nc).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    check_writable(out, (".nc",), "out")
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.files.netcdf import save
+        from attnlab.observe import observe_model
+
+        _check_device(device)
+    with waiting(f"measuring {path}", quiet=as_json):
+        probe = _probe(text, path, tokenizer, sequences, length)
+        found = observe_model(path, probe, rows=rows, min_keys=min_keys, device=device)
+    if out is not None:
+        save(found, out)
+    heads = _heads(found)
+    if as_json:
+        unseen = json.loads(found.attrs["unseen"])
+        document = {**_about(found), "probe": _shape(probe), "heads": heads, "unseen": unseen}
+        print(json.dumps(document, indent=2, allow_nan=False))
+        return
+    sizes = " x ".join(map(str, _shape(probe)))
+    say(f"{path}: {found.sizes['layer']} layers, {found.sizes['head']} heads, {sizes} tokens")
+    _print_heads(heads)
+    _print_unseen(found)
+    if out is not None:
+        say(f"wrote {out}")
+
+
+@app.command("checkpoints", help=CHECKPOINTS_HELP)
+def checkpoints_verb(
+    where: Where,
+    text: Text,
+    pattern: Pattern = None,
+    tokenizer: Tokenizer = None,
+    sequences: Sequences = 8,
+    length: Length = 512,
+    rows: RowsOption = None,
+    min_keys: MinKeys = 16,
+    device: Device = "cpu",
+    out: Annotated[Path | None, typer.Option(help="A folder for steps and result.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.observe import find_checkpoints, observe_checkpoints
+
+        _check_device(device)
+    found = find_checkpoints(where, pattern=pattern)
+    probe = _probe(text, found[0].path, tokenizer, sequences, length)
+    result = observe_checkpoints(
+        found, probe, out=out, rows=rows, min_keys=min_keys, device=device,
+        progress=False if as_json else "auto",
+    )  # fmt: skip
+    heads = _heads(result.isel(step=-1)) if result.sizes["step"] else []
+    first = _heads(result.isel(step=0))
+    for row, start in zip(heads, first, strict=True):
+        row["entropy_start"] = start["entropy"]
+    if as_json:
+        document = {
+            **_about(result), "steps": result["step"].values.tolist(), "probe": _shape(probe),
+            "heads": heads, "lint": json.loads(result.attrs["lint"]),
+            "unseen": json.loads(result.attrs["unseen"]),
+        }  # fmt: skip
+        print(json.dumps(document, indent=2, allow_nan=False))
+        return
+    steps = result["step"].values
+    say(f"{where}: {steps.size} steps from {steps[0]} to {steps[-1]}")
+    _print_heads(heads, snap=True)
+    _print_unseen(result)
+    faults = json.loads(result.attrs["lint"])["faults"]
+    for fault in faults:
+        say(f"lint: {fault['words']}")
+    if out is not None:
+        say(f"wrote {out}")
+
+
+@app.command("lint", help=LINT_HELP)
+def lint_verb(where: Where, pattern: Pattern = None, as_json: AsJson = False) -> None:
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.observe import find_checkpoints, lint
+    checkpoints = find_checkpoints(where, pattern=pattern)
+    found = lint(checkpoints, progress=False if as_json else "auto")
+    if as_json:
+        print(json.dumps(found.document(), indent=2, allow_nan=False))
+    else:
+        _print_lint(checkpoints, found)
+    if found.faults:
+        raise typer.Exit(FAULTS)
+
+
+def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
+    if found.faults:
+        console = plain_console()
+        cells = [
+            (fault.kind, ", ".join(map(str, fault.steps)), fault.words.split())
+            for fault in found.faults
+        ]
+        print_table(console, ("fault", "steps", "what was found"), cells)
+    number = len(checkpoints)
+    said = f"{len(found.faults)} found" if found.faults else "nothing wrong"
+    say(f"{number} checkpoints from {found.steps[0]} to {found.steps[-1]}: {said}")
+
+
+def _probe(text: str, folder: Path, tokenizer: Path | None, sequences: int, length: int) -> Any:
+    from attnlab.observe.pretrained import probe_from_text
+    from attnlab.text.sources import builtin_text, read_text
+
+    for name, value in (("sequences", sequences), ("length", length)):
+        if value < 1:
+            raise InputError(f"{name}: expected a whole number of at least 1, got {value}")
+    words = builtin_text() if text == "builtin" else read_text(Path(text))
+    return probe_from_text(
+        words, folder, tokenizer=tokenizer, sequences=sequences, length=length
+    )  # fmt: skip
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
+        raise InputError(f"device: {device!r} is not here; give cpu")
+
+
+def _shape(probe: Any) -> list[int]:
+    return list(probe["input_ids"].shape)
+
+
+def _about(found: xr.Dataset) -> dict[str, Any]:
+    return {
+        "spec": json.loads(found.attrs["spec"]), "versions": json.loads(found.attrs["versions"]),
+        "torch": found.attrs["torch"],
+    }  # fmt: skip
+
+
+def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
+    """One entry for each layer and head."""
+    rows = []
+    for layer in found["layer"].values:
+        of_layer = found.sel(layer=layer)
+        for head in found["head"].values:
+            one = of_layer.sel(head=head)
+            if not bool(one["entropy"].notnull()):
+                continue  # another layer has more heads, or no query saw enough keys
+            row: dict[str, Any] = {
+                "layer": int(layer), "head": int(head), "module": str(of_layer["module"].item()),
+                "kind": str(of_layer["kind"].item()),
+            }  # fmt: skip
+            for name in COLUMNS:
+                values = one["sink_mass"].sel(first=1) if name == "sink" else one[name]
+                row[name] = finite(float(values))
+            for name in ("snap_step", "snap_low", "snap_high", "snap_missing"):
+                if name in one:
+                    row[name] = finite(float(one[name]))
+            if "retained_mass" in one:
+                kept = one["retained_mass"]
+                row["retained_mass"] = {
+                    str(policy): {
+                        f"{float(b):g}": finite(float(kept.sel(policy=policy, budget=b)))
+                        for b in kept["budget"].values
+                    }
+                    for policy in kept["policy"].values
+                }
+            rows.append(row)
+    return rows
+
+
+def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
+    columns = ["layer", "head", *COLUMNS.values(), *(["snap"] if snap else [])]
+    cells = []
+    for row in heads:
+        entropy = _cell(row["entropy"])
+        if "entropy_start" in row:
+            entropy = f"{_cell(row['entropy_start'])} → {entropy}"
+        values = [entropy if name == "entropy" else _cell(row[name]) for name in COLUMNS]
+        layer = f"{row['layer']}{'' if row['kind'] == 'self' else ' ' + row['kind']}"
+        cells.append([layer, str(row["head"]), *values, *([_snap(row)] if snap else [])])
+    console = plain_console()
+    print_table(console, columns, cells, right=columns)
+    console.print(
+        "means over queries. entropy in nats; keys: exp(entropy); sink: attention to the first "
+        "key; distance of what is attended to" + (_SNAP_WORDS if snap else ""),
+        style="dim",
+    )
+
+
+_SNAP_WORDS = (
+    "; snap: the step after which maps stay quiet, with 90 % of resampled sequences in brackets, - "
+    "where they still move or a fault is in the way"
+)
+
+
+def _snap(row: dict[str, Any]) -> str:
+    if row["snap_step"] is None:
+        return "-"
+    low, high = row.get("snap_low"), row.get("snap_high")
+    between = "" if low is None or high is None else f" [{low:.0f}, {high:.0f}]"
+    return f"{row['snap_step']:.0f}{between}"
+
+
+def _print_unseen(found: xr.Dataset) -> None:
+    unseen = json.loads(found.attrs["unseen"])
+    if unseen:
+        say(f"only some layers are seen; nothing is known of {', '.join(sorted(unseen))}")
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else format(value, ".2f")

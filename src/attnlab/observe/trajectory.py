@@ -1,0 +1,205 @@
+"""A trajectory: the checkpoints of one training, measured one after the other on one probe."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from attnlab.files.errors import InputError
+from attnlab.files.netcdf import DamagedFile, save
+from attnlab.files.numerics import numerics
+from attnlab.files.progress import Choice, reporting
+from attnlab.files.provenance import provenance
+from attnlab.observe.checkpoints import Checkpoint, find_checkpoints
+from attnlab.observe.history import History
+from attnlab.observe.lint import Lint, lint
+from attnlab.observe.moment import Moment, moment_of
+from attnlab.observe.pretrained import load_model
+from attnlab.observe.probe import make_probe
+from attnlab.observe.statistics import MIN_KEYS
+from attnlab.text.checkpoint import Checkpoint as Kept
+from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
+
+RESULT = "result.nc"
+TORCH = str(torch.__version__)
+_NUMBERS = "biuf"  # kinds of dtypes
+
+
+def observe_model(
+    folder: str | Path, probe: Any, *, rows: int | None = None, min_keys: int = MIN_KEYS,
+    device: str = "cpu",
+) -> xr.Dataset:  # fmt: skip
+    """Measure the model of a folder as it is: a dataset over (layer, head).
+
+    folder: a model as transformers saves it; nothing is fetched, and none of its code is run.
+    probe: as for `attnlab.observe`.
+    """
+    place = Path(folder).expanduser()
+    moment = _moment(place, probe, rows, min_keys, device)
+    history = History()
+    history.add(0, moment)
+    found = history.latest()
+    spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": _digest(probe)}
+    found.attrs = provenance(spec, torch=TORCH, unseen=json.dumps(dict(moment.unseen)))
+    return found
+
+
+def observe_checkpoints(
+    where: str | Path | Sequence[str | Path] | Sequence[Checkpoint], probe: Any, *,
+    pattern: str | None = None, out: str | Path | None = None, rows: int | None = None,
+    min_keys: int = MIN_KEYS, device: str = "cpu", progress: Choice = "auto",
+) -> xr.Dataset:  # fmt: skip
+    """Measure a training by its checkpoints: a dataset over (step, layer, head).
+
+    The files are looked through first (`attnlab.observe.lint`). A step whose file cannot hold the
+    weights of that step is left out, and no snap is claimed across it; `lint` in the attributes
+    has all that was found. One model is in memory at a time.
+
+    where, pattern: as for `find_checkpoints`.
+    out: a folder in which each step is kept when it is measured, and the result; the same call
+        goes on where one was stopped.
+    """
+    checkpoints = _checkpoints(where, pattern)
+    looked = lint(checkpoints, progress=progress)
+    sound = [one for one in checkpoints if one.step not in looked.unusable]
+    if not sound:
+        raise InputError(f"checkpoints: none can be used: {looked.faults[0].words}")
+    keeper = None if out is None else _Keeper(Path(out), probe, rows, min_keys)
+    history = History()
+    with reporting(progress, len(sound), "measuring checkpoints") as report:
+        for one in sound:
+            moment = None if keeper is None else keeper.kept(one)
+            if moment is None:
+                moment = _moment(one.path, probe, rows, min_keys, device)
+                if keeper is not None:
+                    keeper.keep(one, moment)
+            history.add(one.step, moment)
+            report(1, one.name)
+    result = history.dataset(faulty=_around(looked, [one.step for one in sound]))
+    spec = {
+        "checkpoints": [one.name for one in sound], "rows": rows, "min_keys": min_keys,
+        "probe": _digest(probe),
+    }  # fmt: skip
+    result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(looked.document()))
+    if keeper is not None:
+        save(result, keeper.folder / RESULT)
+    return result
+
+
+def _checkpoints(where: Any, pattern: str | None) -> tuple[Checkpoint, ...]:
+    listed = not isinstance(where, str | Path)
+    if listed and where and all(isinstance(one, Checkpoint) for one in where):
+        return tuple(sorted(where, key=lambda one: one.step))
+    return find_checkpoints(where, pattern=pattern)
+
+
+def _around(looked: Lint, steps: Sequence[int]) -> list[int]:
+    """The steps next to which something is wrong: beside one left out, or at a break."""
+    after = {
+        next((step for step in steps if step > missing), steps[-1]) for missing in looked.unusable
+    }
+    return sorted({*after, *(step for step in looked.breaks if step in steps)})
+
+
+def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: str) -> Moment:
+    model = load_model(folder, device=device)
+    try:
+        return moment_of(model, make_probe(model, probe), rows=rows, min_keys=min_keys)
+    finally:
+        del model
+        gc.collect()  # models hold references to themselves; two would not fit
+
+
+def _digest(probe: Any) -> str:
+    """By which a probe is known again."""
+    parts = probe if isinstance(probe, Mapping) else {"": probe}
+    sha = hashlib.sha256()
+    for name in sorted(parts):
+        values = np.ascontiguousarray(np.asarray(parts[name]))
+        sha.update(f"{name} {values.dtype} {values.shape}".encode())
+        sha.update(values.data)
+    return sha.hexdigest()
+
+
+class _Keeper:
+    """Steps that were measured, each in a file that is whole or is not there."""
+
+    def __init__(self, folder: Path, probe: Any, rows: int | None, min_keys: int) -> None:
+        if not folder.parent.is_dir():
+            raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"out: {folder} is a file; give a folder")
+        self.folder = folder
+        self.key = {
+            "probe": _digest(probe), "rows": rows, "min_keys": min_keys, "torch": TORCH,
+            "numerics": numerics("measures"),
+        }  # fmt: skip
+
+    def kept(self, checkpoint: Checkpoint) -> Moment | None:
+        """What is kept of a checkpoint, if anything; refused where it is of another probe."""
+        try:
+            found = read_checkpoint(self._place(checkpoint))
+        except (FileNotFoundError, DamagedFile):
+            return None
+        if found.spec["key"] != json.loads(json.dumps(self._key_of(checkpoint))):
+            raise InputError(
+                f"out: {self.folder} holds another observation of step {checkpoint.step}; give "
+                "another folder, or the same text and options to go on"
+            )
+        layers = {
+            label["module"]: _layer(label, found.arrays, f"{i}/")
+            for i, label in enumerate(found.spec["layers"])
+        }
+        return Moment(layers, found.spec["unseen"])
+
+    def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
+        """Write a step. (netCDF would take longer for its many small arrays than the model.)"""
+        place = self._place(checkpoint)
+        arrays: dict[str, Any] = {}
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for i, layer in enumerate(moment.layers.values()):
+            arrays |= {
+                f"{i}/{name}": np.asarray(v.values)
+                for name, v in layer.variables.items()
+                if v.dtype.kind in _NUMBERS
+            }
+        spec = {
+            "key": self._key_of(checkpoint), "unseen": dict(moment.unseen),
+            "layers": [_label(name, layer) for name, layer in moment.layers.items()],
+        }  # fmt: skip
+        write_checkpoint(place, Kept(spec, checkpoint.step, arrays))
+
+    def _place(self, checkpoint: Checkpoint) -> Path:
+        return self.folder / "steps" / f"step-{checkpoint.step}.safetensors"
+
+    def _key_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        return {**self.key, "model": str(checkpoint.path.resolve())}
+
+
+def _label(module: str, layer: xr.Dataset) -> dict[str, Any]:
+    """All of a layer's dataset but its numbers."""
+    return {
+        "module": module, "attrs": layer.attrs, "coords": list(layer.coords),
+        "variables": {n: [list(v.dims), v.attrs] for n, v in layer.variables.items()},
+        "words": {
+            n: v.values.tolist() for n, v in layer.variables.items()
+            if v.dtype.kind not in _NUMBERS
+        },
+    }  # fmt: skip
+
+
+def _layer(label: dict[str, Any], arrays: Mapping[str, Any], prefix: str) -> xr.Dataset:
+    """The dataset that `_label` and the numbers were made of."""
+    variables = {
+        name: (dims, label["words"].get(name, arrays.get(prefix + name)), attrs)
+        for name, (dims, attrs) in label["variables"].items()
+    }
+    return xr.Dataset(variables, attrs=label["attrs"]).set_coords(label["coords"])

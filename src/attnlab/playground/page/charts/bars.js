@@ -1,0 +1,115 @@
+/**
+ * Bars of attention: a row for each word of a class, shared words first, each by its frequency.
+ *
+ * The dash is where attention starts, P(l|n); the diamond is what the theory says; the hollow bar is
+ * run A where two are compared. What is drawn is kept and moved, never made anew for a frame.
+ */
+import { h, percent, set, svg } from "../dom.js"
+
+export const MOST_SHOWN = 24
+const ROW = 22, RIGHT = 46, WIDTH = 400, TOP = 4, LETTER = 8.2
+const MOST_LETTERS = 11
+
+/** Which entries of a class are shown, in order: all, or those that are ever attended most. */
+export function chosen(classes, k, attention) {
+  const entries = []
+  for (let i = classes.offsets[k]; i < classes.offsets[k + 1]; i++) entries.push(i)
+  const records = attention.length / classes.size
+  const most = new Map(entries.map((i) => [i, 0]))
+  for (let r = 0; r < records; r++) {
+    for (const i of entries) most.set(i, Math.max(most.get(i), attention[r * classes.size + i]))
+  }
+  const kept = entries.length <= MOST_SHOWN ? entries
+    : [...entries].sort((a, b) => most.get(b) - most.get(a)).slice(0, MOST_SHOWN)
+  const shared = (i) => classes.isCommon(classes.tokens[i])
+  return kept.sort((a, b) => shared(b) - shared(a) || classes.values[b] - classes.values[a] || a - b)
+}
+
+export class Bars {
+  constructor(root) {
+    this.note = h("p", { class: "shown-note" })
+    this.chart = svg("svg", { class: "bars", role: "img", preserveAspectRatio: "xMinYMin meet" })
+    root.append(this.chart, this.note)
+    this.rows = []
+  }
+
+  /** Lay out the words of class k; `highest` is the end of the axis. */
+  lay(classes, k, entries, highest, title) {
+    this.entries = entries
+    this.highest = highest
+    const letters = Math.max(...entries.map((i) => [...classes.word(classes.tokens[i])].length))
+    this.left = 14 + LETTER * Math.min(Math.max(letters, 2), MOST_LETTERS)
+    const height = TOP + entries.length * ROW + 4
+    set(this.chart, { viewBox: `0 0 ${WIDTH} ${height}`, "data-class": k })
+    const total = classes.offsets[k + 1] - classes.offsets[k]
+    this.total = total
+    this.title = title
+    const same = this.rows.length === entries.length
+    if (!same) {
+      this.rows = entries.map((_, r) => this._row(r))
+      this.chart.replaceChildren(...this.rows.map((row) => row.group))
+    }
+    this.rows.forEach((row, r) => {
+      const token = classes.tokens[entries[r]], name = classes.word(token)
+      const short = [...name].length > MOST_LETTERS ? `${[...name].slice(0, MOST_LETTERS - 1).join("")}…` : name
+      row.label.textContent = short
+      const role = classes.isCommon(token) ? "shared" : "telling"
+      row.hover.textContent = `“${name}”, a ${role} word: ${percent(classes.values[entries[r]])} of the words of this kind of sentence`
+      set(row.group, { "data-token": token })
+      set(row.label, { x: this.left - 7 })
+      set(row.track, { x: this.left, width: WIDTH - this.left - RIGHT })
+      set(row.bar, { class: role, x: this.left })
+      set(row.other, { x: this.left })
+      set(row.start, { x1: this._x(classes.values[entries[r]]), x2: this._x(classes.values[entries[r]]) })
+    })
+  }
+
+  _x(share) {
+    return this.left + ((WIDTH - this.left - RIGHT) * Math.min(share, this.highest)) / this.highest
+  }
+
+  _row(r) {
+    const y = TOP + r * ROW
+    const hover = svg("title")
+    const row = {
+      label: svg("text", { y: y + 15, class: "word" }), hover,
+      track: svg("rect", { y: y + 3, height: ROW - 6, class: "track", rx: 2 }),
+      bar: svg("rect", { y: y + 3, height: ROW - 6, width: 0, rx: 2 }),
+      other: svg("rect", { y: y + 3, height: ROW - 6, width: 0, class: "other", rx: 2 }),
+      start: svg("line", { y1: y + 1, y2: y + ROW - 1, class: "start" }),
+      theory: svg("path", { class: "theory-mark", visibility: "hidden" }),
+      value: svg("text", { x: WIDTH - 2, y: y + 15, class: "value" }),
+      y: y + ROW / 2,
+    }
+    row.group = svg("g", {}, hover, row.track, row.bar, row.other, row.start, row.theory, row.label, row.value)
+    return row
+  }
+
+  /** Heights of all entries of a record; `other` of run A, `theory` of the prediction, or null. */
+  draw(shares, other, theory) {
+    let sum = 0
+    this.rows.forEach((row, r) => {
+      const share = shares(this.entries[r])
+      sum += share
+      set(row.bar, { width: (this._x(share) - this.left).toFixed(1) })
+      const theirs = other === null ? 0 : this._x(other(this.entries[r])) - this.left
+      set(row.other, { width: theirs.toFixed(1) })
+      row.value.textContent = percent(share)
+      if (theory === null) set(row.theory, { visibility: "hidden" })
+      else {
+        const x = this._x(theory(this.entries[r])).toFixed(1)
+        set(row.theory, { visibility: "visible", d: `M${x} ${row.y - 5}l4 5l-4 5l-4 -5z` })
+      }
+    })
+    const shown = this.rows.length
+    this.note.textContent = shown === this.total
+      ? `all ${shown} words shown`
+      : `${shown} of ${this.total} words shown: they have ${percent(sum)} of attention`
+    set(this.chart, { "aria-label": `${this.title}: ${this._summary(shares)}` })
+  }
+
+  _summary(shares) {
+    const order = this.entries.map((i, r) => [shares(i), this.rows[r].label.textContent])
+    return order.sort((a, b) => b[0] - a[0]).slice(0, 3).map(([share, name]) => `${name} ${percent(share)}`).join(", ")
+  }
+}

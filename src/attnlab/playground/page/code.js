@@ -1,0 +1,54 @@
+/** Code: the command line and the Python that give the numbers on the screen. */
+const FILE = "classes.json"
+
+const classesWord = (document) => (typeof document.classes === "string" ? document.classes : FILE)
+
+export function commandLine(document) {
+  const engine = document.engine ?? { name: "sampled" }
+  const optimizer = document.optimizer ?? { name: "sgd" }
+  const options = {
+    engine: engine.name, "eta-y": document.eta_y, "eta-z": document.eta_z, steps: document.steps,
+    length: engine.length, "batch-size": engine.batch_size, optimizer: optimizer.name,
+    momentum: optimizer.name === "sgd" ? (optimizer.momentum ?? (engine.name === "flow" ? 0 : 0.9)) : undefined,
+    init: document.init === "zero" ? undefined : document.init, seed: seedOf(document),
+    geometric: document.save?.geometric, heads: document.model?.heads, out: "run.nc",
+  }
+  const words = ["attnlab", "simulate", quoted(classesWord(document))]
+  for (const [name, value] of Object.entries(options)) {
+    if (value !== undefined && value !== null && !Array.isArray(value)) words.push(`--${name}`, String(value))
+  }
+  if (document.model?.residual) words.push("--residual")
+  return words.join(" ")
+}
+
+export function python(document) {
+  const engine = document.engine ?? { name: "sampled" }
+  const { name: kind, ...fields } = engine
+  const made = `${kind[0].toUpperCase()}${kind.slice(1)}(${listed(fields)})`
+  const optimizer = document.optimizer ?? { name: "sgd" }
+  const words = {
+    eta_y: document.eta_y, eta_z: document.eta_z, steps: document.steps, optimizer: optimizer.name,
+    momentum: optimizer.name === "sgd" ? (optimizer.momentum ?? null) : null,
+    init: document.init ?? "zero", seeds: [seedOf(document)],
+  }
+  const lines = Object.entries(words).filter(([, value]) => value !== null)
+    .map(([name, value]) => `    ${name}=${JSON.stringify(value)},\n`)
+  if (document.model) {
+    const { name, ...of } = document.model
+    lines.push(`    model=attnlab.${name[0].toUpperCase()}${name.slice(1)}(${listed(of)}),\n`)
+  }
+  if (document.save?.geometric) lines.push(`    save=attnlab.Save(geometric=${document.save.geometric}),\n`)
+  return `import attnlab\n\nresult = attnlab.simulate(\n    ${JSON.stringify(classesWord(document))},\n` +
+    `    attnlab.${made},\n${lines.join("")})\nprint(result["attention"].isel(seed=0).isel({result["loss"].dims[-1]: -1}))\n`
+}
+
+/** The file that both name, where the classes are one's own; else nothing. */
+export function classesFile(document) {
+  return typeof document.classes === "string" ? "" : `${JSON.stringify(document.classes, null, 2)}\n`
+}
+
+const seedOf = (document) => (Array.isArray(document.seeds) ? document.seeds[0] : 0)
+const quoted = (word) => (/^[\w.:=,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)
+const listed = (fields) => Object.entries(fields)
+  .map(([name, value]) => `${name}=${value === true ? "True" : value === false ? "False" : value === null ? "None" : JSON.stringify(value)}`)
+  .join(", ")

@@ -1,0 +1,124 @@
+/** Experiments, named by what one sees; each with the figure or theorem that it belongs to. */
+import { TEXT } from "./text.js"
+
+/** Two kinds of sentences, about sport and about the weather, that share their small words. */
+export const SPORT_OR_WEATHER = {
+  vocabulary: [
+    "the", "of", "is", "and", "match", "goal", "team", "coach", "rain", "wind", "cloud", "storm",
+    "was", "won", "cold",
+  ],
+  normalize: true,
+  classes: [
+    { query: "was", next: "won",
+      probs: { the: 10, of: 7, is: 6, and: 5, match: 7, goal: 5, team: 3, coach: 2 } },
+    { query: "was", next: "cold",
+      probs: { the: 10, of: 7, is: 6, and: 5, rain: 7, wind: 5, cloud: 3, storm: 2 } },
+  ],
+}
+const LOPSIDED = {
+  vocabulary: ["the", "today", "goal", "rain", "was", "won", "cold"],
+  classes: [
+    { query: "was", next: "won", probs: { the: 0.3, today: 0.6, goal: 0.1 } },
+    { query: "was", next: "cold", probs: { the: 0.3, today: 0.02, rain: 0.68 } },
+  ],
+}
+const SGD = { name: "sgd", momentum: 0.9 }
+const LIMIT = { name: "limit" }
+const sampled = (length, batch_size = 128) => ({ name: "sampled", length, batch_size })
+
+const words = (changes) => ({
+  classes: SPORT_OR_WEATHER, engine: sampled(24, 64), optimizer: SGD, eta_y: 1, eta_z: 2, steps: 100,
+  init: "zero", seeds: [0], save: { geometric: 100 }, ...changes,
+})
+const tokens = (classes, changes) => words({ classes, engine: sampled(128), ...changes })
+
+export const EXPERIMENTS = [
+  {
+    name: "opening", title: "Sport or weather?", source: "Fig. 2",
+    look: "Two kinds of sentences share “the”, “of”, “is” and “and”. Nobody tells the model which " +
+      "words matter. Watch the shared words fade and “match” and “rain” win.",
+    a: words({}),
+  },
+  {
+    name: "slow-decoder", title: "What if the decoder is slow?", source: "Theorem 4, Fig. 6",
+    look: "B’s decoder learns ten times more slowly than A’s. It still learns what to answer, but " +
+      "attention freezes later, and with less left on shared words.",
+    a: tokens("syn-small", { eta_y: 10, eta_z: 1, engine: LIMIT, steps: 400 }), b: { eta_y: 1 },
+  },
+  {
+    name: "shared", title: "Too many shared words", source: "Theorem 2, Section 6",
+    look: "The more the sentences have in common, the harder attention has to choose. Where nine words " +
+      "in ten are shared (B) they fall to a third; where three in ten are (A) hardly anything moves.",
+    a: tokens("family:common=6,distinct=4,common_mass=0.3,queries=1", { eta_y: 1, eta_z: 1, engine: LIMIT, steps: 400 }),
+    b: { classes: "family:common=6,distinct=4,common_mass=0.9,queries=1" },
+  },
+  {
+    name: "adam", title: "Adam picks other words", source: "Fig. 5",
+    look: "The same data and rates: A is trained with SGD, B with Adam. With Adam the most frequent " +
+      "words are no longer those that win.",
+    a: tokens("syn-small", { eta_y: 0.5, eta_z: 0.5, steps: 200 }), b: { optimizer: { name: "adam" } },
+  },
+  {
+    name: "alike", title: "When all words are alike", source: "Theorem 3",
+    look: "In A the telling words differ in frequency, and the most frequent gets ahead of the others. " +
+      "In B all are equally frequent: they stay equal, and none wins.",
+    a: tokens("family:queries=1", { eta_y: 2, eta_z: 5, engine: LIMIT, steps: 200 }),
+    b: { classes: "family:queries=1,lowest=1" },
+  },
+  {
+    name: "short", title: "Short sentences are noisy", source: "Lemma 2",
+    look: "A sees sentences of 8 words, B of infinitely many. The direction is the same; short " +
+      "sentences make the path shake.",
+    a: tokens("syn-small", { eta_y: 2, eta_z: 2, engine: sampled(8), steps: 200 }), b: { engine: LIMIT },
+  },
+  {
+    name: "snap", title: "Scan, then snap", source: "Theorem 4, Fig. 3",
+    look: "Up to t₀ (green) attention moves fast; after it, it goes on only with the logarithm of time " +
+      "and looks frozen, while the loss still falls.",
+    a: tokens("family:classes=4,queries=1,common=2,distinct=5,common_mass=0.4,vocab_size=200", {
+      eta_y: 1, eta_z: 1, engine: LIMIT, optimizer: { name: "sgd", momentum: 0 }, steps: 5000,
+    }),
+  },
+  {
+    name: "common-wins", title: "A shared word that wins", source: "Corollary 2, where it stops",
+    look: "“today” occurs in both kinds of sentences, but far more often in one. It tells them apart, " +
+      "and gains. The theorem is about words that all share alike.",
+    a: words({ classes: LOPSIDED, engine: LIMIT, eta_y: 1, eta_z: 2, steps: 200 }),
+  },
+  {
+    name: "text", title: "Text: before “the …”", source: "Figs. 7 and 10",
+    look: "What stands before “the same”, “the class”, “a string” and “a function” in Python’s own " +
+      "documentation. Hardly a word is distinct; those that tell one ending from the others gain.",
+    a: words({ classes: TEXT, engine: sampled(35), eta_y: 2, eta_z: 2, steps: 500 }),
+  },
+  {
+    name: "joma", title: "Does it come back?", source: "JoMA",
+    look: "B has a small neural network (an MLP) above attention, the model of JoMA, the paper’s successor. " +
+      "It expects attention to open up again once the strongest words are learnt. On these sentences B’s " +
+      "snaps hard and stays; it is A’s that opens up a little.",
+    a: words({ engine: LIMIT, steps: 1000 }),
+    b: { model: { name: "joint", hidden: 16, activation: "relu", scale: 0.1 } },
+  },
+  {
+    name: "residual", title: "A shortcut past attention", source: "Section 7",
+    look: "B adds the query itself to what the decoder sees (a residual connection). It then needs " +
+      "attention less, and shared words keep more of theirs.",
+    a: tokens("syn-small", { eta_y: 2, eta_z: 5, engine: LIMIT }),
+    b: { model: { name: "extended", residual: true } },
+  },
+  {
+    name: "flow", title: "Does it ever stop?", source: "Theorem 4, Fig. 8",
+    look: "Small steps become a flow. Followed to time 10⁶, attention still moves, ever more slowly: " +
+      "it never comes to rest.",
+    a: tokens("family:classes=4,queries=1,common=2,distinct=5,common_mass=0.4,vocab_size=200", {
+      eta_y: 1, eta_z: 1, engine: { name: "flow" }, optimizer: { name: "sgd", momentum: 0 }, steps: 1e6,
+    }),
+  },
+]
+
+/** The state that an experiment opens on. */
+export function stateOf({ name, a, b = null }) {
+  return { a, b: b === null ? null : { ...a, ...b }, experiment: name, first: 0 }
+}
+
+export const byName = (name) => EXPERIMENTS.find((of) => of.name === name)

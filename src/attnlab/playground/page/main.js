@@ -1,0 +1,311 @@
+/** The page: state in, runs asked for, drawn; one flow, from a control to the bars. */
+import { Api } from "./api.js"
+import { classesFile, commandLine, python } from "./code.js"
+import { ControlPanel } from "./controls.js"
+import { byId, h, say } from "./dom.js"
+import { EXPERIMENTS, byName, stateOf } from "./experiments.js"
+import { csv, gif, picture, png, save } from "./export.js"
+import { foldouts } from "./paper.js"
+import { Player, reducedMotion } from "./player.js"
+import { Dropped, Runner } from "./runner.js"
+import { classesOf } from "./simulator/run.js"
+import { Shown, Stage } from "./stage.js"
+import { History, LONGEST_LINK, fromLink, makeState, toLink } from "./state.js"
+import { silence, transitions } from "./theory/prediction.js"
+import { Tour } from "./tour.js"
+import { WordsEditor } from "./words.js"
+
+const DIM_AFTER = 60 // ms: a run that is there sooner is not announced
+const PREDICT_AFTER = 80 // ms: while one drags, the bars have the processor to themselves
+
+class Page {
+  constructor(api, state) {
+    this.api = api
+    this.runner = new Runner(api)
+    this.history = new History(state)
+    this.stage = new Stage({
+      go: (record) => { this.player.pause(); this.player.go(record) },
+      pick: (first) => this.put({ ...this.state, first }),
+    })
+    this.player = new Player((position) => this.stage.draw(position), () => this._announce())
+    this.panel = new ControlPanel(byId("controls"), (control, value) => this._turn(control, value))
+    this.words = new WordsEditor((classes, what) => this.edit((of) => ({ ...of, classes }), what))
+    this.tour = new Tour()
+    this.wishes = 0
+    this._buttons()
+    this._chips()
+    foldouts()
+    addEventListener("hashchange", () => this._followLink())
+  }
+
+  get state() {
+    return this.history.state
+  }
+
+  /** The run that controls turn: B where two are compared. */
+  get document() {
+    return this.state.b ?? this.state.a
+  }
+
+  put(state, control = "") {
+    this.history.put(makeState(state), control)
+    return this.show()
+  }
+
+  /** Change the run that is turned. */
+  edit(change, control) {
+    const { state } = this
+    const next = change(this.document)
+    return this.put(state.b === null ? { ...state, a: next, experiment: "" } : { ...state, b: next, experiment: "" }, control)
+  }
+
+  _turn(control, value) {
+    this.player.pause()
+    this.edit((of) => control.write(of, value), control.id)
+  }
+
+  /** Show the state: controls at once, charts as soon as the run is there. */
+  async show() {
+    const { state, document: of } = this
+    const wish = ++this.wishes
+    this.panel.show(of)
+    this.words.show(of.classes)
+    this._say(state)
+    this._linkSoon()
+    this.told?.(state)
+    const live = byId("live")
+    const dim = setTimeout(() => live.classList.add("stale"), DIM_AFTER)
+    try {
+      for (const asked of [of, state.a]) this._refuse(asked)
+      const result = await this.runner.run(of)
+      const before = state.b === null ? null : await this.runner.run(state.a)
+      if (wish !== this.wishes) return
+      this._draw(state, of, result, before)
+      live.classList.remove("stale")
+    } catch (error) {
+      if (error instanceof Dropped || wish !== this.wishes) return
+      live.classList.add("stale")
+      this._problem(error)
+    } finally {
+      clearTimeout(dim)
+    }
+  }
+
+  /** What needs the API, where there is none: say which command would show it. */
+  _refuse(of) {
+    const why = this.runner.outside(of)
+    if (!why || this.api.isThere) return
+    const error = new Error(`The page does not compute ${why} by itself. With attnlab installed, these show it:`)
+    error.commands = ["attnlab play", commandLine(of)]
+    throw error
+  }
+
+  _draw(state, of, result, before) {
+    byId("problem").hidden = true
+    const classes = classesOf(of.classes)
+    const first = Math.min(state.first, classes.K - 1)
+    const main = new Shown(classes, result)
+    const other = before === null ? null : new Shown(classesOf(state.a.classes), before)
+    const { t0Prime, t0 } = transitions(of, classes)
+    const speaks = !silence(of, "sgd", classes)
+    this.stage.lay({ main, other, first, transitions: speaks ? [[t0Prime, "t₀′"], [t0, "t₀"]] : [] })
+    this.player.lay(result.steps.length)
+    document.body.classList.toggle("comparing", other !== null)
+    byId("live").dataset.drawn = String(Number(byId("live").dataset.drawn ?? 0) + 1)
+    this._predict(of, classes, result)
+    clearTimeout(this.announcing)
+    this.announcing = setTimeout(() => this.player.playing || this._announce(), 800)
+  }
+
+  _predict(of, classes, result) {
+    const rungs = ["sgd", "corrected"].filter((rung) => byId(`rung-${rung}`).checked)
+    const notes = rungs.map((rung) => silence(of, rung, classes)).filter(Boolean)
+    say(byId("theory-note"), [...new Set(notes)].join(" "))
+    document.body.classList.toggle("with-theory", rungs.length > notes.length)
+    const spoken = rungs.filter((rung) => !silence(of, rung, classes))
+    const heard = (said) => {
+      if (said.kind === "prediction") this.stage.predict(said.rung, said.result)
+      else if (said.kind === "error") say(byId("theory-note"), said.said)
+    }
+    this.runner.drop()
+    clearTimeout(this.predicting)
+    this.predicting = setTimeout(() => this.runner.predict(of, spoken, result.steps, heard), PREDICT_AFTER)
+  }
+
+  _say(state) {
+    const experiment = byName(state.experiment)
+    say(byId("look"), experiment?.look ?? "Your own setting. Everything you see is trained in this page, as you turn it.")
+    say(byId("source"), experiment ? experiment.source : "")
+    for (const chip of byId("experiments").children) {
+      const now = chip.dataset.name === state.experiment
+      if (now) chip.setAttribute("aria-current", "true")
+      else chip.removeAttribute("aria-current")
+    }
+    byId("undo").disabled = this.history.past.length === 0
+    byId("redo").disabled = this.history.future.length === 0
+    const comparing = state.b !== null
+    byId("compare").hidden = comparing
+    byId("swap").hidden = byId("uncompare").hidden = !comparing
+    say(byId("compare-note"), comparing ? "Hollow bars and grey lines are A. The controls turn B." : "")
+  }
+
+  _problem(error) {
+    const box = byId("problem")
+    box.replaceChildren(h("p", {}, error.message), ...(error.commands ?? []).map((command) => h("pre", {}, h("code", {}, command))))
+    box.hidden = false
+  }
+
+  _announce() {
+    if (this.stage.told) say(byId("summary"), `${byId("step-shown").textContent}. ${byId("story").textContent}`)
+  }
+
+  // -- experiments, links, buttons ------------------------------------------------------------
+
+  _chips() {
+    byId("experiments").replaceChildren(...EXPERIMENTS.map((of) => h("button", {
+      type: "button", "data-name": of.name, onclick: () => this.start(of),
+    }, of.title)))
+  }
+
+  /** Open an experiment: from the start, and playing, unless motion is unwelcome. */
+  async start(experiment) {
+    this.player.pause()
+    await this.put(stateOf(experiment))
+    if (reducedMotion()) this.player.go(this.player.last)
+    else {
+      this.player.go(0)
+      if (byId("problem").hidden) this.player.play()
+    }
+  }
+
+  _linkSoon() {
+    clearTimeout(this.linking)
+    this.linking = setTimeout(() => {
+      const link = toLink(this.state)
+      this.link = link
+      if (link.length <= LONGEST_LINK && location.protocol.startsWith("http")) history.replaceState(null, "", `#${link}`)
+    }, 150)
+  }
+
+  _followLink() {
+    if (location.hash.replace(/^#/, "") === this.link) return
+    try {
+      const state = fromLink(location.hash)
+      if (state !== null) this.put(state)
+    } catch (error) {
+      this._problem(error)
+    }
+  }
+
+  _buttons() {
+    const on = (id, act) => byId(id).addEventListener("click", act)
+    on("undo", () => this.history.undo() && this.show())
+    on("redo", () => this.history.redo() && this.show())
+    on("compare", () => this.put({ ...this.state, b: this.state.a }))
+    on("uncompare", () => this.put({ ...this.state, a: this.state.b, b: null }))
+    on("swap", () => this.put({ ...this.state, a: this.state.b, b: this.state.a }))
+    on("another", () => {
+      this.stage.sentence.another()
+      const { K } = this.stage.main.classes
+      this.put({ ...this.state, first: K > 1 ? (this.state.first + 1) % K : 0 }, "another")
+    })
+    on("share", () => this._share())
+    on("show-code", () => this._code())
+    on("save-csv", () => save("attention.csv", new Blob([csv(this.stage.main)], { type: "text/csv" })))
+    on("save-svg", () => save("attention.svg", new Blob([picture().text], { type: "image/svg+xml" })))
+    on("save-png", async () => save("attention.png", await png()))
+    on("save-gif", () => this._gif())
+    on("save-nc", async () => {
+      try {
+        save("run.nc", await this.api.netcdf(this.document))
+      } catch (error) {
+        this._problem(error)
+      }
+    })
+    byId("save-nc").hidden = !this.api.isThere
+    for (const rung of ["sgd", "corrected"]) {
+      byId(`rung-${rung}`).addEventListener("change", () => this.show())
+    }
+    document.addEventListener("keydown", (event) => {
+      const typing = event.target.matches("input[type=text], textarea")
+      if (!(event.ctrlKey || event.metaKey) || typing) return
+      const key = event.key.toLowerCase()
+      if (key === "z" && !event.shiftKey) byId("undo").click()
+      else if (key === "y" || (key === "z" && event.shiftKey)) byId("redo").click()
+      else return
+      event.preventDefault()
+    })
+  }
+
+  async _share() {
+    const link = toLink(this.state)
+    if (link.length > LONGEST_LINK) {
+      save("playground.json", new Blob([JSON.stringify(this.document, null, 2)], { type: "application/json" }))
+      say(byId("saving"), "Too long for a link: saved as a file, which attnlab play opens.")
+      return
+    }
+    const address = `${location.href.split("#")[0]}#${link}`
+    try {
+      await navigator.clipboard.writeText(address)
+      say(byId("share"), "Link copied")
+    } catch {
+      history.replaceState(null, "", `#${link}`)
+      say(byId("share"), "It is in the address bar")
+    }
+    setTimeout(() => say(byId("share"), "Copy link"), 2500)
+  }
+
+  async _gif() {
+    this.player.pause()
+    const button = byId("save-gif"), { position } = this.player
+    button.disabled = true
+    try {
+      const blob = await gif((fraction) => this.player.go(fraction * this.player.last),
+        (done) => say(byId("saving"), `Drawing the animation: ${Math.round(100 * done)}%`))
+      save("attention.gif", blob)
+      say(byId("saving"), "The animation is saved.")
+    } finally {
+      button.disabled = false
+      this.player.go(position)
+    }
+  }
+
+  _code() {
+    const of = this.document, file = classesFile(of), dialog = byId("code-dialog")
+    const block = (title, text) => [h("h3", {}, title), h("pre", { tabindex: 0, role: "region", "aria-label": title }, h("code", {}, text))]
+    dialog.replaceChildren(
+      h("h2", { id: "code-title" }, "The same, without this page"),
+      ...block("Command line", commandLine(of)), ...block("Python", python(of)),
+      ...(file ? [...block("classes.json", file), h("button", { type: "button",
+        onclick: () => save("classes.json", new Blob([file], { type: "application/json" })) }, "Save classes.json")] : []),
+      h("p", { class: "hint" }, "Without chance (sentences of infinite length, start all alike) the numbers are the same; with it, the seeds of the page and of Python draw different sentences."),
+      h("div", { class: "dialog-row end" }, h("button", { type: "button", class: "main", onclick: () => dialog.close() }, "Done")),
+    )
+    dialog.showModal()
+  }
+}
+
+/** What the page opens on: its link, what it was served or embedded with, else the first experiment. */
+async function opening(api) {
+  const linked = fromLink(location.hash)
+  if (linked !== null) return linked
+  const given = globalThis.attnlabStart ?? (await api.start())
+  return makeState(given ?? stateOf(EXPERIMENTS[0]))
+}
+
+const api = new Api()
+let state, problem = null
+try {
+  state = await opening(api)
+} catch (error) {
+  problem = error
+  state = makeState(stateOf(EXPERIMENTS[0]))
+}
+const page = new Page(api, state)
+globalThis.attnlabPage = page // for whoever embeds the page
+page.told = globalThis.attnlabTell
+await page.show()
+page.player.go(0)
+page.tour.offer()
+if (problem !== null) page._problem(problem)
+else if (!reducedMotion() && byId("problem").hidden) page.player.play()

@@ -1,0 +1,205 @@
+"""The server of `attnlab play`: the page, file by file, and its API on the same address.
+
+GET  /            the page; /NAME, one of its files, from a list that is made at the start
+GET  /api/start   the state that the page opens on
+POST /api/simulate, /api/netcdf   a Simulation document in, a result out
+
+Requests are taken only under the server's own names (Host), and from its own pages (Origin): no
+other page can reach it through a visitor's browser.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from attnlab.files.errors import InputError
+from attnlab.playground.page_files import Files, page_files
+from attnlab.playground.workers import Workers
+
+LARGEST_REQUEST = 1_000_000  # bytes: 20 classes of a text have 400,000
+MOST_CONNECTIONS = 64
+QUIET_SECONDS = 10.0  # for a visitor to send what it began
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+class Server(ThreadingHTTPServer):
+    """The page and its API; `with` it, until it is stopped."""
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        *,
+        port: int,
+        address: str = "127.0.0.1",
+        origins: Sequence[str] = (),
+        start: dict[str, Any] | None = None,
+        workers: Workers | None = None,
+    ) -> None:
+        """start: the state that pages open on. origins: HOST:PORT under which others reach it."""
+        self.workers = Workers() if workers is None else workers
+        try:
+            super().__init__((address, port), Handler)
+        except (OSError, OverflowError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            raise InputError(
+                f"port: cannot listen on {address}:{port} ({reason}); choose another with --port"
+            ) from error
+        self.names = {*(f"{name}:{self.server_port}" for name in LOOPBACK), *origins}
+        self.files: Files = page_files(api="api")
+        self.start = json.dumps(start).encode()
+        self.room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds it."""
+        host = str(self.server_address[0])
+        return f"http://{'127.0.0.1' if host in ('0.0.0.0', '') else host}:{self.server_port}/"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, if there are not too many."""
+        if not self.room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer one visitor."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A visitor who goes away in the middle is none of our business."""
+
+    def server_close(self) -> None:
+        """Stop listening, and end what computes."""
+        super().server_close()
+        self.workers.end()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+    server_version, sys_version = "attnlab", ""
+    timeout = QUIET_SECONDS
+
+    def log_message(self, *arguments: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """A file of the page, or the state that it opens on."""
+        if not self._allowed():
+            return
+        path = self.path.partition("?")[0]
+        if path == "/api/start":
+            self._send(200, "application/json", self.server.start)
+        elif (found := self.server.files.get(path)) is not None:
+            self._send(200, *found)
+        else:
+            self._refuse(404, "there is no such file")
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        """A run."""
+        if not self._allowed():
+            return
+        verb = self.path.removeprefix("/api/")
+        if verb not in ("simulate", "netcdf") or not self.path.startswith("/api/"):
+            return self._refuse(404, "there is no such verb")
+        if self.headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
+            return self._refuse(415, "send JSON")
+        length = self.headers.get("Content-Length", "")
+        if not length.isascii() or not length.isdigit() or len(length) > 18:
+            return self._refuse(411, "say how long it is")
+        if int(length) > LARGEST_REQUEST:
+            return self._refuse(413, f"a page may send {LARGEST_REQUEST:,} bytes")
+        try:
+            document = json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError):
+            return self._refuse(400, "not JSON")
+        answer = self.server.workers.ask(verb, document, self._gone)
+        good = answer.status == 200 and verb == "netcdf"
+        self._send(
+            answer.status, "application/x-netcdf" if good else "application/json", answer.content
+        )
+
+    def _allowed(self) -> bool:
+        """Whether the request came under our name, and from our own page if from any."""
+        names = self.server.names
+        origin, host = self.headers.get("Origin"), self.headers.get("Host", "")
+        elsewhere = origin is not None and origin.partition("://")[2] not in names
+        if self.command == "POST" and self.headers.get("Sec-Fetch-Site") == "cross-site":
+            elsewhere = True
+        if host not in names:
+            self._refuse(403, "this server is not called that; see attnlab play --origin")
+        elif elsewhere:
+            self._refuse(403, "a page from elsewhere may not ask")
+        return host in names and not elsewhere
+
+    def _gone(self) -> bool:
+        """Whether the visitor has closed the connection."""
+        try:
+            if not select.select([self.connection], [], [], 0)[0]:
+                return False
+            return self.connection.recv(1, socket.MSG_PEEK) == b""
+        except (OSError, ValueError):
+            return True
+
+    def _refuse(self, status: int, words: str) -> None:
+        self._send(status, "application/json", json.dumps({"error": words}).encode())
+
+    def _send(self, status: int, kind: str, content: bytes) -> None:
+        self.close_connection = True
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            for name, value in HEADERS.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+        except OSError:
+            pass  # gone
+
+
+def serve(*, up: Callable[[str], None], **given: Any) -> None:
+    """Serve until interrupted; `up` hears the address."""
+    with serving(**given) as server:
+        up(server.url)
+        while True:
+            time.sleep(3600)
+
+
+@contextmanager
+def serving(**given: Any) -> Iterator[Server]:
+    """A server that answers in a thread of its own while the block runs."""
+    server = Server(**given)
+    thread = threading.Thread(target=server.serve_forever, name="playground", daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,108 @@
+"""attnlab observe: a model, its checkpoints and their lint from the command line."""
+
+import json
+import re
+import shutil
+import sys
+from unittest import mock
+
+import pytest
+
+import attnlab
+from attnlab.cli import app
+
+pytest.importorskip("transformers")
+SIZE = ["--sequences", "2", "--length", "24", "--min-keys", "8"]
+
+
+def attnlab_observe(*arguments):
+    with mock.patch.object(sys, "argv", ["attnlab", "observe", *map(str, arguments)]):
+        said = []
+        with mock.patch.object(app, "_say", said.append), pytest.raises(SystemExit) as stop:
+            app.main()
+    return stop.value.code, said
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Three checkpoints of a Trainer with a tokenizer, and a text."""
+    import torch
+    from small_models import small_model
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    torch.set_num_threads(1)  # small tensors: threads would wait for each other
+    folder = tmp_path_factory.mktemp("observe")
+    words = {"<unk>": 0, **{f"w{i}": i for i in range(1, 97)}}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    for seed, step in enumerate((0, 10, 20)):
+        model = small_model("gpt_neox", seed=seed)
+        model.save_pretrained(folder / "out" / f"checkpoint-{step}")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(
+        folder / "out" / "checkpoint-0"
+    )
+    (folder / "text.txt").write_text(" ".join(f"w{i * 7 % 97}" for i in range(200)))
+    return folder
+
+
+def test_a_model_as_a_table_a_document_and_a_file(place, capsys):
+    asked = ["model", place / "out" / "checkpoint-0", "--text", place / "text.txt", *SIZE]
+    assert attnlab_observe(*asked, "--out", place / "a.nc") == (0, [])
+    printed = capsys.readouterr().out
+    assert "2 layers, 4 heads, 2 x 24 tokens" in printed
+    for word in ("layer", "entropy", "sink", "previous", f"wrote {place / 'a.nc'}"):
+        assert word in printed
+    assert attnlab_observe(*asked, "--json") == (0, [])
+    document = json.loads(capsys.readouterr().out)
+    assert document["probe"] == [2, 24]
+    assert len(document["heads"]) == 8
+    found = attnlab.load(place / "a.nc")
+    assert document["heads"][5]["entropy"] == float(found.entropy.sel(layer=1, head=1))
+    assert document["heads"][0]["module"] == "layers.0.attention"
+    assert 0 < document["heads"][0]["retained_mass"]["oracle"]["0.5"] <= 1
+
+
+def test_checkpoints_and_their_lint(place, tmp_path, capsys):
+    asked = ["--text", place / "text.txt", "--tokenizer", place / "out" / "checkpoint-0", *SIZE]
+    where = place / "out"
+    assert attnlab_observe("checkpoints", where, *asked, "--out", tmp_path / "seen") == (0, [])
+    printed = capsys.readouterr().out
+    assert f"{where}: 3 steps from 0 to 20" in printed
+    assert "snap" in printed
+    assert attnlab.load(tmp_path / "seen" / "result.nc").sizes["step"] == 3
+    assert attnlab_observe("lint", where) == (0, [])
+    assert "3 checkpoints from 0 to 20: nothing wrong" in capsys.readouterr().out
+
+    broken = tmp_path / "out"
+    shutil.copytree(where, broken)
+    shutil.copy(where / "checkpoint-20" / "model.safetensors", broken / "checkpoint-10")
+    assert attnlab_observe("lint", broken) == (1, [])
+    printed = capsys.readouterr().out
+    assert "step 10 holds the weights of the last step, 20" in printed
+    assert attnlab_observe("lint", broken, "--json") == (1, [])
+    assert json.loads(capsys.readouterr().out)["unusable"] == [10]
+    assert attnlab_observe("checkpoints", broken, *asked, "--json") == (0, [])
+    document = json.loads(capsys.readouterr().out)
+    assert document["steps"] == [0, 20]
+    assert document["lint"]["faults"][0]["kind"] == "final"
+    assert [row["snap_step"] for row in document["heads"]] == [None] * 8
+
+
+def test_bad_input_is_one_message(place, tmp_path):
+    model, text = place / "out" / "checkpoint-10", place / "text.txt"
+    (tmp_path / "empty.txt").write_text(" ")
+    cases = {
+        ("lint", tmp_path / "nowhere"): "no such folder",
+        ("model", model, "--text", text): "tokenizer: .* has none",
+        ("model", tmp_path, "--text", text): "tokenizer: .* has none",
+        ("model", model, "--text", tmp_path / "empty.txt"): "empty; give a file with text",
+        ("model", model, "--text", text, "--device", "tpu"): "device: 'tpu' is not here",
+        ("model", model, "--text", text, "--length", "0"): "length: expected a whole number",
+        ("model", model, "--text", text, "--out", tmp_path / "a.csv"): "should end in .nc",
+    }
+    for words, message in cases.items():
+        code, said = attnlab_observe(*words)
+        assert code == 2
+        assert len(said) == 1
+        assert re.search(message, said[0]), said

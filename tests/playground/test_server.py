@@ -1,0 +1,271 @@
+"""The server under friendly and hostile requests: it reads nothing else, and holds up nobody."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_run import LIMIT
+
+import attnlab
+from attnlab.data import classes_from, write_classes
+from attnlab.dynamics import Simulation
+from attnlab.files.errors import InputError
+from attnlab.playground.asked import asked
+from attnlab.playground.opening import opening
+from attnlab.playground.server import Server, serving
+from attnlab.playground.workers import Workers
+
+JSON = {"Content-Type": "application/json"}
+
+
+def request(
+    server: Server, method: str, path: str, body: bytes | None = None, **headers: str
+) -> tuple[int, bytes]:
+    """An answer; headers with `_` for `-`, and Host unless it is given."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        connection.putrequest(method, path, skip_host="Host" in named)
+        if body is not None and "Content-Length" not in named:
+            named["Content-Length"] = str(len(body))
+        for name, value in named.items():
+            connection.putheader(name, value)
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def ask(server: Server, document: Any, verb: str = "simulate") -> tuple[int, Any]:
+    body = json.dumps(document).encode()
+    status, content = request(server, "POST", f"/api/{verb}", body, Content_Type="application/json")
+    return status, json.loads(content)
+
+
+def test_a_document_is_answered_with_the_run(server: Server) -> None:
+    status, found = ask(server, LIMIT)
+    result = attnlab.simulate(Simulation.from_document(LIMIT)).isel(seed=0)
+    classes = classes_from("syn-small")
+    wanted = result["attention"].values[:, classes.class_of_entry, classes.tokens]
+    assert status == 200
+    assert found["steps"] == result["step"].values.tolist()
+    (head,) = found["heads"]
+    np.testing.assert_allclose(np.reshape(head["attention"], wanted.shape), wanted, atol=1e-6)
+    np.testing.assert_allclose(found["loss"], result["loss"], atol=1e-6)
+
+
+def test_several_heads_are_told_apart(server: Server) -> None:
+    model = {"name": "extended", "heads": 2}
+    status, found = ask(server, {**LIMIT, "model": model, "init": "uniform", "steps": 3})
+    assert status == 200 and len(found["heads"]) == 2
+    assert found["heads"][0]["attention"] != found["heads"][1]["attention"]
+
+
+def test_bad_documents_are_refused_in_words(server: Server) -> None:
+    status, found = ask(server, {**LIMIT, "steps": -1})
+    assert status == 400 and found["error"].startswith("steps: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"classes": "/etc/passwd"}, "classes"),
+        ({"classes": "../../secret.yaml"}, "classes"),
+        ({"classes": "syn-small/../x.yaml"}, "classes"),
+        ({"classes": "zipf:vocab=100000000,classes=2"}, "classes"),
+        ({"classes": "syn-medium:num_last=9999,next_per_last=9999"}, "classes"),
+        ({"classes": {"vocabulary": 10**9, "classes": []}}, "classes"),
+        ({"classes": ["syn-small", "syn-small"]}, "expected a mapping"),
+        ({"engine": "/etc/passwd"}, "engine"),
+        ({"engine": {"name": "sampled", "length": 10**9}}, "length"),
+        ({"engine": {"name": "sampled", "batch_size": 10**7}}, "batch_size"),
+        ({"model": {"name": "embedded", "dim": 10**6}}, "model"),
+        ({"model": {"name": "extended", "heads": 10**6}}, "heads"),
+        ({"eta_y": [1.0] * 1000}, "eta_y"),
+        ({"eta_y": float("nan")}, "eta_y"),
+        ({"seeds": 1000}, "seeds"),
+        ({"steps": 10**9}, "steps"),
+        ({"save": {"every": 1}, "steps": 20_000}, "records"),
+        ({"optimizer": "os.system"}, "optimizer"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_what_a_page_may_ask_for_is_bounded(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError, match=f"^{field}"):
+        asked({**LIMIT, **changes})
+
+
+def test_files_come_from_a_fixed_list(server: Server) -> None:
+    status, page = request(server, "GET", "/")
+    assert status == 200 and b'content="api"' in page
+    assert request(server, "GET", "/worker.js")[0] == 200
+    for path in (
+        "/../server.py", "/..%2fserver.py", "/%2e%2e/server.py", "//etc/passwd", "/./index.html",
+        "/simulator/../../server.py", "/etc/passwd", "/simulator", "/simulator/", "/index.html/",
+        "/..\\server.py", "/%00", "/api", "/api/", "/api/../index.html",
+    ):  # fmt: skip
+        assert request(server, "GET", path)[0] == 404, path
+    assert request(server, "GET", "http://other/index.html")[0] == 403
+
+
+def test_only_its_own_pages_may_ask(server: Server) -> None:
+    port, body = server.server_port, json.dumps(LIMIT).encode()
+    post = ("POST", "/api/simulate", body)
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", "127.0.0.1:1", ""):
+        assert request(server, "GET", "/", Host=host)[0] == 403, host
+    for origin in ("http://evil.example", "null", f"http://127.0.0.1:{port}.evil.example", "x"):
+        assert request(server, *post, **JSON, Origin=origin)[0] == 403, origin
+    assert request(server, *post, **JSON, Sec_Fetch_Site="cross-site")[0] == 403
+    assert request(server, *post, **JSON, Origin=f"http://localhost:{port}")[0] == 200
+    assert request(server, *post, Content_Type="text/plain")[0] == 415
+
+
+def test_oversized_and_broken_requests_are_refused(server: Server) -> None:
+    post = ("POST", "/api/simulate")
+    assert request(server, *post, None, **JSON, Content_Length="999999999999")[0] == 413
+    assert request(server, *post, None, **JSON, Content_Length="-1")[0] == 411
+    assert request(server, *post, None, **JSON, Transfer_Encoding="chunked")[0] == 411
+    assert request(server, *post, b"[" * 100_000, **JSON)[0] == 400
+    assert request(server, *post, b"\xff\xfe", **JSON)[0] == 400
+    assert request(server, "POST", "/api/exec", b"{}", **JSON)[0] == 404
+    assert request(server, "DELETE", "/")[0] == 501
+    assert request(server, "GET", "/" + "a" * 70_000)[0] == 414
+
+
+def messages(count: int) -> list[bytes]:
+    """Documents that nobody would send: cut short, of wrong types, huge numbers, odd names."""
+    choose = random.Random(7)
+    odd: list[Any] = [
+        None, True, -1, 0, 1e308, float("inf"), float("nan"), "", "x" * 1000, "\0", "<script>",
+        "../../etc/passwd", [], {}, [[]], {"name": "sampled"}, {"name": None}, ["a"] * 50,
+        {"a": {"b": {"c": 1}}}, "\u202e", 2**70,
+    ]  # fmt: skip
+    made = []
+    for _ in range(count):
+        document = json.loads(json.dumps(LIMIT))
+        for _ in range(choose.randint(1, 3)):
+            document[choose.choice([*LIMIT, "model", "zzz"])] = choose.choice(odd)
+        text = json.dumps(document).encode()
+        made.append(text[: choose.randrange(len(text))] if choose.random() < 0.2 else text)
+    return made
+
+
+def test_a_thousand_hostile_messages_leave_it_as_it_was(server: Server) -> None:
+    assert ask(server, LIMIT)[0] == 200
+    processes = [worker.process for worker in server.workers.all]
+    statuses = {request(server, "POST", "/api/simulate", m, **JSON)[0] for m in messages(1000)}
+    assert statuses <= {200, 400, 408}, statuses
+    assert [worker.process for worker in server.workers.all][:1] == processes[:1]
+    assert ask(server, LIMIT)[0] == 200
+
+
+def test_half_a_request_holds_up_nobody(server: Server) -> None:
+    hanging = []
+    for _ in range(20):
+        connection = socket.create_connection(("127.0.0.1", server.server_port))
+        connection.sendall(b"POST /api/simulate HTTP/1.1\r\nHost: ")
+        hanging.append(connection)
+    assert request(server, "GET", "/")[0] == 200
+    for connection in hanging:
+        connection.close()
+
+
+# continuous time that takes for ever in small steps: it is heard to stop between two calls
+ENDLESS = {
+    **LIMIT, "engine": {"name": "flow", "rtol": 1e-6, "most_steps": 100_000}, "steps": 1e9,
+    "optimizer": {"name": "sgd", "momentum": 0.0}, "eta_y": 1e5, "eta_z": 1e-5,
+    "dtype": "float64",
+}  # fmt: skip
+
+
+def leave_in_the_middle(server: Server, document: Any) -> None:
+    """Ask for a run and close the connection once it computes."""
+    body = json.dumps(document).encode()
+    connection = socket.create_connection(("127.0.0.1", server.server_port))
+    head = (
+        f"POST /api/simulate HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    connection.sendall(head.encode() + body)
+    deadline = time.monotonic() + 300
+    while server.workers.free.qsize() == len(server.workers.all):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    connection.close()
+
+
+def wait_until_free(server: Server) -> None:
+    deadline = time.monotonic() + 300
+    while server.workers.free.qsize() < len(server.workers.all):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_run_ends_when_its_page_goes() -> None:
+    with serving(port=0, workers=Workers(1, seconds=300)) as server:
+        for _ in range(3):
+            leave_in_the_middle(server, ENDLESS)
+            wait_until_free(server)
+        assert ask(server, LIMIT)[0] == 200
+
+
+def test_a_run_that_takes_too_long_is_ended() -> None:
+    with serving(port=0, workers=Workers(1, seconds=0.5)) as server:
+        status, found = ask(server, ENDLESS)
+        assert status == 408 and "seconds" in found["error"]
+
+
+def test_a_process_that_dies_is_started_again(server: Server) -> None:
+    wait_until_free(server)
+    assert ask(server, LIMIT)[0] == 200
+    for worker in server.workers.all:
+        if worker.process is not None:
+            worker.process.kill()
+            worker.process.wait()
+    assert ask(server, LIMIT)[0] == 200
+
+
+def test_a_port_that_is_taken_is_refused_in_words(server: Server) -> None:
+    with pytest.raises(InputError, match="^port: cannot listen on 127.0.0.1"):
+        Server(port=server.server_port)
+
+
+def test_the_command_serves_what_it_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    write_classes(classes_from("family:common=2,distinct=2"), path)
+    entry = [sys.executable, "-c", "from attnlab.cli import main; main()"]
+    command = [*entry, "play", str(path), "--port", "0", "--no-browser"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", "/api/start")
+        state = json.loads(connection.getresponse().read())
+        assert len(state["a"]["classes"]["classes"][0]["probs"]) == 4
+    finally:
+        process.terminate()
+        assert process.wait(60) in (130, -15)
+
+
+def test_a_page_opens_on_a_simulation(tmp_path: Path) -> None:
+    run = Simulation("syn-small", eta_y=3.0, optimizer=attnlab.Optimizer("adam"), seeds=[4])
+    state = opening(run)
+    assert Simulation.from_document(state["a"]).eta_y == 3.0
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(state["a"]))
+    assert opening(str(path)) == {**state, "a": {**state["a"]}}
+    with pytest.raises(InputError, match="one run"):
+        opening(Simulation("syn-small", seeds=3))
