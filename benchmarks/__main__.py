@@ -13,6 +13,7 @@ NAMES = {
     "length": "a sampled step at T = 131,072 against one at T = 128",
     "sweep": "what a sweep adds to its simulations: 10,000 cells, run, resumed and opened",
     "ray": "a sweep on two Ray workers against one on two local processes",
+    "joint": "a step of Joint against one of Pairwise, and a plain PyTorch loop (or --no-torch)",
     "variants": "a step of each model variant against one of the paper's model",
     "observe_memory": "measuring one call of attention: memory and time; [HEADS T ROWS DEVICE]",
     "observe": "what observing costs beside a training, beside eager attention, and in memory",

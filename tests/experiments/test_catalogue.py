@@ -22,6 +22,7 @@ from attnlab.experiments import (
     run,
 )
 from attnlab.experiments.base import WORDS
+from attnlab.experiments.catalogue import by_paper
 
 FOLDER = Path(attnlab.__file__).parent / "experiments"
 
@@ -32,7 +33,11 @@ def test_every_file_of_a_source_is_an_experiment_of_its_own_name():
     assert sorted(path.stem for path in files) == sorted(named)
     for name in named:
         assert experiment(name).name == name
-    assert names_of("figure") == tuple(f"fig{number}" for number in range(2, 13))
+    figures = by_paper(names_of("figure"))
+    assert list(figures) == ["scan_and_snap", "joma"]  # the older paper first
+    assert figures["scan_and_snap"] == [f"fig{number}" for number in range(2, 13)]
+    assert "joma_erf" in figures["joma"]
+    assert by_paper(["audit", "fig6"]) == {"scan_and_snap": ["fig6"]}
     assert "length" in names_of("study")
 
 

@@ -1,37 +1,17 @@
 """What the figures say, at small size: the shape of the science, not pixels."""
 
 import dataclasses
-import re
 
-import matplotlib
 import numpy as np
 import pytest
 import xarray as xr
+from made_small import make
 from small_recipes import small
 
 from attnlab.experiments import Standing, experiment, recipe_for
 from attnlab.experiments.panels import agreement
 from attnlab.experiments.scan_and_snap import fig6
 from attnlab.measures import published
-
-
-def make(name, keep=None):
-    """The data of a figure; it must also be drawn and judged."""
-    figure = experiment(name)
-    data = figure.data(small(name), keep=keep)
-    settings = dict(matplotlib.rcParams)
-    drawn = figure.draw(data)
-    assert dict(matplotlib.rcParams) == settings
-    drawn.canvas.draw()
-    assert any(ax.get_xlabel() for ax in drawn.axes) or drawn.subfigs[-1].get_supxlabel()
-    judgement = figure.judge(data)
-    assert judgement.standing in set(Standing)
-    assert set(recipe_for(name).regression_bounds) <= set(judgement.numbers)
-    for text in (judgement.headline, judgement.summary, judgement.alt):
-        assert text.endswith(".")
-        assert not re.search(r"\bnan\b", text)
-    assert any(character.isdigit() for character in judgement.alt)
-    return data
 
 
 def test_fig2_passes_the_four_stages_in_order(tmp_path):

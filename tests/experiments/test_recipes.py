@@ -20,12 +20,14 @@ def test_every_recipe_states_hardware_minutes_and_regression_bounds(name):
     assert recipe.about.endswith(".")
     text = (recipe_folder() / f"{name}.yaml").read_text()
     assert f"./lab reproduce {name}" in text
-    assert text.startswith("# Fig. ")
+    assert text.startswith("# Fig. " if name.startswith("fig") else "# JoMA, ")
 
 
 def test_there_is_no_recipe_without_a_figure():
-    found = {path.stem for path in recipe_folder().glob("fig*.yaml")}
-    assert found == set(names_of("figure"))
+    found = [
+        path.stem for kind in ("fig*", "joma*") for path in recipe_folder().glob(f"{kind}.yaml")
+    ]
+    assert set(found) == set(names_of("figure"))
 
 
 def test_an_unknown_key_is_refused_with_the_nearest(tmp_path):

@@ -30,4 +30,12 @@ def small(name: str) -> Any:
         return recipe.changed(steps=100)
     if name == "fig5":
         return recipe.changed(save=Save(what=("attention",), at=(0, 50, 100)))
+    if name == "joma_invariants":
+        return replace(recipe, steps=400, early=200, every=40, seeds=2)
+    if name == "joma_erf":
+        return replace(recipe, classes="joma-toy:classes=4", records=20)
+    if name == "joma_salience":
+        return replace(recipe, components=4, steps=1000, draws=2, records=60)
+    if name == "joma_hblt":
+        return replace(recipe, branching=(1, 2, 2), sequences=20_000)
     return recipe

@@ -24,6 +24,16 @@ def recipe_names(pattern: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem.removeprefix("study-") for path in found))
 
 
+def figures_by_paper() -> dict[str, tuple[str, ...]]:
+    """The figures of each paper: experiments in its folder that have a recipe of their name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in sorted((Path(__file__).parents[1] / "experiments").glob("*/*.py")):
+        if (recipe_folder() / f"{path.stem}.yaml").is_file():
+            paper = path.parent.name
+            found[paper] = (*found.get(paper, ()), path.stem)
+    return found
+
+
 def completing(*words: str) -> Callable[[str], list[str]]:
     """For a shell: those of the words that begin as what was typed does."""
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]

@@ -7,23 +7,25 @@ from typing import Annotated
 
 import typer
 
-from attnlab.cli.arguments import completing, recipe_names
+from attnlab.cli.arguments import completing, figures_by_paper
 from attnlab.cli.parts import tell_parts, watching_parts
 from attnlab.files.progress import LOADING, waiting
 
-PARTS = (*recipe_names("fig*"), "audit", "report")
-HELP = """Make the paper's figures, the audit and one HTML report.
+PAPERS = figures_by_paper()
+PARTS = (*(name for figures in PAPERS.values() for name in figures), "audit", "report")
+HELP = """Make the papers' figures, the audit and one HTML report.
 
 Without arguments everything is made, in under 8 minutes on two cores. Name parts to make only
-some: fig2 to fig12, audit. It ends in report.html about these; name report as well, or alone, for
-a page with all that is there. What is there already is reused unless its recipe
-(recipes/fig6.yaml and so on) or the code has changed. Figs. 7 and 10, on text, come at laptop size;
-recipes/wikitext has them at paper size.
+some: fig2 to fig12, joma for all about that paper, audit. It ends in report.html about these; name
+report as well, or alone, for a page with all that is there. What is there already is reused unless
+its recipe (recipes/fig6.yaml and so on) or the code has changed. Figs. 7 and 10, on text, come at
+laptop size; recipes/wikitext has them at paper size.
 
 \b
 Examples:
   attnlab reproduce
   attnlab reproduce fig6 fig9 --out results
+  attnlab reproduce joma
   attnlab reproduce fig6 --seeds 40
   attnlab reproduce report
   attnlab reproduce fig7 fig10 --recipes recipes/wikitext --out out-wikitext
@@ -38,8 +40,8 @@ def reproduce_verb(
         list[str] | None,
         typer.Argument(
             metavar="[PART]...",
-            help="fig2 ... fig12, audit, report.",
-            autocompletion=completing(*PARTS),
+            help="fig2 ... fig12, joma, audit, report.",
+            autocompletion=completing(*PAPERS, *PARTS),
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("out"),

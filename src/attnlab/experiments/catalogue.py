@@ -1,18 +1,20 @@
 """The experiments that come with attnlab, by name, and their recipes.
 
-Every module in a folder of this package, one for each source, has an EXPERIMENT of its own name.
+Every module in a folder of this package, one for each source, has an EXPERIMENT of its own name;
+the folder itself has the PAPER that it is about.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from attnlab.experiments.base import Experiment, Kind
+from attnlab.experiments.base import Experiment, Kind, Paper
 from attnlab.experiments.recipe import NOTE
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
@@ -23,15 +25,32 @@ HERE = Path(__file__).parent
 
 
 @cache
+def papers() -> dict[str, Paper]:
+    """The papers by their folders, the oldest first."""
+    folders = [source.name for source in iter_modules([str(HERE)]) if source.ispkg]
+    found = {name: import_module(f"attnlab.experiments.{name}").PAPER for name in folders}
+    return dict(sorted(found.items(), key=lambda item: item[1].year))
+
+
+@cache
 def _modules() -> dict[str, str]:
-    """The module of each experiment, in the order of their names, fig10 after fig9."""
-    found = {
-        module.name: f"attnlab.experiments.{source.name}.{module.name}"
-        for source in iter_modules([str(HERE)])
-        if source.ispkg
-        for module in iter_modules([str(HERE / source.name)])
+    """The module of each experiment, paper by paper in the order of names, fig10 after fig9."""
+    return {
+        name: f"attnlab.experiments.{folder}.{name}"
+        for folder in papers()
+        for name in sorted(
+            (module.name for module in iter_modules([str(HERE / folder)])), key=_in_order
+        )
     }
-    return dict(sorted(found.items(), key=lambda item: _in_order(item[0])))
+
+
+def by_paper(names: Iterable[str]) -> dict[str, list[str]]:
+    """Those of the names that are experiments, by the folders of their papers; without papers that
+    have none of them."""
+    homes = {name: module.split(".")[-2] for name, module in _modules().items()}
+    chosen = [name for name in names if name in homes]
+    found = {folder: [name for name in chosen if homes[name] == folder] for folder in papers()}
+    return {folder: members for folder, members in found.items() if members}
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:

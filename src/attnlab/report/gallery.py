@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from attnlab.experiments import Made, experiment, names_of
-from attnlab.experiments.catalogue import module_of
+from attnlab.experiments.catalogue import by_paper, module_of, papers
 from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.netcdf import load
@@ -21,7 +21,7 @@ DPI = 110  # pictures of a page on a screen, not on paper
 
 HEAD = """# Gallery
 
-The figures of "Scan and Snap", made by one command:
+The figures of the papers, made by one command:
 
     ./lab reproduce
 
@@ -38,10 +38,14 @@ PAPER_SIZE = "./lab reproduce {name} --recipes recipes/wikitext --out out-wikite
 def gallery(made: Mapping[str, Made], docs: Path) -> str:
     """The page: what the paper says with each figure beside what was found, recipe and command."""
     shown = [HEAD]
+    first = {names[0]: papers()[folder] for folder, names in by_paper(made).items()}
     for name, part in made.items():
+        if name in first:
+            paper = first[name]
+            shown.append(f"## {paper.name} ({paper.authors}, {paper.venue} {paper.year})\n")
         ours = "ours" in part.settings
         shown.append(
-            f"## {figure_title(name)}. {part.title}\n\n"
+            f"### {figure_title(name)}. {part.title}\n\n"
             f"{capitalised(part.source)}: {part.about}\n\n"
             f"**{capitalised(part.outcome)}.** {part.headline}\n\n"
             + (f"Ours, not the paper's: {part.settings['ours']}.\n\n" if ours else "")

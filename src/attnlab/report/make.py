@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.experiments import Made, experiment, names_of, recipe_for
-from attnlab.experiments.catalogue import has_recipe
+from attnlab.experiments.catalogue import by_paper, has_recipe
 from attnlab.experiments.run import find, find_or_run
 from attnlab.files.atomic import atomic_path
 from attnlab.files.documents import did_you_mean
@@ -43,9 +43,10 @@ def reproduce(
 ) -> Reproduction:
     """Make the parts that are named (see `PARTS`; all of them by default) in the folder `out`.
 
-    It ends in a report about these; where `report` itself is named, about all that is there. A part
-    that is there already, made by the same recipe and code, is reused. recipes: a folder with
-    recipes of your own. seeds: for Fig. 6, and for Figs. 11 and 12, which use its runs.
+    The folder of a paper ("joma") names all of its figures. It ends in a report about these; where
+    `report` itself is named, about all that is there. A part that is there already, made by the
+    same recipe and code, is reused. recipes: a folder with recipes of your own. seeds: for figures
+    that are averaged over some, such as Fig. 6 and Figs. 11 and 12, which use its runs.
     """
     chosen = chosen_parts(names, PARTS)
     whole = "report" in chosen
@@ -110,11 +111,14 @@ def _recipe(name: str, recipes: Path | None, seeds: int | None) -> Any:
 
 
 def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The parts that are named, in the order of `known`; all of them for no names."""
-    for name in names:
+    """The parts that are named, or whose paper is, in the order of `known`; all for no names."""
+    papers = by_paper(known)
+    asked = [part for name in names for part in papers.get(name, [name])]
+    for name in asked:
         if name not in known:
-            raise InputError(f"name: {name!r} is not a part; {did_you_mean(name, known)}")
-    return [name for name in known if not names or name in names]
+            hint = did_you_mean(name, [*known, *papers])
+            raise InputError(f"name: {name!r} is not a part; {hint}")
+    return [name for name in known if not names or name in asked]
 
 
 def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dict[str, Made]:

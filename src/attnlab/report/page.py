@@ -19,6 +19,7 @@ from attnlab import __version__
 from attnlab.audit import SECTIONS
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.base import WORDS
+from attnlab.experiments.catalogue import by_paper, papers
 from attnlab.files.provenance import versions
 from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
 
@@ -63,13 +64,21 @@ def page(
         for outcome in WORDS["figure"].values()
     ]
     parts = [*figures, *([audit] if audit else [])]
+    by_name = {made.name: made for made in figures}
+    shown = {
+        folder: [by_name[name] for name in names] for folder, names in by_paper(by_name).items()
+    }
+    known = by_paper(names_of("figure"))
+    about = [papers()[folder] for folder in shown or known]
     return environment.from_string(template).render(
         version=__version__,
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         seconds=seconds,
         figures=figures,
         groups=[group for group in groups if group["parts"]],
-        total=len(names_of("figure")),
+        papers=about,
+        by_paper=[(papers()[folder], members) for folder, members in shown.items()],
+        total=sum(len(known[folder]) for folder in shown or known),
         missing=missing,
         out_of_bounds={p.name: p.out_of_bounds() for p in parts if p.out_of_bounds()},
         images={name: base64.b64encode(png).decode() for name, png in pictures.items()},
@@ -122,8 +131,8 @@ def capitalised(text: str) -> str:
 
 
 def figure_title(name: str) -> str:
-    """fig6 becomes Figure 6."""
-    return name.replace("fig", "Figure ")
+    """fig6 becomes Figure 6; other names stay as they are."""
+    return re.sub(r"^fig(?=\d+$)", "Figure ", name)
 
 
 def png_size(png: bytes) -> tuple[int, int]:

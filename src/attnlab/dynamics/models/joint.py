@@ -21,6 +21,7 @@ logits themselves, as in the paper's test of its invariants.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -153,18 +154,20 @@ class Joint(Model):
         dtype = layout.prior.dtype
         labels, tokens, queries = layout.num_outputs, layout.num_shared, layout.num_queries
         hidden = self.hidden or labels
-        keys = jax.random.split(key, 4)
-
-        def drawn(number: int, scale: float, *shape: int) -> jax.Array:
-            return scale * jax.random.normal(keys[number], shape, dtype)
-
+        above = labels if self.hidden else 0
+        shapes = ((hidden, tokens), (hidden, queries), (hidden, above), (queries, tokens))
+        sizes = [math.prod(shape) for shape in shapes]
+        # one call of the generator for everything: it takes long to compile
+        drawn = jnp.split(jax.random.normal(key, (sum(sizes),), dtype), np.cumsum(sizes)[:-1])
+        lower, query, upper, noise = (
+            part.reshape(shape) for part, shape in zip(drawn, shapes, strict=True)
+        )
         none = jnp.zeros((hidden, 0), dtype)
-        lower = drawn(0, self.scale, hidden, tokens)
-        query = drawn(1, self.scale, hidden, queries) if self.residual else none
-        upper = drawn(2, 1 / np.sqrt(hidden), hidden, labels) if self.hidden else none
+        lower, upper = self.scale * lower, upper / np.sqrt(hidden)
+        query = self.scale * query if self.residual else none
         z = start.logits.shared.astype(dtype)
         if random:
-            z = z + drawn(3, self.scale, queries, tokens)
+            z = z + self.scale * noise
         fixed, trained = (upper, none) if self.stationary else (none, upper)
         return fixed, Parameters(Perceptron(lower, query, trained), z)
 

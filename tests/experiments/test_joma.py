@@ -1,0 +1,97 @@
+"""What the experiments about JoMA say, at small size."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import xarray as xr
+from made_small import make
+from small_recipes import small
+
+from attnlab.experiments import Standing, experiment
+from attnlab.experiments.joma import joma_invariants
+from attnlab.report import reproduce
+from attnlab.report.make import PARTS, chosen_parts
+
+
+def test_the_folder_of_a_paper_names_all_of_its_figures():
+    chosen = chosen_parts(["joma", "fig9"], PARTS)
+    assert chosen[0] == "fig9"
+    assert len(chosen) > 4
+    assert all(name.startswith("joma_") for name in chosen[1:])
+    with pytest.raises(ValueError, match="'jom' is not a part; did you mean 'joma'"):
+        reproduce(["jom"])
+
+
+def test_hblt_formula_is_what_all_settings_add_up_to():
+    found = make("joma_hblt")
+    np.testing.assert_allclose(found["formula"], found["enumerated"], atol=1e-12)
+    assert float(found["sampled_error"].max()) < 0.01
+    judgement = experiment("joma_hblt").judge(found)
+    assert judgement.standing == Standing.HOLDS
+    wrong = found.assign(formula=found["formula"] + 0.05 * (found["H"] == 1))
+    assert experiment("joma_hblt").judge(wrong).standing == Standing.FAILS
+
+
+def test_salient_components_are_first_and_entropy_comes_back():
+    curves = make("joma_salience")
+    assert (curves["entropy"].min("time") < curves["last_entropy"]).all()
+    judgement = experiment("joma_salience").judge(curves)
+    assert judgement.standing == Standing.CORRECTED
+    assert judgement.numbers["printed_late_ratio_error"] < 1e-2
+    rows = experiment("joma_salience").table(curves).rows
+    assert rows[0]["printed_end"] == rows[0]["printed_limit"] == 1
+    backwards = curves.isel(component=slice(None, None, -1))
+    backwards["component"] = curves["component"]
+    assert experiment("joma_salience").judge(backwards).standing == Standing.FAILS
+
+
+@pytest.fixture(scope="module")
+def erf():
+    return make("joma_erf")
+
+
+def test_the_erf_law_is_one_line_and_ends_at_its_time(erf):
+    judgement = experiment("joma_erf").judge(erf)
+    assert judgement.standing == Standing.HOLDS
+    assert judgement.numbers["collapse_error"] < 1e-6
+    assert judgement.numbers["blow_up_over_theory"] == pytest.approx(1, abs=1e-6)
+    assert np.isfinite(erf["trained_weight"]).all()
+    late = erf.assign(blow_up=1.1)
+    assert experiment("joma_erf").judge(late).standing == Standing.FAILS
+
+
+def test_invariants_are_compared_in_size_and_not_only_in_direction():
+    """One cell of each attention, trained; the judgement on made-up means."""
+    recipe = small("joma_invariants")
+    cells = {
+        kind: joma_invariants._compared(recipe, 1, kind, "linear") for kind in ("softmax", "exp")
+    }
+    late = {kind: of.isel(step=slice(2, None)) for kind, of in cells.items()}
+    assert float(late["exp"]["error"].max()) < 0.02
+    assert float(late["exp"]["total_error"].max()) < 0.02
+    softmax = late["softmax"]["error"].mean("seed").isel(step=-1)
+    assert softmax.sel(form="moving") < softmax.sel(form="printed")
+    assert float(late["softmax"]["correlation"].min()) > 0.9
+
+    every = {"queries": [1, 5], "attention": list(joma_invariants.ATTENTIONS),
+             "activation": list(joma_invariants.ACTIVATIONS)}  # fmt: skip
+    sized = xr.Dataset(
+        {"error": 0.01, "correlation": 0.999, "size": 1.0, "total_error": 0.001, "moved": 1.0}
+    ).expand_dims({**every, "form": ["printed", "moving"], "seed": [0, 1], "step": [0, 200, 400]})
+    sized = sized.assign_attrs(early=200)
+    judge = experiment("joma_invariants").judge
+    assert judge(sized).standing == Standing.HOLDS
+    softmax = (sized["attention"] == "softmax") & (sized["form"] == "printed")
+    off = sized.assign(error=sized["error"].where(~softmax, 7.0))
+    assert judge(off).standing == Standing.CORRECTED  # a correlation near 1 is not enough
+    lost = sized.assign(error=sized["error"].where(sized["attention"] != "exp", 7.0))
+    assert judge(lost).standing == Standing.FAILS
+    drawn = experiment("joma_invariants").draw(off)
+    assert len(drawn.axes) == 6
+    assert len(experiment("joma_invariants").table(off).rows) == 24
+
+
+def test_seeds_can_be_asked_for():
+    recipe = small("joma_invariants")
+    assert recipe.with_seeds(9) == dataclasses.replace(recipe, seeds=9)
