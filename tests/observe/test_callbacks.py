@@ -122,3 +122,16 @@ def test_of_replicas_one_is_measured_or_all_together(tmp_path):
     together.step(0)
     found = torch.load(tmp_path / "entropy-True", weights_only=False)
     assert found[0] == pytest.approx(together.result().entropy.values[0], abs=1e-6)
+
+
+def test_without_torch_the_extra_is_named():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import attnlab, attnlab.files.errors\n"
+        "try: attnlab.observe(None, probe=None)\n"
+        "except attnlab.files.errors.InputError as problem: print(problem)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert "needs the extra 'observe' (torch is not installed)" in done.stdout
