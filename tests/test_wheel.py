@@ -2,23 +2,36 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
+
+import yaml
+from packaging.metadata import Metadata
+
+import attnlab
 
 ROOT = Path(__file__).parents[1]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
-def install_wheel(place):
-    """The folder into which the wheel is installed, with nothing of the clone in reach."""
-    clone = place / "clone"  # building leaves things behind
+def clone_of(place):
+    """What a distribution is built from; building leaves things behind."""
+    clone = place / "clone"
     for folder in ("src", "recipes"):
         unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / folder, clone / folder, ignore=unwanted)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, clone)
+    return clone
+
+
+def install_wheel(place):
+    """The folder into which the wheel is installed, with nothing of the clone in reach."""
+    clone = clone_of(place)
     offline = ("--no-deps", "--no-index", "--quiet")
     build = (*PIP, "wheel", *offline, "--no-build-isolation", "--wheel-dir", place, clone)
     subprocess.run(build, check=True)
@@ -60,3 +73,25 @@ def test_what_is_installed_is_whole_and_finds_its_recipes(tmp_path):
         cwd=elsewhere,
     )  # fmt: skip
     assert json.loads(plan)["runs"] == 640
+
+
+def test_one_version_everywhere():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert {citation["version"], newest[1]} == {attnlab.__version__}
+
+
+def test_the_source_distribution_is_whole_and_says_what_it_is(tmp_path):
+    clone = clone_of(tmp_path)
+    build = "from setuptools import build_meta; print(build_meta.build_sdist('..'))"
+    subprocess.run([sys.executable, "-c", build], cwd=clone, check=True, capture_output=True)
+    (path,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {"/".join(name.split("/")[1:]) for name in archive.getnames()}
+        (about,) = (n for n in archive.getnames() if n.count("/") == 1 and n.endswith("PKG-INFO"))
+        described = Metadata.from_email(archive.extractfile(about).read(), validate=True)
+    assert (described.name, str(described.version)) == ("attnlab", attnlab.__version__)
+    assert described.description.startswith("# attnlab")
+    assert described.description_content_type == "text/markdown"
+    for folder in (Path("src/attnlab"), Path("recipes")):
+        assert {str(folder / name) for name in data_files(ROOT / folder)} <= names
