@@ -9,7 +9,7 @@ from made_small import make
 from small_recipes import small
 
 from attnlab.experiments import Standing, experiment
-from attnlab.experiments.joma import joma_invariants
+from attnlab.experiments.joma import joma_hierarchy, joma_invariants
 from attnlab.report import reproduce
 from attnlab.report.make import PARTS, chosen_parts
 
@@ -95,3 +95,28 @@ def test_invariants_are_compared_in_size_and_not_only_in_direction():
 def test_seeds_can_be_asked_for():
     recipe = small("joma_invariants")
     assert recipe.with_seeds(9) == dataclasses.replace(recipe, seeds=9)
+
+
+def test_latents_are_sought_in_the_units_of_their_layer():
+    found = make("joma_hierarchy")
+    assert found["correlation"].dims == (
+        "level", "way", "latents", "children", "seed", "latent",
+    )  # fmt: skip
+    assert ((found["correlation"] <= 1) | found["correlation"].isnull()).all()
+    assert found["correlation"].sel(level="upper").isel(latent=4).isnull().all()  # there are four
+    told = found["accuracy"].mean(["latents", "children", "seed"])
+    assert float(told.sel(way="trained")) > float(told.sel(way="untrained")) + 0.2
+    judge = experiment("joma_hierarchy").judge
+    unlearnt = found.copy(deep=True)
+    unlearnt["correlation"].loc[{"way": "trained"}] = 0.0
+    assert judge(unlearnt).standing == Standing.FAILS
+
+
+def test_the_best_correlation_is_that_of_the_unit_that_follows_a_latent():
+    latent = np.array([[0, 1, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1]], dtype=bool)
+    units = np.stack([-3.0 * latent[:, 0], np.zeros(4), np.arange(4.0)], axis=1)
+    best = joma_hierarchy._best_correlation(latent, units)
+    assert best[0] == pytest.approx(1)
+    either = [abs(np.corrcoef(latent[:, 1], units[:, unit])[0, 1]) for unit in (0, 2)]
+    assert best[1] == pytest.approx(max(either))
+    assert np.isnan(best[2])  # on for good

@@ -161,7 +161,7 @@ def _total_error(attention: Attention, v: Any, z: Any, temperature: float) -> An
     else:
         said = exp_invariant(v, v0=v[0], z0=z[0], temperature=temperature)
         found = z.sum(axis=1)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):  # nothing has moved at the start
         off, far = (np.linalg.norm(of, axis=1) for of in (said - found, found - found[0]))
         return off / far
 
