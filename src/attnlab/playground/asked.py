@@ -8,7 +8,7 @@ from typing import Any
 
 from attnlab.data.class_files import classes_document, classes_from_document
 from attnlab.data.classes import SequenceClasses
-from attnlab.data.presets import from_preset, is_preset
+from attnlab.data.presets import from_preset
 from attnlab.dynamics import Simulation
 from attnlab.files.documents import check_keys, shown
 from attnlab.files.errors import InputError
@@ -28,13 +28,21 @@ MOST_STEPS, MOST_TIME = 20_000, 1e9
 MOST_RATE = 1e6
 MOST_RECORDED = 2_000_000  # records x probabilities x heads: what is sent
 MOST_WORK = 4e9  # steps x sequences x tokens x outputs
-MOST_IN_PRESET = 1_000_000  # the product of the whole numbers of a preset
+MOST_IN_PRESET = 1_000_000  # the product of the sizes in a preset's text
+LONGEST_PRESET = 300
+# Those whose size is at most the product of their numbers; trees grow faster.
+PRESETS = (
+    "syn-small", "syn-medium", "family", "single-common", "symmetric", "local-common", "zipf",
+    "random", "joma-toy",
+)  # fmt: skip
 ENGINES, MODELS = ("sampled", "limit", "flow"), ("pairwise", "extended", "joint")
 REMEDY = "take fewer, or use attnlab simulate"
 
 
 def asked(document: Any) -> Simulation:
     """The simulation that a page asks for, within bounds; reads no file, whatever it names."""
+    if not isinstance(document, dict):
+        raise InputError(f"document: expected a mapping with classes, got {shown(document)}")
     check_keys("", document, (*_fields(), "classes"), ("classes",))
     classes = _classes(document["classes"])
     for name, known in (("engine", ENGINES), ("model", MODELS)):
@@ -61,14 +69,17 @@ def _fields() -> tuple[str, ...]:
 
 
 def _classes(given: Any) -> SequenceClasses:
-    if not isinstance(given, str):
-        return _bounded(classes_from_document(given))
-    if not is_preset(given):
-        raise InputError(f"classes: {shown(given)} is not a preset")
-    if math.prod(int(n) or 1 for n in re.findall(r"\d{1,18}", given)[:20]) > MOST_IN_PRESET * 1000:
-        raise InputError(f"classes: {shown(given)} is too large for a page; {REMEDY}")
-    whole = [int(n) for n in re.findall(r"=(\d{1,18})(?![.\d])", given)]
-    if math.prod(n or 1 for n in whole) > MOST_IN_PRESET or len(given) > 300:
+    if isinstance(given, dict):
+        try:
+            return _bounded(classes_from_document(given))
+        except InputError as error:
+            raise InputError(f"classes.{error}") from error
+    if not isinstance(given, str) or given.partition(":")[0] not in PRESETS:
+        known = ", ".join(PRESETS)
+        raise InputError(f"classes: expected a mapping or one of {known}, got {shown(given)}")
+    # the sizes of a preset multiply; refused before they are made
+    sizes = re.findall(r"(?<!seed)=(\d+)(?![.\d])", given[:LONGEST_PRESET])
+    if len(given) > LONGEST_PRESET or math.prod(int(n) or 1 for n in sizes) > MOST_IN_PRESET:
         raise InputError(f"classes: {shown(given)} is too large for a page; {REMEDY}")
     return _bounded(from_preset(given))
 
