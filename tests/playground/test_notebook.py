@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from importlib import resources
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from small_run import LIMIT, PATIENCE
 
 import attnlab
-from attnlab.dynamics import Limit, Simulation
+from attnlab.dynamics import Flow, Limit, Simulation
 from attnlab.files.errors import InputError
 
 pytest.importorskip("anywidget", reason="no anywidget here: pip install 'attnlab[play]'")
@@ -26,7 +27,10 @@ async ([esm, values]) => {
     save_changes: () => { model.sent += 1 },
     on: (name, act) => { heard[name] = act },
     off: () => {},
+    questions: [], send: (question) => { model.questions.push(question) },
   }
+  globalThis.answer = (id, status, text) =>
+    heard["msg:custom"]({ id, status }, [new TextEncoder().encode(text).buffer])
   globalThis.changed = (name, value) => { model.values[name] = value; heard[`change:${name}`]() }
   const address = URL.createObjectURL(new Blob([esm], { type: "text/javascript" }))
   const { default: widget } = await import(address)
@@ -65,6 +69,28 @@ def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
     notebook.evaluate("(state) => changed('state', state)", {"a": {**LIMIT, "steps": 20}})
     frame.locator("#step-shown", has_text="of 20").wait_for()
     notebook.evaluate("end()")
+
+
+def test_the_kernel_is_asked_for_what_the_page_does_not_compute(notebook: Any) -> None:
+    widget = attnlab.play(Simulation("syn-small", Flow(), steps=100.0))
+    esm = resources.files("attnlab.playground").joinpath("widget.js").read_text()
+    notebook.evaluate(HOST, [esm, {"files": widget.files, "state": widget.state}])
+    notebook.wait_for_function("model.questions.length")
+    question = notebook.evaluate("model.questions[0]")
+    assert question["verb"] == "simulate"
+    answers: list[Any] = []
+    widget.send = lambda head, buffers: answers.append((head, buffers[0]))
+    widget._hear(widget, question, [])
+    deadline = time.monotonic() + PATIENCE / 1000
+    while not answers and time.monotonic() < deadline:
+        time.sleep(0.05)
+    ((head, content),) = answers
+    assert head == {"id": question["id"], "status": 200}
+    notebook.evaluate("(given) => answer(...given)", [head["id"], 200, content.decode()])
+    frame = notebook.frame_locator("iframe")
+    frame.locator("#live[data-drawn]").wait_for(state="attached")
+    assert frame.locator("#step-shown").inner_text().endswith("of 100")
+    widget.close()
 
 
 def test_a_widget_without_a_page_says_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from importlib import resources
 from typing import Any
 
@@ -13,6 +14,7 @@ from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.playground.opening import opening
 from attnlab.playground.page_files import page_files
+from attnlab.playground.workers import Workers
 
 
 def _texts() -> dict[str, str]:
@@ -34,6 +36,29 @@ class Playground(anywidget.AnyWidget):
     def __init__(self, given: Simulation | SequenceClasses | str | None = None) -> None:
         state = {} if given is None else opening(given)
         super().__init__(files=_texts(), state=state)
+        self._workers = Workers(1)
+        self._cancelled: set[int] = set()
+        self.on_msg(self._hear)
+
+    def _hear(self, _: Any, question: Any, __: Any) -> None:
+        """The page asks for what it does not compute itself, or wants it no more."""
+        number = question["id"]
+        if question.get("cancel"):
+            self._cancelled.add(number)
+            return
+
+        def work() -> None:
+            answer = self._workers.ask(
+                question["verb"], question["document"], lambda: number in self._cancelled
+            )
+            self.send({"id": number, "status": answer.status}, [answer.content])
+
+        threading.Thread(target=work, name="playground", daemon=True).start()
+
+    def close(self) -> None:
+        """Take the page away, and end what computes for it."""
+        super().close()
+        self._workers.end()
 
     @property
     def simulation(self) -> Simulation:

@@ -7,15 +7,16 @@ const marked = () => document.querySelector("meta[name='attnlab-api']")?.content
 export class Api {
   constructor() {
     this.address = marked() ?? null
+    this.ask = globalThis.attnlabAsk ?? null // of a notebook's kernel
   }
 
   get isThere() {
-    return this.address !== null
+    return this.address !== null || this.ask !== null
   }
 
   /** The state that the page was asked to open on, or null. */
   async start() {
-    if (!this.isThere) return null
+    if (this.address === null) return null
     const answer = await fetch(`${this.address}/start`)
     return answer.ok ? answer.json() : null
   }
@@ -38,10 +39,11 @@ export class Api {
   }
 
   async _post(verb, document, signal) {
-    const answer = await fetch(`${this.address}/${verb}`, {
-      method: "POST", signal, headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(document),
-    })
+    const answer = this.ask !== null ? await this.ask(verb, document, signal)
+      : await fetch(`${this.address}/${verb}`, {
+        method: "POST", signal, headers: { "Content-Type": "application/json" },
+        body: JSON.stringify(document),
+      })
     if (!answer.ok) {
       const said = await answer.json().catch(() => ({ error: `attnlab answered ${answer.status}` }))
       throw new InputError(said.error)

@@ -35,7 +35,7 @@ export function tell(classes, result, measured, first) {
     else stage = 2
     const shared = `Shared words get ${percent(common[r])} of attention` +
       (r ? `, from ${percent(common[0])} at the start.` : ".")
-    const leads = lead.share < 1.25 * lead.start ? "No word stands out yet."
+    const leads = lead.share < 1.25 * lead.start ? `No word stands out${stage === 3 ? "" : " yet"}.`
       : lead.alike > 1 ? `${lead.alike} words lead alike with ${percent(lead.share)} each.`
       : `“${lead.name}” ${stage === 3 ? "has won" : "leads"} with ${percent(lead.share)}, from ${percent(lead.start)}.`
     const opening = [

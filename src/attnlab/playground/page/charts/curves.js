@@ -56,7 +56,8 @@ export class Curve {
     const end = steps[steps.length - 1]
     const every = end > 1e4 ? 100 : 10
     for (let step = 0; step <= end; step = step === 0 ? (end > 1e4 ? 10 : 1) : step * every) {
-      grid.push(svg("text", { x: this._x(step), y: HEIGHT - 18, class: "tick x" }, number(step)))
+      const x = this._x(step), atEnd = x > WIDTH - RIGHT - 14
+      grid.push(svg("text", { x: atEnd ? WIDTH - 2 : x, y: HEIGHT - 18, class: atEnd ? "tick x last" : "tick x" }, number(step)))
     }
     grid.push(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, class: "axis" }, clock === "time" ? "time" : "training step"))
     this.grid.replaceChildren(...grid)
