@@ -45,8 +45,8 @@ OPTIMIZERS = (
     Optimizer("sgd", momentum=0.0),
     Optimizer("adam"),
 )
-# vocabulary, classes, queries and overlap of the random sets: ten of each, one program in Python
-SHAPES = ((14, 2, 1, 0.5), (30, 3, 2, 0.2), (42, 5, 5, 0.8), (50, 4, 1, 0.3), (36, 6, 3, 0.6))
+# vocabulary, classes, queries and overlap of the random sets, and how many: one program in Python
+SHAPES = ((14, 2, 1, 0.5, 20), (42, 5, 5, 0.8, 15), (36, 6, 3, 0.3, 15))
 
 RUN = """
 async (documents) => {
@@ -130,15 +130,15 @@ def simulation_of(preset: str, i: int) -> Simulation:
 
 @cache
 def random_sets() -> tuple[tuple[Simulation, tuple[SequenceClasses, ...]], ...]:
-    """Fifty random sets of classes, ten of each shape, with the run that trains the ten."""
+    """Fifty random sets of classes of a few shapes, with the run that trains those of each."""
     made = []
-    for i, (vocab, classes, queries, overlap) in enumerate(SHAPES):
+    for i, (vocab, classes, queries, overlap, count) in enumerate(SHAPES):
         sets = tuple(
             random(
                 vocab, classes, concentration=(0.3, 1.0, 3.0)[seed % 3],
                 overlap=overlap, queries=queries, seed=seed,
             )
-            for seed in range(10)
+            for seed in range(count)
         )  # fmt: skip
         made.append((replace(simulation_of("syn-small", i), classes=sets), sets))
     return tuple(made)
@@ -310,7 +310,7 @@ def theory_cases() -> list[tuple[Simulation, str]]:
     for i, (run, sets) in enumerate(random_sets()):
         runs += [
             replace(run, classes=classes, optimizer=OPTIMIZERS[i % 2], eta_y=1.0, eta_z=0.5)
-            for classes in sets[:3]
+            for classes in sets[:5]
         ]
     uneven = classes_from("syn-medium:num_last=2").with_prior([0.1, 0.2, 0.3, 0.4])
     runs.append(replace(runs[0], classes=uneven))
