@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from attnlab.audit import Verdict, select
+from attnlab.audit import SOURCES, Verdict, select
+from attnlab.cli.audit import SOURCES as KNOWN_SOURCES
 from attnlab.cli.audit import audit_verb
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -26,6 +27,14 @@ def test_claims_by_name(tmp_path, call):
     assert "read as: equality" in out
     assert "asymptotic order (a constant that does not grow)" in " ".join(out.split())
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_source_has_its_claims(monkeypatch, capsys):
+    assert tuple(SOURCES) == KNOWN_SOURCES
+    few = select(["joma-tree", "joma-delta"])
+    monkeypatch.setattr("attnlab.audit.claims_of", lambda source: few)
+    audit_verb(source="joma")
+    assert "2 claims, all as recorded" in capsys.readouterr().out
 
 
 def test_json_is_one_document_and_nothing_else(tmp_path):
@@ -99,6 +108,8 @@ def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, c
     ("arguments", "message"),
     [
         (["--claim", "theorem-33"], "did you mean theorem-3"),
+        (["--source", "jama"], "source: 'jama' is not one; did you mean 'joma'"),
+        (["--source", "joma", "--claim", "joma-tree"], "leave out CLASSES and --claim"),
         (["--eta-y", "1"], "eta-y: the built-in settings have their own"),
         (["syn-smal"], "did you mean 'syn-small'"),
         (["syn-small", "--eta-z", "0"], "eta_z: expected a finite number above 0"),
