@@ -20,9 +20,9 @@ from attnlab.prediction.relation import AT_MOST, EQUAL
 RECORDS = 201
 
 # The paper's own test of its invariants: 2,000 steps at rate 0.1.
-TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5))
+TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5, scale=0.0))
 # A third of that time, in which b-bar has moved by less than a tenth.
-TOY_EARLY = Case(joma_toy(), 1.0, 1.0, 65.0, model=Joint(temperature=0.5))
+TOY_EARLY = Case(joma_toy(), 1.0, 1.0, 65.0, model=Joint(temperature=0.5, scale=0.0))
 # One common token and three distinct ones for each of three classes.
 PAIRS = Case(single_common(num_classes=3, distinct=3, common_prob=0.4), 1.0, 1.0, 1e4)
 
