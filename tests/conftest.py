@@ -19,7 +19,7 @@ CACHE_BYTES = 2**30
 TOGETHER = {"audit"}
 # What takes longest begins first, so that no worker is left with it at the end.
 FIRST = (
-    "audit", "test_simulate", "test_cluster", "test_drivers", "test_extended", "test_browser",
+    "audit", "test_simulate", "test_cluster", "test_drivers", "test_extended", "test_simulator",
     "test_studies", "test_torture",
 )  # fmt: skip
 

@@ -96,7 +96,7 @@ export function picture() {
 function sentence(root, x0, y, ink) {
   let x = x0
   for (const word of document.querySelectorAll("#sentence > *")) {
-    const wide = Math.max(10, word.textContent.length * 8.6 + 12)
+    const wide = Math.max(10, word.textContent.length * 9.2 + 12)
     if (x + wide > 936) {
       x = x0
       y += 28

@@ -7,7 +7,7 @@
 import { h, percent, set, svg } from "../dom.js"
 
 export const MOST_SHOWN = 24
-const ROW = 22, RIGHT = 46, WIDTH = 400, TOP = 4, LETTER = 8.2
+const ROW = 22, RIGHT = 46, WIDTH = 400, TOP = 4, LETTER = 9.2
 const MOST_LETTERS = 11
 
 /** Which entries of a class are shown, in order: all, or those that are ever attended most. */
