@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from attnlab.experiments import Made, names_of, share
-from attnlab.report.study_pages import BEGIN, END, between_marks, found
+from attnlab.report.study_pages import BEGIN, END, WIKITEXT, between_marks, found
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -18,6 +18,22 @@ def test_only_what_is_between_the_marks_changes():
     assert between_marks(once, "new") == once
     with pytest.raises(ValueError, match="page: expected the marks"):
         between_marks(page.replace(END, ""), "new")
+
+
+def test_a_part_about_wikitext_has_marks_of_its_own():
+    page = f"{BEGIN}\nold\n{END}\n{WIKITEXT[0]}\nold\n{WIKITEXT[1]}\n"
+    once = between_marks(page, "new", WIKITEXT)
+    assert once == f"{BEGIN}\nold\n{END}\n{WIKITEXT[0]}\nnew\n{WIKITEXT[1]}\n"
+
+
+@pytest.mark.parametrize("name", ["dip", "freeze"])
+def test_studies_on_text_say_what_was_found_at_paper_size(name):
+    page = (DOCS / "studies" / f"{name}.md").read_text()
+    part = page.partition(WIKITEXT[0])[2].partition(WIKITEXT[1])[0]
+    assert "trained on its test split" in part
+    assert f"(../images/studies/{name}-wikitext.png)" in part
+    assert (DOCS / "images" / "studies" / f"{name}-wikitext.png").is_file()
+    assert f"./lab study {name} --recipes recipes/wikitext" in page
 
 
 def made_with(numbers, halves, bounds):

@@ -73,8 +73,9 @@ def module_of(name: str) -> str:
 
 @cache
 def names_of(kind: Kind) -> tuple[str, ...]:
-    """The names of the experiments of a kind."""
-    return tuple(name for name in _modules() if experiment(name).kind == kind)
+    """The names of the experiments of a kind: figures paper by paper, studies by the alphabet."""
+    found = [name for name in _modules() if experiment(name).kind == kind]
+    return tuple(sorted(found) if kind == "study" else found)
 
 
 def recipe_for(name: str, folder: Path | None = None) -> Any:

@@ -78,7 +78,7 @@ def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
         for name in [name for name in made if (wikitext / name).is_dir()]:
             draw_small(name, wikitext, docs / "images" / f"{name}-wikitext.png")
             with atomic_path(docs / "wikitext" / f"{name}.md") as temporary:
-                temporary.write_text(_at_paper_size(name, wikitext), encoding="utf-8")
+                temporary.write_text(at_paper_size(name, wikitext), encoding="utf-8")
     with atomic_path(docs / "gallery.md") as temporary:
         temporary.write_text(gallery(made, docs), encoding="utf-8")
 
@@ -95,8 +95,8 @@ def draw_small(name: str, out: Path, path: Path) -> None:
         picture.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
 
 
-def _at_paper_size(name: str, out: Path) -> str:
-    """What was found on WikiText, with the numbers where a figure has a table of them."""
+def at_paper_size(name: str, out: Path) -> str:
+    """What was found on WikiText, with the numbers where an experiment has a table of them."""
     figure, data = experiment(name), load(out / name / f"{name}.nc")
     judgement = figure.judge(data)
     lines = [
@@ -106,7 +106,7 @@ def _at_paper_size(name: str, out: Path) -> str:
     if figure.table:
         heading, *rows = figure.table(data).shown()
         cells = [heading, ["---"] * len(heading), *rows]
-        lines.append("\n".join(f"| {' | '.join(row)} |" for row in cells))
+        lines.append("\n".join(f"| {' | '.join(row)} |".replace("\n", "<br>") for row in cells))
     return "\n\n".join(lines) + "\n"
 
 

@@ -2,9 +2,10 @@
 
 python -m attnlab.report.study_pages out docs           # all studies
 python -m attnlab.report.study_pages out docs length    # some; the others' rows stay as they are
+python -m attnlab.report.study_pages --wikitext out-wikitext docs dip    # at paper size, on a text
 
-A page is written by hand, but for what stands between the two marks; so are the questions in the
-list docs/studies/README.md.
+A page is written by hand, but for what stands between marks; so are the questions in the list
+docs/studies/README.md.
 """
 
 from __future__ import annotations
@@ -17,20 +18,23 @@ from attnlab.experiments import Made
 from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
-from attnlab.report.gallery import draw_small
+from attnlab.report.gallery import at_paper_size, draw_small
 from attnlab.report.make import STUDIES
 from attnlab.report.page import capitalised
 
 BEGIN, END = "<!-- found: begin -->", "<!-- found: end -->"
+FOUND = (BEGIN, END)
+WIKITEXT = ("<!-- wikitext: begin -->", "<!-- wikitext: end -->")
 
 
-def between_marks(page: str, text: str) -> str:
+def between_marks(page: str, text: str, marks: tuple[str, str] = FOUND) -> str:
     """The page with `text` between its marks."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = marks
+    before, begin, rest = page.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise InputError(f"page: expected the marks {BEGIN} and {END}, one after the other")
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+        raise InputError(f"page: expected the marks {first} and {last}, one after the other")
+    return f"{before}{first}\n{text}\n{last}{after}"
 
 
 def found(made: Made) -> str:
@@ -69,17 +73,29 @@ def write_pages(out: Path, docs: Path, names: Sequence[str] = STUDIES) -> None:
     _rewrite(docs / "studies" / "README.md", table)
 
 
+def write_paper_size(out: Path, docs: Path, names: Sequence[str]) -> None:
+    """Bring the parts of pages that are about WikiText up to date with the run in `out`."""
+    for name in names:
+        picture = f"images/studies/{name}-wikitext.png"
+        draw_small(name, out, docs / picture)
+        text = f"{at_paper_size(name, out)}\n![{name} on WikiText-2](../{picture})"
+        _rewrite(docs / "studies" / f"{name}.md", text, WIKITEXT)
+
+
 def _rows(page: str) -> dict[str, str]:
     """The row of each study, as it stands in the list."""
     lines = page.splitlines()
     return {name: next(s for s in lines if s.startswith(f"| [{name}](")) for name in STUDIES}
 
 
-def _rewrite(path: Path, text: str) -> None:
-    page = between_marks(path.read_text(encoding="utf-8"), text)
+def _rewrite(path: Path, text: str, marks: tuple[str, str] = FOUND) -> None:
+    page = between_marks(path.read_text(encoding="utf-8"), text, marks)
     with atomic_path(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_pages(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or STUDIES)
+    if sys.argv[1] == "--wikitext":
+        write_paper_size(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    else:
+        write_pages(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or STUDIES)

@@ -1,0 +1,200 @@
+"""The studies on text at a size that a test can afford; what their judges say of made-up runs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from attnlab.experiments import Standing, experiment, on_halves, recipe_for
+from attnlab.experiments.joma import dip
+from attnlab.experiments.joma.dip import Arm, interval, turning_points, turns
+from attnlab.experiments.scan_and_snap import freeze
+from attnlab.experiments.scan_and_snap.freeze import Reading, drawn_text
+from attnlab.files.recipe import read_recipe
+from attnlab.files.shipped import recipe_folder
+from attnlab.text import Corpus, TransformerSpec
+
+SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)
+
+
+def make(name, **changes):
+    """The data of a study cut down; it must also be judged, on halves too, shown and drawn."""
+    study, recipe = experiment(name), recipe_for(name)
+    training = replace(
+        recipe.training, model=SMALL, batch=4, validation_tokens=400, probes=1,
+        **changes.pop("training"),
+    )  # fmt: skip
+    heard = []
+    recipe = replace(recipe, vocab_size=60, seeds=4, training=training, **changes)
+    runs = study.data(recipe, progress=heard.append)
+    assert heard == sorted(heard)
+    assert heard[-1] == pytest.approx(1.0)
+    judgement = study.judge(runs)
+    for text in (judgement.headline, judgement.summary, judgement.alt):
+        assert text.endswith(".")
+        assert "nan" not in text
+    for half in on_halves(study.judge, runs):
+        assert half.keys() == judgement.numbers.keys()
+    table = study.table(runs)
+    assert {len(row) for row in table.shown()} == {len(table.shown()[0])}
+    figure = study.draw(runs)
+    figure.canvas.draw()
+    return runs, judgement
+
+
+def test_dip_records_every_arm_and_layer():
+    arms = {"kept": Arm(layers=(1, 2)), "linear": Arm(layers=(1,), activation="linear")}
+    training = {"rates": (1e-3, 1e-2), "steps": 20, "measure_every": "doubling"}
+    runs, judgement = make("dip", arms=arms, training=training, turn=0.001)
+    assert runs["step"].values.tolist() == [0, 1, 2, 4, 8, 16, 20]
+    for what in ("entropy", "window_entropy", "frequent_mass", "mlp_stable_rank", "qk_stable_rank"):
+        values = runs[what].sel(arm="kept")
+        assert values.dims == ("layers", "rate", "seed", "step", "layer")
+        assert values.sel(layers=2).notnull().all()
+        assert values.sel(layers=1, layer=0).notnull().all()
+        assert values.sel(layers=1, layer=1).isnull().all()
+        assert runs[what].sel(arm="linear", layers=2).isnull().all()
+    # the activation is another from the first gradient on, the start the same
+    one, other = (runs["validation_loss"].sel(arm=arm, layers=1) for arm in arms)
+    assert not np.allclose(one.isel(step=-1), other.isel(step=-1))
+    assert (runs["entropy"].sel(arm="kept", layers=1).isel(step=0, layer=0).std("rate") == 0).all()
+    assert {"cycles_kept_1", "cycles_kept_2", "cycles_linear_1"} <= judgement.numbers.keys()
+
+
+def made_up(curve, seeds=5):
+    """Runs of one depth whose entropy is a function of rate x steps, with a little noise."""
+    rates, steps = np.array([1e-5, 1e-4]), np.unique(np.geomspace(1, 30_000, 80).astype(int))
+    steps = np.append(0, steps)
+    x = rates[:, None] * steps
+    noise = np.random.default_rng(0).normal(scale=0.002, size=(seeds, *x.shape))
+    entropy = (curve(np.maximum(x, 1e-9)) + noise).transpose(1, 0, 2)[None, None, ..., None]
+    dims = ("arm", "layers", "rate", "seed", "step", "layer")
+    names = ("entropy", "window_entropy", "frequent_mass", "mlp_stable_rank", "qk_stable_rank")
+    return xr.Dataset(
+        {name: (dims, entropy) for name in names},
+        {"arm": ["kept"], "layers": [1], "rate": rates, "seed": range(seeds), "step": steps,
+         "layer": [0]},
+        {"corpus": "made up", "turn": 0.05, "context": 35, "frequent_share": 0.5},
+    )  # fmt: skip
+
+
+def hollow(x, at, depth):
+    return -depth * np.exp(-((np.log10(x / at) / 0.2) ** 2))
+
+
+@pytest.mark.parametrize(
+    ("curve", "shape", "standing"),
+    [
+        (lambda x: 2.5 + 0 * x, "no fall", Standing.FAILS),
+        (lambda x: 2.5 - x / (x + 0.01), "dip", Standing.FAILS),
+        (lambda x: 2.5 + hollow(x, 0.01, 1), "bounce", Standing.HOLDS),
+        (lambda x: 2.5 + hollow(x, 0.01, 1) - x / (x + 0.1), "cycle", Standing.CORRECTED),
+    ],
+    ids=["no fall", "dip", "bounce", "cycle"],
+)
+def test_the_shape_of_a_curve_is_told(curve, shape, standing):
+    runs = made_up(curve)
+    found = turns(runs, "entropy")
+    assert (found["shape"] == dip.SHAPES.index(shape)).all()
+    judgement = dip.judge(runs)
+    assert judgement.standing == standing
+    assert f"{found['shape'].size} {shape}" in judgement.summary
+    if shape in ("bounce", "cycle"):
+        assert judgement.numbers["first_at_kept_1"] == pytest.approx(0.01, rel=0.1)
+        assert judgement.numbers["slope_kept_1"] == pytest.approx(-1, abs=0.1)
+        # JoMA's numbers stand beside ours where the rate is there
+        assert "published 1.554 at 2,000, 2.213" in judgement.summary
+
+
+def test_turns_alternate_and_small_ones_do_not_count():
+    values = np.array([2.0, 2.1, 1.5, 1.52, 1.4, 1.9, 1.88, 1.0, 1.2, np.nan])
+    assert turning_points(values, 0.1) == [1, 4, 5, 7, 8]
+    assert turning_points(values, 0.3) == [1, 4, 5, 7]
+    assert turning_points(np.full(3, np.nan), 0.1) == [0]
+    mean, half = interval(xr.DataArray([1.0, 2.0, 3.0, np.nan]))
+    assert (mean, half) == (2, pytest.approx(4.303 / np.sqrt(3), rel=1e-3))
+
+
+def test_freeze_measures_how_much_of_attention_moves():
+    texts = {"real": Reading(layers=(1,)), "drawn": Reading(layers=(1,), drawn=True)}
+    runs, judgement = make(
+        "freeze", texts=texts, moments=(2, 6, 12, 20), gap=2, training={"rates": (0.1, 5.0)}
+    )
+    assert runs["change"].dims == ("text", "layers", "rate", "seed", "moment")
+    assert ((runs["change"] > 0) & (runs["change"] < 1)).all()
+    # in the first steps it moves as fast as the rate is large
+    first = runs["change"].isel(moment=0).mean("seed")
+    assert (first.sel(rate=5.0) > 5 * first.sel(rate=0.1)).all()
+    assert runs["drawn"].values.tolist() == [False, True]
+    assert "left_at_best_drawn_1_5" in judgement.numbers
+
+
+@pytest.mark.parametrize(
+    ("left", "verdict", "standing"),
+    [
+        ((0.1, 0.1), "frozen", Standing.HOLDS),
+        ((0.9, 0.9), "moving", Standing.PARTLY),  # sparse it is all the same
+        ((0.0, 0.5), "cannot tell", Standing.OPEN),
+    ],
+)
+def test_frozen_is_what_the_seeds_agree_on(left, verdict, standing):
+    moments, seeds = [1, 10, 100, 1000, 2000, 3000], 6
+    low, high = left
+    ends = np.where(np.arange(seeds) % 2, low, high)[:, None] + 0.01 * np.arange(3)
+    change = np.concatenate([np.ones((seeds, 3)), ends], axis=1)
+    entropy = np.concatenate([np.full((seeds, 3), 2.5), np.full((seeds, 3), 1.0)], axis=1)
+    entropy = entropy + 0.01 * np.arange(seeds)[:, None]
+    dims, shape = ("text", "layers", "rate", "seed", "moment"), (1, 1, 1, seeds, len(moments))
+    falling = np.broadcast_to(np.linspace(3, 2, len(moments)), shape)
+    runs = xr.Dataset(
+        {
+            "change": (dims, change.reshape(shape)), "entropy": (dims, entropy.reshape(shape)),
+            "top": (dims, entropy.reshape(shape)), "validation_loss": (dims, falling),
+            "train_loss": (dims, falling), "drawn": ("text", [False]),
+        },
+        {"text": ["real"], "layers": [1], "rate": [1.0], "seed": range(seeds), "moment": moments},
+        {"corpus": "made up", "gap": 1},
+    )  # fmt: skip
+    assert freeze.verdict(freeze.left(runs["change"].squeeze())) == verdict
+    assert freeze.judge(runs).standing == standing
+
+
+def test_a_drawn_text_has_the_texts_own_neighbours_and_does_not_come_again():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 12, 3000).astype(np.int32)
+    vocabulary = tuple(f"w{i}" for i in range(12))
+    corpus = Corpus("dice", "word", vocabulary, ids, ids[:500], "dice")
+    drawn = drawn_text(corpus, 50_000)
+    assert (drawn.train.size, drawn.validation.size) == (50_000, freeze.DRAWN_VALIDATION)
+    assert drawn.digest != corpus.digest
+    assert drawn_text(corpus, 50_000).train.tolist() == drawn.train.tolist()
+    # within a chain every pair is one of the text, round its end
+    rows = -(-70_000 // freeze.CHAINS)
+    chains = drawn.train[: 100 * rows].reshape(100, rows)
+    pairs = {*zip(ids, np.roll(ids, -1), strict=True)}
+    assert {*zip(chains[:, :-1].ravel(), chains[:, 1:].ravel(), strict=True)} <= pairs
+    shares = [np.bincount(of, minlength=12) / of.size for of in (drawn.train, ids)]
+    np.testing.assert_allclose(*shares, atol=0.02)
+
+
+@pytest.mark.parametrize("name", ["dip", "freeze"])
+def test_the_recipes_at_paper_size_are_read(name):
+    study = experiment(name)
+    recipe = read_recipe(recipe_folder() / "wikitext" / f"study-{name}.yaml", study.recipe)
+    assert recipe.figure == name
+    assert recipe.training.model == TransformerSpec()
+    assert recipe.seeds >= 4
+
+
+def test_recipes_that_make_no_sense_are_refused():
+    recipe = recipe_for("freeze")
+    for wrong, message in (
+        ({"moments": (1, 10)}, "moments: expected more than 3 rising steps"),
+        ({"gap": 1000}, "gap: expected at least 1, and less than"),
+        ({"texts": {"real": Reading(layers=())}}, "texts.real.layers: expected different depths"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replace(recipe, **wrong)
+    with pytest.raises(ValueError, match="arms.kept.layers: expected different depths"):
+        replace(recipe_for("dip"), arms={"kept": Arm(layers=(1, 1))})
