@@ -73,15 +73,14 @@ export class Gradient {
   /** Adds the row whose `size` slots are in `at`, with their c~ in `f`. */
   _add(k, { Y }, weight, size) {
     const { at, f, logits, error } = this
-    const { place, zPlace, multiplicity, count, J } = this.layout
+    const { row, zPlace, times, count, J } = this.layout
     let squares = 0
-    for (let s = 0; s < size; s++) squares += multiplicity[place[at[s]]] * f[s] * f[s]
+    for (let s = 0; s < size; s++) squares += times[at[s]] * f[s] * f[s]
     const scale = 1 / Math.sqrt(squares)
     for (let j = 0; j < J; j++) logits[j] = 0
     for (let s = 0; s < size; s++) {
       f[s] *= scale
-      const g = place[at[s]]
-      const weighed = multiplicity[g] * f[s], base = g * J
+      const weighed = times[at[s]] * f[s], base = row[at[s]]
       for (let j = 0; j < J; j++) logits[j] += weighed * Y[base + j]
     }
     const loss = this._predict(this.layout.target[k])
@@ -93,7 +92,7 @@ export class Gradient {
     }
     const gradY = this.Y, gradZ = this.Z
     for (let s = 0; s < size; s++) {
-      const base = place[at[s]] * J, fs = f[s]
+      const base = row[at[s]], fs = f[s]
       let g = 0
       for (let j = 0; j < J; j++) {
         const d = error[j]

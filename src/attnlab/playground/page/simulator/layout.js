@@ -55,6 +55,9 @@ export class Layout {
       this.count = new Float64Array(this.J).fill(1)
       this.target = classes.next
     }
+    /** of each slot: where its row of Y begins, and how many tokens it stands for */
+    this.row = this.place.map((g) => g * this.J)
+    this.times = Float64Array.from(this.place, (g) => this.multiplicity[g])
   }
 }
 

@@ -34,6 +34,8 @@ class Alias {
 }
 
 const LONGEST_TABLE = 512 // draws: beyond it tables would be large, and rejection is quick
+const GUIDES = 32
+const SCRATCH = new Float64Array(LONGEST_TABLE + 1)
 const NEGLIGIBLE = 1e-19 // of the most likely count: less than a draw can tell
 
 /** Binomials of one probability by inversion of their distribution, a table for each size. */
@@ -46,31 +48,34 @@ class Binomials {
   draw(random, n) {
     if (this.p >= 1) return n
     const row = this.rows[n] ?? (this.rows[n] = this._row(n))
-    const { cumulative, lowest } = row, u = random.uniform()
-    let k = row.mode
-    if (u > cumulative[k]) while (u > cumulative[++k]);
-    else while (k > 0 && u <= cumulative[k - 1]) k--
-    return lowest + k
+    const { cumulative, guide } = row, u = random.uniform()
+    let k = guide[Math.floor(u * GUIDES)]
+    while (u > cumulative[k]) k++
+    return row.lowest + k
   }
 
   /** P(count <= lowest + k) in k, from the most likely count outwards until nothing is left. */
   _row(n) {
     const { p } = this, odds = p / (1 - p)
     const mode = Math.min(n, Math.floor((n + 1) * p))
-    const below = [], above = [1]
-    for (let k = mode, f = 1; k > 0 && f > NEGLIGIBLE; k--) {
-      f *= k / ((n - k + 1) * odds)
-      below.push(f)
+    let lowest = mode, highest = mode
+    SCRATCH[mode] = 1
+    for (; lowest > 0 && SCRATCH[lowest] > NEGLIGIBLE; lowest--) {
+      SCRATCH[lowest - 1] = (SCRATCH[lowest] * lowest) / ((n - lowest + 1) * odds)
     }
-    for (let k = mode, f = 1; k < n && f > NEGLIGIBLE; k++) {
-      f *= ((n - k) * odds) / (k + 1)
-      above.push(f)
+    for (; highest < n && SCRATCH[highest] > NEGLIGIBLE; highest++) {
+      SCRATCH[highest + 1] = (SCRATCH[highest] * (n - highest) * odds) / (highest + 1)
     }
-    const cumulative = Float64Array.from([...below.reverse(), ...above])
-    for (let k = 1; k < cumulative.length; k++) cumulative[k] += cumulative[k - 1]
-    const total = cumulative[cumulative.length - 1]
+    const cumulative = new Float64Array(highest - lowest + 1)
+    let total = 0
+    for (let k = lowest; k <= highest; k++) cumulative[k - lowest] = total += SCRATCH[k]
     for (let k = 0; k < cumulative.length; k++) cumulative[k] /= total
-    return { cumulative, lowest: mode - below.length, mode: below.length }
+    const guide = new Uint16Array(GUIDES) // where to begin to look
+    for (let g = 0, k = 0; g < GUIDES; g++) {
+      while (cumulative[k] < g / GUIDES) k++
+      guide[g] = k
+    }
+    return { cumulative, guide, lowest }
   }
 }
 
@@ -130,8 +135,9 @@ export class CountSampler {
 
 /** The sequences of each step of a seed, drawn when they are first asked for, and kept. */
 class Batches {
-  constructor(classes, { length, batch_size }, seed) {
-    this.sampler = new CountSampler(classes, length)
+  constructor(sampler, { length, batch_size }, seed) {
+    const { classes } = sampler
+    this.sampler = sampler
     this.random = new Random(seed)
     this.rows = batch_size
     this.drawn = []
@@ -167,7 +173,7 @@ class Batches {
 }
 
 const KEPT_BYTES = 64e6
-const kept = { key: "", batches: null }
+const kept = { key: "", batches: null, name: "", sampler: null }
 
 /**
  * Runs that differ only in rates, steps or optimiser see the same sequences: those of the last seed
@@ -178,8 +184,10 @@ export function batches(name, classes, engine, seed) {
   const bytes = kept.batches === null ? 0
     : kept.batches.drawn.reduce((sum, of) => sum + 6 * of.slots.length, 0)
   if (kept.key !== key || bytes > KEPT_BYTES) {
+    const named = JSON.stringify([name, engine.length])
+    if (kept.name !== named) Object.assign(kept, { name: named, sampler: new CountSampler(classes, engine.length) })
     kept.key = key
-    kept.batches = new Batches(classes, engine, seed)
+    kept.batches = new Batches(kept.sampler, engine, seed)
   }
   return kept.batches
 }
