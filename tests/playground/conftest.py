@@ -20,7 +20,7 @@ def server() -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright has one at a time in a process
 def browser() -> Iterator[Any]:
     path = chromium.find()
     if path is None:

@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import chromium
 import numpy as np
 import page_files
 import pytest
 import xarray as xr
+from small_run import PATIENCE
 
 import attnlab
 from attnlab.data import SequenceClasses, classes_from, random
@@ -24,11 +24,6 @@ from attnlab.data.class_files import classes_document, parse_classes
 from attnlab.dynamics import Limit, Optimizer, Sampled, Save, Simulation
 from attnlab.files.errors import InputError
 
-PATH = chromium.find()
-pytestmark = pytest.mark.skipif(PATH is None, reason="no Chromium here: apt-get install chromium")
-pytest.importorskip("playwright", reason="no Playwright here: pip install playwright")
-
-PATIENCE = 300_000  # ms, on a busy machine
 AT = (0, 1, 2, 5, 10, 20, 40)
 PRESETS = (
     "syn-small",
@@ -77,9 +72,9 @@ async (asked) => {
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Any]:
+def page(browser: Any) -> Iterator[Any]:
     """A page that has loaded nothing but may import every module."""
-    with page_files.served() as address, chromium.launched(str(PATH)) as browser:
+    with page_files.served() as address:
         page = browser.new_page()
         page.set_default_timeout(PATIENCE)
         page.route("**/blank", lambda route: route.fulfill(body="<p>", content_type="text/html"))
