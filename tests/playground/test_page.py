@@ -106,6 +106,16 @@ def test_what_was_done_can_be_undone_and_is_in_the_link(open_page: Open) -> None
     assert again.evaluate("attnlabPage.document") == page.evaluate("attnlabPage.document")
 
 
+def test_a_worker_that_cannot_start_is_told(open_page: Open) -> None:
+    page = open_page(address="about:blank", bars=False)
+    page.route("**/worker.js", lambda route: route.abort())
+    with page_files.served() as address:
+        page.goto(f"{address}/index.html")
+        page.locator("#problem").wait_for()
+    assert "worker failed" in page.locator("#problem").inner_text()
+    assert page.locator("#live[aria-busy=true]").count() == 1
+
+
 def test_a_damaged_link_is_refused_in_words(open_page: Open) -> None:
     page = open_page({"a": {**LIMIT, "eta_y": -1}})
     said = page.locator("#problem").inner_text()

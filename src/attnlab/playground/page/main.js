@@ -74,17 +74,21 @@ class Page {
     this._linkSoon()
     this.told?.(state)
     const live = byId("live")
-    const dim = setTimeout(() => live.classList.add("stale"), DIM_AFTER)
+    const stale = (is) => {
+      live.classList.toggle("stale", is)
+      live.setAttribute("aria-busy", String(is))
+    }
+    const dim = setTimeout(() => stale(true), DIM_AFTER)
     try {
       for (const asked of [of, state.a]) this._refuse(asked)
       const result = await this.runner.run(of)
       const before = state.b === null ? null : await this.runner.run(state.a)
       if (wish !== this.wishes) return
       this._draw(state, of, result, before)
-      live.classList.remove("stale")
+      stale(false)
     } catch (error) {
       if (error instanceof Dropped || wish !== this.wishes) return
-      live.classList.add("stale")
+      stale(true)
       this._problem(error)
     } finally {
       clearTimeout(dim)

@@ -99,6 +99,10 @@ export class Runner {
     worker.onmessage = ({ data }) => {
       if (lane.current !== null && data.id === lane.current.id) lane.current.heard(data)
     }
+    worker.onerror = (event) => {
+      const why = event.message || "its file could not be loaded"
+      lane.current?.heard({ kind: "error", said: `The page’s worker failed: ${why}. Reload the page.` })
+    }
     return worker
   }
 }
