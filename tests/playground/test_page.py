@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import page_files
 import pytest
+from PIL import Image
 from small_run import LIMIT
 
 import attnlab
@@ -273,10 +275,16 @@ def test_an_animation_can_be_taken_along(open_page: Open) -> None:
           const { gif } = await import("/export.js")
           const player = attnlabPage.player
           const blob = await gif((f) => player.go(f * player.last), () => {}, { frames: 3 })
-          return [...new Uint8Array(await blob.arrayBuffer()).slice(0, 6)]
+          return [...new Uint8Array(await blob.arrayBuffer())]
         }"""
     )
-    assert bytes(frames) == b"GIF89a"
+    with Image.open(io.BytesIO(bytes(frames))) as picture:
+        assert (picture.format, picture.n_frames) == ("GIF", 3)
+        sizes = []
+        for at in range(3):
+            picture.seek(at)
+            sizes.append(picture.size)
+    assert len(set(sizes)) == 1
 
 
 def test_the_code_on_show_is_what_runs(open_page: Open) -> None:

@@ -56,11 +56,11 @@ export function picture() {
   root.append(text(document.getElementById("step-shown").textContent, margin, y, 15, "bold"))
   y += 24
   y = sentence(root, margin, y, ink)
-  for (const line of wrapped(document.getElementById("story").textContent, 120)) {
-    root.append(text(line, margin, y, 13))
-    y += 18
-  }
-  y += 12
+  // two lines, whatever it says: all frames of an animation have one height
+  wrapped(document.getElementById("story").textContent, 125).slice(0, 2).forEach((line, at) => {
+    root.append(text(line, margin, y + 18 * at, 13))
+  })
+  y += 48
   const bars = [...document.querySelectorAll("#classes .class-card")]
   let tallest = 0
   bars.forEach((card, at) => {
