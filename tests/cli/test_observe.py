@@ -106,3 +106,17 @@ def test_bad_input_is_one_message(place, tmp_path):
         assert code == 2
         assert len(said) == 1
         assert re.search(message, said[0]), said
+
+
+def test_a_page_beside_the_numbers_and_of_a_saved_dataset(place, capsys):
+    asked = ["checkpoints", place / "out", "--text", place / "text.txt", *SIZE]
+    page, folder = place / "page.html", place / "for-page"
+    assert attnlab_observe(*asked, "--out", folder, "--html", page) == (0, [])
+    assert f"wrote {page}" in capsys.readouterr().out
+    assert attnlab_observe("report", folder / "result.nc") == (0, [])
+    printed = capsys.readouterr().out
+    assert "measured 3 times from step 0 to 20: 8 heads in 2 layers" in printed
+    assert (folder / "result.html").read_text() == page.read_text()
+    assert "3 checkpoints were read and hashed: no two have the same weights" in page.read_text()
+    code, said = attnlab_observe("report", folder / "result.nc", "--html", place / "page.txt")
+    assert code == 2 and ".html" in said[0]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from attnlab.observe import Checkpoint, Lint
 
 LOADING = "loading PyTorch"
+PAGES = (".html",)
 HELP = "Measure the attention of PyTorch models: how sparse, on what, since when."
 MODEL_HELP = """Measure the attention of a model on a text, layer by layer and head by head.
 
@@ -31,6 +32,7 @@ documentation topics of your Python.
 Examples:
   attnlab observe model my-model --text book.txt
   attnlab observe model my-model --text builtin --length 256 --out attention.nc
+  attnlab observe model my-model --text builtin --html page.html
   attnlab observe model my-model --text builtin --json
 """
 CHECKPOINTS_HELP = """Measure a training by its checkpoints: when does each head's attention snap?
@@ -43,7 +45,7 @@ stopped.
 
 \b
 Examples:
-  attnlab observe checkpoints out --text book.txt --out observed
+  attnlab observe checkpoints out --text book.txt --out observed --html page.html
   attnlab observe checkpoints hub/models--EleutherAI--pythia-70m --text book.txt
   attnlab observe checkpoints 'runs/*' --pattern 'iter(\\d+)' --text book.txt --json
 """
@@ -57,6 +59,16 @@ files that cannot be read. Exit code 1 when there is any.
 Examples:
   attnlab observe lint out
   attnlab observe lint hub/models--EleutherAI--pythia-70m --json
+"""
+REPORT_HELP = """Make one HTML page of a dataset that was observed: every head, snaps, caches, words.
+
+FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)` wrote,
+or result.nc in the folder of `attnlab observe checkpoints --out`. The page needs nothing beside it.
+
+\b
+Examples:
+  attnlab observe report attention.nc
+  attnlab observe report observed/result.nc --html page.html
 """
 
 app = typer.Typer(
@@ -78,6 +90,7 @@ Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Pattern = Annotated[
     str | None, typer.Option(help="A regular expression with the step as its group.")
 ]
+Html = Annotated[Path | None, typer.Option(help="A page of it all (.html).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Where = Annotated[str, typer.Argument(help="A folder, a cached repository, or a glob.")]
 
@@ -99,9 +112,11 @@ def model_verb(
     min_keys: MinKeys = 16,
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="A file for the dataset (.nc).")] = None,
+    html: Html = None,
     as_json: AsJson = False,
 ) -> None:
     check_writable(out, (".nc",), "out")
+    check_writable(html, PAGES, "html")
     with waiting(LOADING, quiet=as_json):
         from attnlab.files.netcdf import save
         from attnlab.observe import observe_model
@@ -112,6 +127,7 @@ def model_verb(
         found = observe_model(path, probe, rows=rows, min_keys=min_keys, device=device)
     if out is not None:
         save(found, out)
+    _write_page(found, html)
     heads = _heads(found)
     if as_json:
         unseen = json.loads(found.attrs["unseen"])
@@ -122,8 +138,7 @@ def model_verb(
     say(f"{path}: {found.sizes['layer']} layers, {found.sizes['head']} heads, {sizes} tokens")
     _print_heads(heads)
     _print_unseen(found)
-    if out is not None:
-        say(f"wrote {out}")
+    _say_written(out, html)
 
 
 @app.command("checkpoints", help=CHECKPOINTS_HELP)
@@ -138,8 +153,10 @@ def checkpoints_verb(
     min_keys: MinKeys = 16,
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="A folder for steps and result.")] = None,
+    html: Html = None,
     as_json: AsJson = False,
 ) -> None:
+    check_writable(html, PAGES, "html")
     with waiting(LOADING, quiet=as_json):
         from attnlab.observe import find_checkpoints, observe_checkpoints
 
@@ -150,6 +167,7 @@ def checkpoints_verb(
         found, probe, out=out, rows=rows, min_keys=min_keys, device=device,
         progress=False if as_json else "auto",
     )  # fmt: skip
+    _write_page(result, html)
     heads = _heads(result.isel(step=-1)) if result.sizes["step"] else []
     first = _heads(result.isel(step=0))
     for row, start in zip(heads, first, strict=True):
@@ -169,8 +187,7 @@ def checkpoints_verb(
     faults = json.loads(result.attrs["lint"])["faults"]
     for fault in faults:
         say(f"lint: {fault['words']}")
-    if out is not None:
-        say(f"wrote {out}")
+    _say_written(out, html)
 
 
 @app.command("lint", help=LINT_HELP)
@@ -185,6 +202,39 @@ def lint_verb(where: Where, pattern: Pattern = None, as_json: AsJson = False) ->
         _print_lint(checkpoints, found)
     if found.faults:
         raise typer.Exit(FAULTS)
+
+
+@app.command("report", help=REPORT_HELP)
+def report_verb(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A saved dataset (.nc).")],
+    html: Annotated[
+        Path | None, typer.Option(help="Where the page goes; beside the file without it.")
+    ] = None,
+) -> None:
+    page = path.with_suffix(".html") if html is None else html
+    check_writable(page, PAGES, "html")
+    from attnlab.files.netcdf import load
+    from attnlab.observe.report import report, with_steps
+    from attnlab.observe.words import in_words
+
+    dataset = with_steps(load(path))
+    report(dataset, page)
+    for sentence in in_words(dataset):
+        say(sentence)
+    say(f"wrote {page}")
+
+
+def _write_page(found: xr.Dataset, html: Path | None) -> None:
+    if html is not None:
+        from attnlab.observe import report
+
+        report(found, html)
+
+
+def _say_written(*paths: Path | None) -> None:
+    for path in paths:
+        if path is not None:
+            say(f"wrote {path}")
 
 
 def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:

@@ -26,6 +26,7 @@ _HOMES = {
     "classes": "expectation",
     "expectation": "expectation",
     "find_checkpoints": "checkpoints",
+    "in_words": "words",
     "lint": "lint",
     "mlflow": "trackers",
     "observe": "observer",
@@ -48,6 +49,7 @@ __all__ = [
     "classes",
     "expectation",
     "find_checkpoints",
+    "in_words",
     "lint",
     "mlflow",
     "observe",
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from attnlab.observe.terminal import terminal
     from attnlab.observe.trackers import mlflow, tensorboard, wandb
     from attnlab.observe.trajectory import observe_checkpoints, observe_model
+    from attnlab.observe.words import in_words
 
 
 def __dir__() -> list[str]:

@@ -218,7 +218,7 @@ def _tensor(value: Any, name: str) -> Any:
         return value.detach().clone()  # a batch that the training changes is a probe no more
     if isinstance(value, np.ndarray | list):
         try:
-            return torch.as_tensor(np.asarray(value))
+            return torch.as_tensor(np.array(value))  # its own, as above
         except (TypeError, ValueError):
             raise InputError(
                 f"{name}: expected numbers in rows of one length; pad them, and give a mapping "

@@ -69,7 +69,7 @@ def report(
     dataset: over (step, layer, head), measured or loaded; one over (layer, head) is one moment.
     theory: sentences of `attnlab.observe.expectation(...).in_words()`, if it was asked.
     """
-    dataset = _whole(dataset)
+    dataset = with_steps(dataset)
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -78,7 +78,7 @@ def report(
     spec = json.loads(dataset.attrs.get("spec", "{}"))
     page = environment.from_string(template).render(
         version=__version__,
-        title=f"Attention of {spec.get('model', 'a model')}",
+        title=f"Attention of {spec.get('model', 'a training')}",
         words=in_words(dataset),
         theory=list(theory),
         data=page_data(dataset),
@@ -194,7 +194,8 @@ def _drawn(dataset: xr.Dataset, shown: Shown) -> dict[str, Any]:
     }
 
 
-def _whole(dataset: xr.Dataset) -> xr.Dataset:
+def with_steps(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset of an observer over (step, layer, head); one moment is one step."""
     if "entropy" not in dataset or not {"layer", "head"} <= set(dataset.dims):
         raise InputError(
             "dataset: is none of attnlab.observe (no entropy over layer and head); give what "

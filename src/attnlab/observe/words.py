@@ -36,7 +36,7 @@ def _measured(dataset: xr.Dataset) -> Iterator[str]:
     when = f"at step {steps[0]:,}"
     if steps.size > 1:
         when = f"{steps.size} times from step {steps[0]:,} to {steps[-1]:,}"
-    model = json.loads(dataset.attrs.get("spec", "{}")).get("model", "The model")
+    model = json.loads(dataset.attrs.get("spec", "{}")).get("model", "The training")
     layers = _count(dataset.sizes["layer"], "layer")
     yield f"{model} was measured {when}: {heads} heads in {layers}."
 
@@ -127,7 +127,8 @@ def _snaps(dataset: xr.Dataset) -> Iterator[str]:
             "one sequence alone to tell from."
         )
     if moving.any():
-        which = "No head snapped" if not sure.any() else f"{int(moving.sum())} heads did not snap"
+        alone = int(moving.sum()) == total
+        which = "No head snapped" if alone else f"{_count(int(moving.sum()), 'head')} did not snap"
         faults = _faults(dataset)
         reason = "their maps still move at 2 % of their fastest or more when the record ends"
         if faults:
