@@ -60,7 +60,7 @@ Examples:
   attnlab observe lint out
   attnlab observe lint hub/models--EleutherAI--pythia-70m --json
 """
-REPORT_HELP = """Make one HTML page of a dataset that was observed: every head, snaps, caches, words.
+REPORT_HELP = """Make one HTML page of a saved observation: every head, snaps, caches, words.
 
 FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)` wrote,
 or result.nc in the folder of `attnlab observe checkpoints --out`. The page needs nothing beside it.
