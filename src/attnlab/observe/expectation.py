@@ -50,7 +50,7 @@ class Expectation:
     def in_words(self) -> list[str]:
         """Whether the tokens that gained are those that theory expects."""
         mean, low, high = self.correlation[THEORY]
-        found = "cannot be told from these sequences"
+        found = "there is no sign of it: the interval holds 0"
         if low > 0:
             found = "yes, in part: they rank alike"
         elif high < 0:
