@@ -86,6 +86,9 @@ def test_checkpoints_are_measured_one_by_one(suite, tmp_path, monkeypatch):
             for name in ("entropy", "sink_mass", "output_error"):
                 found = result[name].sel(step=step).isel(layer=i)
                 assert np.allclose(found, layer[name].mean("sequence"), atol=1e-5), name
+        for i, layer in enumerate(wanted[step].behind.values.values()):
+            for name in ("qk_stable_rank", "mlp_stable_rank", "mlp_units"):
+                assert np.allclose(result[name].sel(step=step).isel(layer=i), layer[name]), name
     assert json.loads(result.attrs["lint"])["unusable"] == [2, PLANTED]
     assert attnlab.load(tmp_path / "seen" / "result.nc").identical(result)
     # the same again loads no model

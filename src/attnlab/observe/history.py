@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.observe.behind import LABELS
 from attnlab.observe.moment import Moment
 from attnlab.observe.snap import change, snap, speeds
 
@@ -38,6 +39,7 @@ class History:
         self._last: Moment = Moment({})
         self._start: xr.DataArray | None = None  # what keys of the first layer received
         self._means: list[Arrays] = []
+        self._behind: list[Arrays] = []
         self._changes: list[Arrays] = []  # one fewer
 
     def add(self, step: int, moment: Moment) -> None:
@@ -60,11 +62,14 @@ class History:
             self._start = _received(moment)
         self.steps.append(step)
         self._means.append(_stacked([_means(one) for one in moment.layers.values()]))
+        values = moment.behind.values
+        self._behind.append(_stacked([dict(values.get(name, {})) for name in moment.layers]))
         self._last = moment
 
     def latest(self) -> xr.Dataset:
         """The means of the last moment, over (layer, head)."""
-        return self._labelled(self._means[-1], ())
+        found = self._labelled(self._means[-1], ())
+        return found.assign(_behind(self._behind[-1], ("layer",)))
 
     def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
         """Everything so far, over (step, layer, head).
@@ -75,6 +80,7 @@ class History:
             raise InputError("step: nothing was measured yet; call step(0), or train a while")
         steps = np.asarray(self.steps)
         whole = self._labelled(_stacked(self._means), ("step",)).assign_coords(step=steps)
+        whole = whole.assign(_behind(_stacked(self._behind), ("step", "layer")))
         if self._changes:
             changes = xr.Dataset(
                 {
@@ -91,8 +97,17 @@ class History:
             whole = whole.assign(self._gained())
         else:
             whole["snap_step"] = xr.full_like(whole["entropy"].isel(step=0, drop=True), np.nan)
-        whole.attrs = {"unseen": json.dumps(dict(self._last.unseen))}
+        whole.attrs = self.words()
         return whole
+
+    def words(self) -> dict[str, str]:
+        """What is not known of the model, for the attributes of a dataset: modules that were not
+        seen, and weights that were not recognised."""
+        last = self._last
+        return {
+            "unseen": json.dumps(dict(last.unseen)),
+            "unrecognised": json.dumps(dict(last.behind.unrecognised)),
+        }
 
     def _gained(self) -> dict[str, xr.DataArray]:
         """What each key of the first layer got at the first step and at the last, by its token."""
@@ -132,6 +147,19 @@ class History:
             },
             {"min_keys": first.attrs.get("min_keys", 0)},
         )  # fmt: skip
+
+
+def _behind(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
+    """What weights and activations say, as variables."""
+    return {
+        name: (
+            (*before, *label.dims),
+            values[name],
+            {"long_name": label.meaning, "units": label.units},
+        )
+        for name, label in LABELS.items()
+        if name in values
+    }
 
 
 def _values(dataset: xr.Dataset) -> Arrays:

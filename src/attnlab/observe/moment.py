@@ -12,6 +12,7 @@ from torch import nn
 
 from attnlab.files.errors import InputError
 from attnlab.measures.arrays import to_numpy
+from attnlab.observe.behind import Behind, Looking, looking
 from attnlab.observe.probe import Probe
 from attnlab.observe.seams import Sighting, Watch, watching
 from attnlab.observe.statistics import MIN_KEYS, statistics
@@ -25,10 +26,12 @@ class Moment:
     layers: what `statistics` says of each, over (sequence, head), with a coord `kind`: "self", or
         "cross" where keys are of another sequence.
     unseen: attention modules that ran without being seen, and their classes.
+    behind: what the weights and the MLP of each layer say.
     """
 
     layers: Mapping[str, xr.Dataset]
     unseen: Mapping[str, str] = field(default_factory=dict)
+    behind: Behind = field(default_factory=Behind)
 
 
 def moment_of(
@@ -38,15 +41,17 @@ def moment_of(
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     there = probe.on(device)
     found: dict[str, xr.Dataset] = {}
-    see = measuring(lambda: there, found, rows=rows, min_keys=min_keys)
-    with undisturbed(model), watching(model, see) as watch:
-        there.run(model)
-    return moment_seen(watch, found)
+    with undisturbed(model), looking(model) as look:
+        see = measuring(lambda: there, found, look, rows=rows, min_keys=min_keys)
+        with watching(model, see) as watch:
+            there.run(model)
+    return moment_seen(watch, found, look)
 
 
 def measuring(
-    batch: Callable[[], Probe], found: dict[str, xr.Dataset], *, rows: int | None, min_keys: int
-) -> Callable[[Sighting], None]:
+    batch: Callable[[], Probe], found: dict[str, xr.Dataset], look: Looking, *, rows: int | None,
+    min_keys: int,
+) -> Callable[[Sighting], None]:  # fmt: skip
     """A function that measures what it is shown, at once, so that no call is kept."""
 
     def see(sighting: Sighting) -> None:
@@ -57,11 +62,12 @@ def measuring(
         if beside["tokens"] is not None:
             coords["token"] = (("sequence", "key"), to_numpy(beside["tokens"]))
         found[sighting.layer] = measured.assign_coords(coords)
+        look.at(sighting, beside["present"])
 
     return see
 
 
-def moment_seen(watch: Watch, found: Mapping[str, xr.Dataset]) -> Moment:
+def moment_seen(watch: Watch, found: Mapping[str, xr.Dataset], look: Looking) -> Moment:
     """The moment, if anything was seen of it."""
     unseen = watch.unseen()
     if not found:
@@ -72,4 +78,4 @@ def moment_seen(watch: Watch, found: Mapping[str, xr.Dataset]) -> Moment:
             "torch.nn.functional.scaled_dot_product_attention, or inside it call "
             "attnlab.observe.record(query, key, value, mask=...) with what its softmax uses"
         )
-    return Moment(found, unseen)
+    return Moment(found, unseen, look.result())

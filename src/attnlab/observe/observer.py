@@ -19,6 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from attnlab.files.errors import InputError, require_whole
 from attnlab.files.provenance import provenance
 from attnlab.observe import ranks
+from attnlab.observe.behind import Looking, looking
 from attnlab.observe.history import History
 from attnlab.observe.moment import Moment, measuring, moment_of, moment_seen
 from attnlab.observe.probe import Probe, batch_of, make_probe
@@ -251,9 +252,10 @@ class Observer:
 
         opened.callback(model.register_forward_pre_hook(take, with_kwargs=True).remove)
         found: dict[str, xr.Dataset] = {}
-        see = measuring(lambda: batch[0], found, rows=self.rows, min_keys=self.min_keys)
+        look = opened.enter_context(looking(model))
+        see = measuring(lambda: batch[0], found, look, rows=self.rows, min_keys=self.min_keys)
         watch = opened.enter_context(watching(model, see, only_training=True))
-        self._armed = _Armed(number, opened, watch, found)
+        self._armed = _Armed(number, opened, watch, found, look)
 
     def _disarm(self, *, failed: bool = False) -> None:
         """Keep what was seen since; where training has failed, no other process is waited for."""
@@ -263,7 +265,7 @@ class Observer:
         armed.opened.close()
         if failed or not armed.watch.over or armed.number in self.history.steps:
             return
-        moment = moment_seen(armed.watch, armed.found)
+        moment = moment_seen(armed.watch, armed.found, armed.look)
         self._keep(armed.number, replace(moment, layers=ranks.together(moment.layers)))
 
 
@@ -275,6 +277,7 @@ class _Armed:
     opened: ExitStack
     watch: Watch
     found: dict[str, xr.Dataset]
+    look: Looking
 
 
 def observe(

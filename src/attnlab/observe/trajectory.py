@@ -18,6 +18,7 @@ from attnlab.files.netcdf import DamagedFile, save
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
+from attnlab.observe.behind import Behind
 from attnlab.observe.checkpoints import Checkpoint, find_checkpoints
 from attnlab.observe.history import History
 from attnlab.observe.lint import Lint, lint
@@ -48,7 +49,7 @@ def observe_model(
     history.add(0, moment)
     found = history.latest()
     spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": _digest(probe)}
-    found.attrs = provenance(spec, torch=TORCH, unseen=json.dumps(dict(moment.unseen)))
+    found.attrs = provenance(spec, torch=TORCH) | history.words()
     return found
 
 
@@ -158,22 +159,40 @@ class _Keeper:
             label["module"]: _layer(label, found.arrays, f"{i}/")
             for i, label in enumerate(found.spec["layers"])
         }
-        return Moment(layers, found.spec["unseen"])
+        behind = Behind(
+            {
+                label["module"]: {
+                    # a number alone is kept as a list of one
+                    name: found.arrays[f"{i}/behind/{name}"].reshape(shape)
+                    for name, shape in label["behind"].items()
+                }
+                for i, label in enumerate(found.spec["layers"])
+            },
+            found.spec["unrecognised"],
+        )
+        return Moment(layers, found.spec["unseen"], behind)
 
     def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
         """Write a step. (netCDF would take longer for its many small arrays than the model.)"""
         place = self._place(checkpoint)
         arrays: dict[str, Any] = {}
         place.parent.mkdir(parents=True, exist_ok=True)
-        for i, layer in enumerate(moment.layers.values()):
+        behind = moment.behind.values
+        for i, (module, layer) in enumerate(moment.layers.items()):
             arrays |= {
                 f"{i}/{name}": np.asarray(v.values)
                 for name, v in layer.variables.items()
                 if v.dtype.kind in _NUMBERS
             }
+            arrays |= {f"{i}/behind/{name}": v for name, v in behind.get(module, {}).items()}
         spec = {
             "key": self._key_of(checkpoint), "unseen": dict(moment.unseen),
-            "layers": [_label(name, layer) for name, layer in moment.layers.items()],
+            "unrecognised": dict(moment.behind.unrecognised),
+            "layers": [
+                _label(name, layer)
+                | {"behind": {n: v.shape for n, v in behind.get(name, {}).items()}}
+                for name, layer in moment.layers.items()
+            ],
         }  # fmt: skip
         write_checkpoint(place, Kept(spec, checkpoint.step, arrays))
 

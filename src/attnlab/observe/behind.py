@@ -1,0 +1,134 @@
+"""Behind the maps: what the weights and the MLP of each layer say in the same forward."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attnlab.observe import matrices
+from attnlab.observe.labels import Label
+from attnlab.observe.seams import Sighting
+from attnlab.observe.weights import gram, product, stable_rank_of_gram, units_of
+
+UNITS_TOKENS = 256  # of the probe, evenly spread, whose active units are counted
+AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together
+LABELS = {
+    "qk_stable_rank": Label("stable rank of W_Q^T W_K", dims=("head",)),
+    "mlp_stable_rank": Label("stable rank of the input matrix of the block's MLP"),
+    "mlp_units": Label("units of the MLP that hold 95 % of a token's |activation|", "units"),
+    "mlp_units_share": Label("mlp_units over the number of units"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Behind:
+    """values: of each layer, the variables of LABELS. unrecognised: what of a layer they are
+    missing for, in words."""
+
+    values: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
+    unrecognised: Mapping[str, str] = field(default_factory=dict)
+
+
+class Looking:
+    """Looks at the modules behind the calls that are seen. `looking` makes one."""
+
+    def __init__(self, model: nn.Module, opened: ExitStack) -> None:
+        self._model, self._opened = model, opened
+        self._made: dict[int, Tensor] = {}  # by fused layers, for the first tokens
+        self._found: dict[str, dict[str, Any]] = defaultdict(dict)
+        self._unrecognised: dict[str, str] = {}
+        self._waiting: dict[Any, list[tuple[str, str, Tensor]]] = defaultdict(list)
+        for module in matrices.fused(model):
+            opened.callback(module.register_forward_hook(self._take_made).remove)
+
+    def at(self, sighting: Sighting, real: Tensor | None) -> None:
+        """Look behind a call. real: which of its queries are no padding."""
+        layer = sighting.layer
+        name = layer.partition("#")[0]
+        self._found[layer] = {}
+        module = self._model.get_submodule(name)
+        pair = matrices.queries_and_keys(module, sighting.call, self._made)
+        if pair is None:
+            self._without(layer, f"W_Q and W_K of {sighting.kind}")
+        else:
+            self._wait(layer, "qk_stable_rank", product(*pair))
+        mlp = matrices.mlp(self._model, name)
+        if mlp is None:
+            self._without(layer, f"the MLP beside {sighting.kind}")
+            return
+        self._wait(layer, "mlp_stable_rank", gram(mlp.matrix)[None])
+        take = partial(self._take_units, layer, real)
+        self._opened.callback(mlp.output.register_forward_pre_hook(take).remove)
+
+    def result(self) -> Behind:
+        """What was seen."""
+        for waiting in self._waiting.values():
+            self._rank(waiting)
+        values = {
+            layer: {name: _plain(value) for name, value in found.items()}
+            for layer, found in self._found.items()
+        }
+        for layer, found in values.items():
+            if "mlp_stable_rank" in found and "mlp_units" not in found:
+                self._without(layer, "units of the MLP, which did not run after attention")
+        return Behind(values, dict(self._unrecognised))
+
+    def _without(self, layer: str, what: str) -> None:
+        before = self._unrecognised.get(layer)
+        self._unrecognised[layer] = what if before is None else f"{before}; {what}"
+
+    def _wait(self, layer: str, name: str, made: Tensor) -> None:
+        """Matrices of one size are looked at together: each alone would cost a wait for it."""
+        waiting = self._waiting[made.shape[-1], made.dtype, made.device]
+        waiting.append((layer, name, made))
+        if sum(one.nbytes for _, _, one in waiting) > AT_ONCE:
+            self._rank(waiting)
+
+    def _rank(self, waiting: list[tuple[str, str, Tensor]]) -> None:
+        if not waiting:
+            return
+        ranks = stable_rank_of_gram(torch.cat([one for _, _, one in waiting]))
+        ends = np.cumsum([len(one) for _, _, one in waiting])[:-1]
+        for (layer, name, _), some in zip(waiting, np.split(ranks, ends), strict=True):
+            self._found[layer][name] = some if LABELS[name].dims else some[0]
+        waiting.clear()
+
+    def _take_made(self, module: nn.Module, _: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and output.ndim == 3:
+            self._made[id(module)] = output[0, : matrices.TOKENS].detach().clone()
+
+    def _take_units(
+        self, layer: str, real: Tensor | None, _: nn.Module, given: tuple[Any, ...]
+    ) -> None:
+        found = self._found[layer]
+        if "mlp_units" in found or not given:  # the second time is not this layer's
+            return
+        with torch.no_grad():
+            hidden = given[0].detach()
+            rows = hidden.reshape(-1, hidden.shape[-1])
+            if real is not None and real.numel() == len(rows):
+                rows = rows[real.reshape(-1).to(rows.device)]
+            some = torch.linspace(0, len(rows) - 1, min(len(rows), UNITS_TOKENS))
+            number = units_of(rows[some.round().long().to(rows.device)])
+        found["mlp_units"] = number
+        found["mlp_units_share"] = number / hidden.shape[-1]
+
+
+@contextmanager
+def looking(model: nn.Module) -> Iterator[Looking]:
+    """Look behind the calls of the model's next forward; afterwards nothing is left in it."""
+    with ExitStack() as opened:
+        yield Looking(model, opened)
+
+
+def _plain(value: Any) -> NDArray[Any]:
+    return np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value, np.float64)
