@@ -89,6 +89,7 @@ def test_a_file_of_estimated_classes_reads_back_equal(tmp_path):
         ({"queries": 0}, "queries: expected at least 1"),
         ({"following": 1}, "following: expected at least 2"),
         ({"context": 1}, "context: expected at least 2"),
+        ({"context": 10**30}, r"context: a window of 10* tokens .* lower it, or take more text"),
         ({"min_count": 0}, "min_count: expected at least 1"),
         ({"queries": 3}, r"small has 2 of the 3 queries .* lower min_count"),
         ({"min_count": 10**6}, "has 0 of the 2 queries"),

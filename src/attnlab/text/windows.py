@@ -67,6 +67,11 @@ def find_windows(
         if value < least:
             raise InputError(f"{name}: expected at least {least}, got {value}")
     text = corpus.train.astype(np.int64)
+    if context >= len(text):
+        raise InputError(
+            f"context: a window of {context} tokens and one after it do not fit into the "
+            f"{len(text):,} tokens of {corpus.name}; lower it, or take more text"
+        )
     last = np.arange(context - 1, len(text) - 1)  # a whole window before it, and a token after
     bigrams = text[last] * corpus.vocab_size + text[last + 1]
     chosen = _choose(bigrams, corpus, queries, following, min_count)
