@@ -80,6 +80,13 @@ def to_numpy(array: Array) -> NDArray[Any]:
     return np.asarray(array.detach().cpu() if is_torch(array) else array)
 
 
+def double(array: Array) -> Array:
+    """In float64: a tensor of torch stays where it is, if that knows such numbers; others here."""
+    if is_torch(array):
+        return array.double() if array.device.type in ("cpu", "cuda") else array.cpu().double()
+    return to_numpy(array).astype(np.float64)
+
+
 def largest(array: Array, k: int) -> Array:
     """The k largest along the last axis, falling."""
     k = min(k, array.shape[-1])

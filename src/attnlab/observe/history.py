@@ -172,7 +172,8 @@ def _means(dataset: xr.Dataset) -> Arrays:
     Without labels: for many layers xarray would need longer than the forward itself.
     """
     found: Arrays = {}
-    for name, variable in dataset.data_vars.items():
+    variables = {name: dataset.variables[name] for name in dataset.data_vars}
+    for name, variable in variables.items():
         if not _OWN & set(variable.dims):
             values = np.asarray(variable.values, np.float64)
             axis = variable.dims.index("sequence")
@@ -181,7 +182,7 @@ def _means(dataset: xr.Dataset) -> Arrays:
             total = np.nansum(values**2 if squares else values, axis=axis)
             with np.errstate(invalid="ignore", divide="ignore"):
                 mean = (np.sqrt(total) if squares else total) / np.where(number > 0, number, np.nan)
-                if f"{name}_se" in dataset:  # a mean over rows
+                if f"{name}_se" in variables:  # a mean over rows
                     off = np.nansum((values - np.expand_dims(mean, axis)) ** 2, axis=axis)
                     several = np.where(number > 1, number, np.nan)
                     found[f"{name}{OF_SEQUENCES}"] = np.sqrt(off / (several - 1) / several)

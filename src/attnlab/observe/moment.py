@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import xarray as xr
 from torch import nn
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import to_numpy
 from attnlab.observe.behind import Behind, Looking, looking
 from attnlab.observe.probe import Probe
 from attnlab.observe.seams import Sighting, Watch, watching
@@ -57,11 +55,7 @@ def measuring(
     def see(sighting: Sighting) -> None:
         sighting.check()
         beside = batch().beside(sighting)
-        measured = statistics(sighting.call, rows=rows, min_keys=min_keys, **beside)
-        coords: dict[str, Any] = {"kind": "cross" if sighting.call.cross else "self"}
-        if beside["tokens"] is not None:
-            coords["token"] = (("sequence", "key"), to_numpy(beside["tokens"]))
-        found[sighting.layer] = measured.assign_coords(coords)
+        found[sighting.layer] = statistics(sighting.call, rows=rows, min_keys=min_keys, **beside)
         look.at(sighting, beside["present"])
 
     return see

@@ -65,7 +65,7 @@ def record(
         "scale": call.scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross,
         "shape": call.shape, "rows": rows, "min_keys": min_keys, "seed": seed,
     }  # fmt: skip
-    means = over_sequences(found).expand_dims(layer=[layer])
+    means = over_sequences(found).drop_vars("kind").expand_dims(layer=[layer])
     return means.assign_attrs(provenance(made_of))
 
 

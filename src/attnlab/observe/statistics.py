@@ -53,7 +53,8 @@ def statistics(
     None measures all. min_keys: rows that see fewer are left out. budget_bytes: what a block may
     take. seed: of the sample, which is the same at every step.
 
-    Means over rows have their standard error beside them, as `NAME_se`: 0 where all are measured.
+    Coords are `kind`, "self" or "cross", and the `token` of each key where it was given. Means over
+    rows have their standard error beside them, as `NAME_se`: 0 where all are measured.
     What has no meaning is left out: places where keys are of another sequence, caches where
     queries see later keys, tokens that were not given.
     """
@@ -98,11 +99,11 @@ def _of_part(
         xp = namespace(block.maps)
         named = _of_rows(part.call, plan, counts, block, rows)
         columns = {name: values.shape[3] for name, values in named.items()}
-        of_rows.append(to_numpy(xp.concat(list(named.values()), axis=3)))
+        of_rows.append(xp.concat(list(named.values()), axis=3))
         total = total + _summed(block.maps, rows.weight)
         heavy = heavy + _summed(block.maps, in_prompt[:, cut])
         seeing = seeing + _summed(alike(block.maps, block.visible), rows.weight)
-    found = _row_means(np.concatenate(of_rows, axis=2), columns, chosen, plan)
+    found = _row_means(_joined(of_rows), columns, chosen, plan)
     found |= _of_keys(part, plan, counts, to_numpy(total), to_numpy(seeing))
     first = found["sink_mass"][..., 0]
     found["sink_rate"] = places.sink_rate(first)
@@ -178,7 +179,7 @@ def _floor(block: Block, entropy: Any, number: Any) -> dict[str, Any]:
 
 
 def _row_means(
-    values: Float[Any, "batch head row column"], columns: dict[str, int], rows: Rows, plan: Plan
+    values: Float[Array, "batch head row column"], columns: dict[str, int], rows: Rows, plan: Plan
 ) -> dict[str, NDArray[Any]]:
     shape = values.shape[:3]
     counted: Bool[Any, "batch head row"] = np.broadcast_to(plan.counted(rows.index), shape)
@@ -209,11 +210,17 @@ def _of_keys(
     if counts is not None:
         often, in_sequences = counts
         ranks = np.full((batch, head, 2), np.nan)
-        for b in range(batch):
-            ranked = np.isfinite(received[b]).all(axis=0)
-            if ranked.sum() > 1:
-                scores = np.stack([often[b], -in_sequences[b]])  # idf falls with the number
-                ranks[b] = rank_correlation(received[b][:, None, ranked], scores[:, ranked])
+        scores = np.stack([often, -in_sequences], axis=1)[:, None]  # idf falls with the number
+        ranked = np.isfinite(received).all(axis=1)
+        for number in np.unique(ranked.sum(axis=1)):  # sequences with as many keys go together
+            if number > 1:
+                these = ranked.sum(axis=1) == number
+                keys = np.nonzero(ranked[these])[1].reshape(-1, 1, 1, number)
+                a, b = (
+                    np.take_along_axis(one[these], keys, axis=-1)
+                    for one in (received[:, :, None, :], scores)
+                )
+                ranks[these] = rank_correlation(a, b)
         found["frequency_correlation"], found["idf_correlation"] = ranks[..., 0], ranks[..., 1]
     if part.value is not None:
         found["value_norm_ratio"] = _value_norm_ratio(part.value, plan, head)
@@ -246,13 +253,13 @@ def _caches(
         block = part.block(rows)
         start = beside(block.maps, plan.at("starts", rows.index))
         mass, error = budget.kept(part, block, heavy=heavy, window=window, start=start)
-        masses.append(to_numpy(mass))
+        masses.append(mass)
         if error is not None:
-            errors.append(to_numpy(error))
+            errors.append(error)
     found = {}
     for name, blocks in (("retained_mass", masses), ("output_error", errors)):
         if blocks:
-            values = np.concatenate(blocks, axis=2)
+            values = _joined(blocks)
             counted = np.broadcast_to(plan.counted(later.index), values.shape[:3])
             mean, _ = weighted_mean(values, later, counted)
             shape = (*mean.shape[:2], len(budget.POLICIES), len(budget.BUDGETS))
@@ -269,6 +276,11 @@ def _summed(
     xp = namespace(values)
     weights = alike(values, weight)[:, None, None, :]  # batch 1 1 row
     return xp.matmul(weights, values)[:, :, 0, :]
+
+
+def _joined(blocks: list[Array]) -> Array:
+    """Rows of one block after those of another."""
+    return namespace(blocks[0]).concat(blocks, axis=2)
 
 
 def _map_rows(call: AttentionCall) -> int:
@@ -294,7 +306,10 @@ def _labelled(
     query = np.where(fixed.weight > 0, fixed.index, -1)
     of_rows = {"long_name": "the queries of the rows of attention; -1 where there is none"}
     variables["row_query"] = xr.Variable(("sequence", "row"), query, of_rows)
-    coords = _coords(call.shape[:2], frozenset(present))
+    coords: dict[Any, Any] = dict(_coords(call.shape[:2], frozenset(present)))
+    coords["kind"] = "cross" if call.cross else "self"
+    if plan.tokens is not None:
+        coords["token"] = (("sequence", "key"), plan.tokens)
     return xr.Dataset(variables, coords, {"min_keys": plan.min_keys})
 
 
