@@ -211,7 +211,7 @@ def _of_keys(
         often, in_sequences = counts
         ranks = np.full((batch, head, 2), np.nan)
         scores = np.stack([often, -in_sequences], axis=1)[:, None]  # idf falls with the number
-        ranked = np.isfinite(received).all(axis=1)
+        ranked = np.asarray(np.isfinite(received).all(axis=1))
         for number in np.unique(ranked.sum(axis=1)):  # sequences with as many keys go together
             if number > 1:
                 these = ranked.sum(axis=1) == number
