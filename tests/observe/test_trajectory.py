@@ -103,23 +103,23 @@ def test_no_snap_is_claimed_across_a_fault(tmp_path, planted):
     """A training that comes to rest, and the same with a copy where its quiet begins."""
     model = small_model("gpt_neox")
     weights = [layer.attention.query_key_value.weight for layer in model.gpt_neox.layers]
-    for step in range(7):
+    for step in range(6):
         with torch.no_grad():
             for weight in weights:
-                weight *= 1.5 if step < 4 else 1 + 1e-5  # moves, and from 3 on hardly
+                weight *= 1.5 if step < 3 else 1 + 1e-5  # moves, and from 2 on hardly
         model.save_pretrained(tmp_path / f"checkpoint-{step}")
     if planted:
-        copied = (tmp_path / "checkpoint-3" / "model.safetensors").read_bytes()
-        (tmp_path / "checkpoint-4" / "model.safetensors").write_bytes(copied)
+        copied = (tmp_path / "checkpoint-2" / "model.safetensors").read_bytes()
+        (tmp_path / "checkpoint-3" / "model.safetensors").write_bytes(copied)
     result = observe_checkpoints(tmp_path, PROBE, progress=False, **FEW)
     faults = json.loads(result.attrs["lint"])["unusable"]
     if planted:
-        assert faults == [3, 4]
+        assert faults == [2, 3]
         assert np.isnan(result.snap_step).all()
         assert (result.snap_missing == 1).all()
     else:
         assert faults == []
-        assert (result.snap_step == 3).all()
+        assert (result.snap_step == 2).all()
         assert (result.snap_missing == 0).all()
 
 
