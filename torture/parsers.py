@@ -244,7 +244,7 @@ def _recipes() -> dict[str, Parser]:
 
 def _others(folder: Path) -> dict[str, Parser]:
     from attnlab.data import SequenceClasses, presets
-    from attnlab.files.documents import parse_document
+    from attnlab.files.documents import read_document
     from attnlab.playground.asked import asked
     from attnlab.text import open_corpus
 
@@ -268,7 +268,7 @@ def _others(folder: Path) -> dict[str, Parser]:
         ),
         "page": Parser(
             (json.dumps(page).encode(),), ".json",
-            lambda path: asked(parse_document(text_of(path), suffix=".json", advice="")),
+            lambda path: asked(read_document(path, noun="simulations", advice="ask for less")),
             lambda simulation: asked(simulation.to_document()),
             ("model.* null",),
         ),
