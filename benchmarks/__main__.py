@@ -15,7 +15,6 @@ NAMES = {
     "ray": "a sweep on two Ray workers against one on two local processes",
     "joint": "a step of Joint against one of Pairwise, and a plain PyTorch loop (or --no-torch)",
     "variants": "a step of each model variant against one of the paper's model",
-    "observe_memory": "measuring one call of attention: memory and time; [HEADS T ROWS DEVICE]",
     "observe": "what observing costs beside a training, beside eager attention, and in memory",
 }
 
