@@ -1,6 +1,7 @@
 """The catalogue is complete, and what it points at is there."""
 
 import ast
+import re
 import string
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from attnlab import theory
 from attnlab.audit import CLAIMS, NUMBERED, SECTIONS, Verdict, select
+from attnlab.files.mathematics import dollars, typeset
 
 ROOT = Path(__file__).parents[2]
 WORDS = (  # the informal claims of Sections 3 to 9, and equations with errors
@@ -33,6 +35,26 @@ def test_every_numbered_statement_is_a_claim():
         assert any(source in claim.source for claim in CLAIMS), source
     assert len(ids) == len(set(ids))
     assert sum(len(section) for section in SECTIONS.values()) == len(CLAIMS)
+
+
+WITHOUT_FORMULA = (
+    "adam-subsets", "discriminative-bias", "distinct-attention", "fig10-rate", "fig7-freezes",
+    "frequency-bias", "joma-siblings", "layer-norm", "multilayer-remark", "no-winner-takes-all",
+    "one-hot-or-not", "recall-sparsity", "slides-suppressed", "slides-tf-idf", "spurious-tokens",
+    "summary-frequency",
+)  # fmt: skip
+
+
+def test_a_claim_is_typeset_or_has_no_formula():
+    assert {claim.id for claim in CLAIMS if not claim.latex} == set(WITHOUT_FORMULA)
+    for claim in CLAIMS:
+        if claim.latex:
+            assert "<math>" in typeset(claim.latex), claim.id
+            assert "|" not in claim.latex, "a bar would end the cell of a table"
+            words = "".join(claim.latex.split("$")[::2])
+            assert not re.search(r"[_^\\<>=]|eta|gamma", words), f"{claim.id}: {words}"
+        else:  # what has signs has a formula
+            assert "$" not in dollars(claim.statement), claim.id
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)

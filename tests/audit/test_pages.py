@@ -16,6 +16,7 @@ from attnlab.audit.document import audit_document
 from attnlab.audit.html import page
 from attnlab.audit.theorem_map import theorem_map
 from attnlab.audit.verdict import DEPARTURES
+from attnlab.files.mathematics import mathml
 
 DOCS = Path(__file__).parents[2] / "docs"
 ERRATA = (DOCS / "errata.md").read_text(encoding="utf-8")
@@ -73,14 +74,27 @@ def test_the_page_loads_nothing(shown):
 def test_the_page_says_what_was_found(shown):
     for word in ("eq-88", "corrected", "remark-2", "fails", "Where theory breaks"):
         assert word in shown
-    assert "lambda_1" not in shown  # other sections are left out
+    assert "lemma-13" not in shown  # other sections are left out
+    assert "Lemma 6, Eqs. 44, 45" in shown
+
+
+def test_the_page_is_typeset(shown):
+    """The claim's formula, and the letters of plain sentences."""
+    (claim,) = select(["lemma-6"])
+    for formula in claim.latex.split("$")[1::2]:
+        assert mathml(formula) in shown
+    assert claim.statement not in shown
+    assert mathml(r"\eta_Y") in shown
+    assert "eta_Y" not in shown
 
 
 def test_the_page_escapes_what_it_is_given():
     finding = examine_all(select(["lemma-6"]))
     document = audit_document(finding)
-    document["claims"][0]["statement"] = "<script>alert(1)</script>"
-    assert "<script>" not in page(document)
+    for field in ("statement", "latex", "number", "source"):
+        document["claims"][0][field] = f"<script>alert('{field}')</script>"
+        assert "<script>" not in page(document)
+    assert "alert(&#39;latex&#39;)" in page(document)
 
 
 def test_the_errata_cover_every_departure_from_print():

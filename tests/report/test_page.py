@@ -8,8 +8,9 @@ import pytest
 from attnlab.audit import CLAIMS
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.scan_and_snap import fig6
+from attnlab.files.mathematics import mathml
 from attnlab.measures import published
-from attnlab.report.page import letters, page
+from attnlab.report.page import page
 
 NAMES = names_of("figure")
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (700).to_bytes(4, "big") + (300).to_bytes(4, "big")
@@ -32,7 +33,8 @@ def claims():
     return {
         "claims": [
             {
-                "id": claim.id, "statement": claim.statement, "source": claim.source,
+                "id": claim.id, "statement": claim.statement, "latex": claim.latex,
+                "source": claim.source,
                 "ours": claim.ours, "verdict": claim.recorded.verdict, "number": "1.5 < 2",
                 "training": None, "training_number": "", "counterexample": "",
                 "as_recorded": True,
@@ -125,9 +127,10 @@ def test_pictures_have_texts_with_numbers_and_sizes(whole):
 def test_texts_are_escaped_and_letters_are_set(whole):
     assert "<b>beats</b>" not in whole
     assert "&lt;b&gt;beats" in whole
-    assert "<i>η</i><sub>Y</sub>" in whole
-    assert str(letters("<i>t_0</i>")) == "&lt;i&gt;<i>t</i><sub>0</sub>&lt;/i&gt;"
-    assert str(letters("beta_Y")) == "beta_Y"
+    assert mathml(r"\eta_Y") in whole
+    for claim in CLAIMS:
+        for formula in claim.latex.split("$")[1::2]:
+            assert mathml(formula) in whole
 
 
 def test_published_cells_are_shown_beside_ours(whole):

@@ -48,7 +48,8 @@ class OnRecord:
 class Claim:
     """One statement and how it is put to the test.
 
-    id, statement, source: what is said and where. relation: how its sign is read. tolerance,
+    id, statement, source: what is said and where. latex: the statement as it is typeset, with its
+    formulas between dollars; empty where it has none. relation: how its sign is read. tolerance,
     because: how close measurement and prediction must be, and why. measure: what makes the checks.
     It is given the case to be examined, which in `attnlab.audit(simulation)` is a `Trial`: with
     the run and with what theories say of it. hypotheses: what is asked for, checked on that case.
@@ -63,6 +64,7 @@ class Claim:
 
     id: str
     statement: str
+    latex: str = ""
     relation: Relation
     tolerance: float
     measure: Callable[[Any], Measurement] = field(repr=False)

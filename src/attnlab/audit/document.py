@@ -37,6 +37,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     return {
         "id": claim.id,
         "statement": claim.statement,
+        "latex": claim.latex,
         "source": claim.source,
         "ours": claim.ours,
         "relation": str(claim.relation),

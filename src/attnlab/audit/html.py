@@ -1,114 +1,19 @@
 """One self-contained page about an audit: no script, nothing loaded from elsewhere."""
 
-# ruff: noqa: E501  (the lines of the template are lines of HTML)
-
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from attnlab.audit.catalogue import SECTIONS
+from attnlab.files.mathematics import typeset, typeset_plain
+from attnlab.files.pages import environment
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ title }}</title>
-<style>
-:root { color-scheme: light dark; --line: #8884; --soft: #8882; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.5rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
-th { font-weight: 600; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
-.scroll { overflow-x: auto; }
-.v { display: inline-block; padding: 0 .5em; border-radius: .7em; color: #fff; white-space: nowrap; font-size: .85em; }
-.exact { background: #14713d; } .holds { background: #2f7d8c; } .corrected { background: #a86b00; }
-.fails { background: #b3261e; } .outside, .we { background: #6b6f76; } .premise { background: #7a4b9a; }
-.changed { outline: 2px solid #b3261e; }
-details { margin: .2rem 0; } summary { cursor: pointer; }
-code { font-size: .9em; } small { opacity: .75; }
-.claims { table-layout: fixed; min-width: 44rem; } /* the same columns in every section */
-.claims > tbody > tr > th:nth-child(1) { width: 11rem; } .claims > tbody > tr > th:nth-child(4) { width: 13rem; }
-.map td { text-align: right; width: 6rem; } .map th { width: 6rem; }
-</style>
-</head>
-<body>
-<h1>{{ title }}</h1>
-<p>The first verdict is about the algebra and the reduced dynamics that the paper analyses (Eq. 10);
-the verdict in training is about the joint gradient flow of Y and Z (Lemma 1, T to infinity). Time
-counts steps: batch-1 steps in the theory, expected-gradient steps in training, which agree in
-expectation.</p>
-{% macro badge(verdict) %}{% if verdict %}<span class="v {{ verdict.split()[0] }}">{{ verdict }}</span>{% endif %}{% endmacro %}
-{% macro parts(items) %}
-<div class="scroll"><table><tr><th>hypothesis</th><th>read as</th><th>value</th><th>needed</th><th></th></tr>
-{% for part in items %}<tr><td>{{ part.asked_by }}: {{ part.says }}</td><td>{{ part.read_as }}</td><td class="n">{{ part.value | short }}</td><td class="n">{{ part.sign }} {{ part.needed | short }}</td><td>{{ "holds" if part.holds else "does not hold" }}</td></tr>
-{% endfor %}</table></div>
-{% endmacro %}
-{% if trial %}
-<h2>Assumptions</h2>
-{{ parts(trial.assumptions) }}
-<h2>Which assumption costs how much</h2>
-<p>The largest error of each theory against training: in z relative to the largest |z| of training, in attention as it is.</p>
-<div class="scroll"><table><tr><th>theory</th><th>leans on</th>{% for what in ("z", "attention") %}{% for at in trial.ladder.at %}<th>{{ what }}, {{ at }} ({{ trial.ladder.time[loop.index0] | short }})</th>{% endfor %}{% endfor %}</tr>
-{% for rung in trial.ladder.rungs %}<tr><td>{{ rung.theory }}</td><td>{{ rung.leans_on }}</td>{% for error in rung.z_error + rung.attention_error %}<td class="n">{{ error | short }}</td>{% endfor %}</tr>
-{% endfor %}</table></div>
-<ul>{% for sentence in trial.ladder.costs %}<li>{{ sentence }}</li>{% endfor %}</ul>
-{% for name, reason in trial.silent.items() %}<p>{{ name }} says nothing here: {{ reason }}</p>
-{% endfor %}
-<h2>Fates of tokens</h2>
-<p>z at the end, by each theory and in training.</p>
-<div class="scroll"><table><tr><th>query</th><th>token</th><th>role</th><th>theorem</th>{% for rung in trial.ladder.rungs %}<th>{{ rung.theory }}</th>{% endfor %}<th>training</th><th></th></tr>
-{% for row in trial.fates %}<tr><td>{{ row.query }}</td><td>{{ row.token }}</td><td>{{ row.role }}</td><td>{{ row.claimed }}</td>{% for z in row.predicted.values() %}<td class="n">{{ z | short }}</td>{% endfor %}<td class="n">{{ row.simulated | short }}</td><td>{% if row.as_claimed is not none %}{{ "as claimed" if row.as_claimed else "not as claimed" }}{% endif %}</td></tr>
-{% endfor %}</table></div>
-<h2>Snap</h2>
-<p>Predicted transition: from t_0' = {{ trial.t0_prime | short }} to t_0 = {{ trial.t0 | short }} steps.</p>
-<div class="scroll"><table><tr><th>class (next token)</th>{% for rung in trial.ladder.rungs %}<th>{{ rung.theory }}</th>{% endfor %}<th>training</th></tr>
-{% for row in trial.snap %}<tr><td>{{ row.sequence_class }} ({{ row.next }})</td>{% for time in row.predicted.values() %}<td class="n">{{ time | short }}</td>{% endfor %}<td class="n">{{ row.simulated | short }}</td></tr>
-{% endfor %}</table></div>
-{% endif %}
-{% for section in sections %}
-<h2>{{ section.title }}</h2>
-<div class="scroll"><table class="claims"><tr><th>claim</th><th>statement</th><th>algebra, Eq. 10</th><th>in training</th></tr>
-{% for c in section.claims %}
-<tr id="{{ c.id }}"{% if not c.as_recorded %} class="changed"{% endif %}><td><b>{{ c.id }}</b><br><small>{% if c.ours %}our question; {% endif %}{{ c.source }}</small></td>
-<td>{{ c.statement }}
-<details><summary><small>how it was tested</small></summary>
-<p>Read as: {{ c.relation }}.<br>Predicted: {{ c.predicts }}.<br>Measured: {{ c.measures }}.<br>Tolerance {{ c.tolerance | short }}: {{ c.because }}.<br>
-Classes: {{ c.case.classes }}; eta_Y = {{ c.case.eta_y | short }}, eta_Z = {{ c.case.eta_z | short }}.</p>
-{% if c.holds_from %}<p>In training it holds {{ c.holds_from }}.</p>{% endif %}
-{% if c.counterexample %}<p>{{ c.counterexample }}</p>{% endif %}
-{% if c.hypotheses %}{{ parts(c.hypotheses) }}{% endif %}
-<div class="scroll"><table><tr><th>check</th><th>form</th><th>error</th><th>tolerance</th><th></th></tr>
-{% for k in c.checks %}<tr><td>{{ k.about }} ({{ k.relation }}){% if k.training %}, training{% endif %}</td><td>{{ k.form }}</td><td class="n">{{ k.error | short }}</td><td class="n">{{ k.tolerance | short }}</td><td>{{ "holds" if k.holds else "does not hold" }}</td></tr>
-{% endfor %}</table></div>
-<p><small>{% for name in c.code %}<code>{{ name }}</code> {% endfor %}· {{ c.test }}{% if c.figure %} · {{ c.figure }}{% endif %}</small></p>
-</details></td>
-<td>{{ badge(c.verdict) }}<br>{{ c.number }}{% if not c.as_recorded %}<br><small>recorded: {{ c.recorded.verdict }}</small>{% endif %}</td>
-<td>{{ badge(c.training) }}<br>{{ c.training_number }}{% if not c.as_recorded and c.recorded.training %}<br><small>recorded: {{ c.recorded.training }}</small>{% endif %}</td></tr>
-{% endfor %}</table></div>
-{% endfor %}
-{% if maps %}
-<h2>Where theory breaks</h2>
-<p>One common token and three distinct tokens in each class, M = 1000; the common token's probability
-falls from common_prob in the first class to half of it in the last.</p>
-{% for map in maps %}<h3>{{ map.title }}</h3>
-{% for kind in map.kinds %}<p>{{ kind.caption }}</p>
-<div class="scroll"><table class="map"><tr><th>{{ map.knob }}</th>{% for c in map.columns %}<th>common_prob = {{ c | short }}</th>{% endfor %}</tr>
-{% for row in kind.rows %}<tr><th>{{ row.label | short }}</th>{% for cell in row.cells %}<td style="background: rgb(179 38 30 / {{ cell.shade }}%)">{{ cell.value | short }}</td>{% endfor %}</tr>
-{% endfor %}</table></div>{% endfor %}
-{% endfor %}
-{% endif %}
-<p><small>Made by attnlab {{ version }}.</small></p>
-</body>
-</html>
-"""
-
-
+SIGNS = {"==": "=", "<=": "≤", "<": "<", ">=": "≥", ">": ">"}
 MAPS = {
     "ratio": "eta_Y / eta_Z: two classes, the joint flow at 10 t_0",
     "classes": "Number of classes K: expected-gradient steps to 10 t_0, eta_Y / eta_Z = 30",
@@ -126,8 +31,9 @@ KINDS = {
 
 def page(document: Mapping[str, Any]) -> str:
     """The page for the document of an audit (`audit_document`); every text in it is escaped."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["short"] = short
+    pages = environment()
+    pages.filters |= {"said": said, "short": short, "sign": SIGNS.get}
+    template = resources.files("attnlab.audit").joinpath("page.html").read_text(encoding="utf-8")
     found = {claim["id"]: claim for claim in document.get("claims", ())}
     sections = [
         {"title": title, "claims": [found[claim.id] for claim in claims if claim.id in found]}
@@ -137,13 +43,25 @@ def page(document: Mapping[str, Any]) -> str:
     others = [claim for name, claim in found.items() if name not in in_catalogue]
     sections.append({"title": "Claims of yours", "claims": others})
     trial = document.get("trial")
-    return environment.from_string(PAGE).render(
+    return pages.from_string(template).render(
         title="Scan and Snap, audited" if trial is None else f"Audit of {trial['classes']}",
         trial=trial,
+        setting="" if trial is None else rates(trial),
+        rates=rates,
         sections=[section for section in sections if section["claims"]],
         maps=[_map(name, table) for name, table in document.get("breakdown", {}).items()],
         version=document["attnlab"],
     )
+
+
+def said(claim: Mapping[str, Any]) -> Markup:
+    """What a claim of the document says, typeset."""
+    return typeset(claim["latex"]) if claim["latex"] else typeset_plain(claim["statement"])
+
+
+def rates(of: Mapping[str, Any]) -> str:
+    """The rates of a case or a trial of the document, in plain text."""
+    return f"eta_Y = {short(of['eta_y'])}, eta_Z = {short(of['eta_z'])}"
 
 
 def _map(knob: str, table: Mapping[str, Any]) -> dict[str, Any]:

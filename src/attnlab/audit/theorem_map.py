@@ -16,6 +16,7 @@ from attnlab.audit.catalogue import CLAIMS, SECTIONS
 from attnlab.audit.claim import Claim
 from attnlab.audit.verdict import Verdict
 from attnlab.files.atomic import atomic_path
+from attnlab.files.mathematics import dollars, markdown
 
 HEAD = """# The theorem map
 
@@ -29,7 +30,8 @@ where the two disagree.
 *Generated from the claims by `./lab python -m attnlab.audit.theorem_map docs/theorem-map.md`; do \
 not edit by hand. A test fails when this page is stale.* `./lab audit` measures all of it again \
 (`./lab audit --claim theorem-2` one of it), compares the verdicts with those recorded here, and \
-shows where theory breaks: maps of the prediction error over eta_Y/eta_Z, K, overlap and T; \
+shows where theory breaks: maps of the prediction error over $\\eta_Y/\\eta_Z$, $K$, overlap and \
+$T$; \
 `./lab audit --source joma` does the same for JoMA. [errata.md](errata.md) explains each departure \
 from print.
 
@@ -38,8 +40,9 @@ printed form fails, a corrected one holds), **fails** (with a counterexample), *
 training** (a conditional statement says nothing there), **outside assumptions** (a hypothesis is \
 not met where we asked), **we cannot tell** (nothing here decides it). \
 The first verdict is about the algebra and the reduced dynamics that the paper analyses (Eq. 10); \
-the verdict *in training* is about the joint gradient flow of Y and Z (Lemma 1, T to infinity, no \
-momentum), at eta_Y/eta_Z = 30 or more where eta_Y >> eta_Z is asked for; of JoMA's claims, about \
+the verdict *in training* is about the joint gradient flow of $Y$ and $Z$ (Lemma 1, \
+$T \\to \\infty$, no momentum), at $\\eta_Y/\\eta_Z = 30$ or more where $\\eta_Y \\gg \\eta_Z$ is \
+asked for; of JoMA's claims, about \
 the gradient flow of `Joint`. `./lab audit --claim \
 NAME` prints each hypothesis with its value and how it is read. Code is in `attnlab.theory`, tests \
 are in `tests/theory`; that every verdict and number is what is measured is tested in `tests/audit`.
@@ -74,8 +77,8 @@ def _row(claim: Claim) -> str:
     file, _, test = claim.test.partition("::")
     cells = [
         f"**{claim.id}**" + (" (ours)" if claim.ours else ""),
-        f"{_escape(claim.statement)} ({_escape(claim.source)})",
-        _escape(str(claim.relation)),
+        f"{markdown(claim.latex or dollars(claim.statement))} ({markdown(dollars(claim.source))})",
+        markdown(str(claim.relation)),
         _verdict(recorded.verdict, claim.quote(recorded.number)),
         _verdict(recorded.training, claim.quote(recorded.training_number, training=True)),
         ", ".join(f"`{name}`" for name in claim.code),
@@ -88,14 +91,7 @@ def _row(claim: Claim) -> str:
 def _verdict(verdict: Verdict | None, number: str) -> str:
     if verdict is None:
         return ""
-    return f"**{verdict}**" + (f": {_escape(number)}" if number else "")
-
-
-def _escape(text: str) -> str:
-    """`text` inside a table cell, where a bar would end the cell and a star change the type."""
-    for sign in "\\|*_<[":
-        text = text.replace(sign, f"\\{sign}")
-    return text
+    return f"**{verdict}**" + (f": {markdown(dollars(number))}" if number else "")
 
 
 if __name__ == "__main__":

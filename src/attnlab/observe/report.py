@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jinja2 import Environment, StrictUndefined
 
 from attnlab import __version__
 from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
+from attnlab.files.pages import environment
 from attnlab.observe.budget import budget_table
 from attnlab.observe.words import POLICY_WORDS, in_words, snap_is_sure
 
@@ -70,13 +70,11 @@ def report(
     theory: sentences of `attnlab.observe.expectation(...).in_words()`, if it was asked.
     """
     dataset = with_steps(dataset)
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["short"] = short
+    pages = environment()
+    pages.filters["short"] = short
     template = resources.files("attnlab.observe").joinpath("report.html").read_text("utf-8")
     spec = json.loads(dataset.attrs.get("spec", "{}"))
-    page = environment.from_string(template).render(
+    page = pages.from_string(template).render(
         version=__version__,
         title=f"Attention of {spec.get('model', 'a training')}",
         words=in_words(dataset),

@@ -12,25 +12,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup, escape
-
 from attnlab import __version__
 from attnlab.audit import SECTIONS
+from attnlab.audit.html import said
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.base import WORDS
 from attnlab.experiments.catalogue import by_paper, papers
+from attnlab.files.pages import environment
 from attnlab.files.provenance import versions
 from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
-
-# how the letters of the paper are written in our texts, and how they look on the page
-LETTERS = (
-    (r"\beta_([YZ])\b", r"<i>η</i><sub>\1</sub>"),
-    (r"\bt_0(?!\w)", r"<i>t</i><sub>0</sub>"),
-    (r"\b([BcfhqYZ])_n(?=\W|$)", r"<i>\1</i><sub>n</sub>"),
-    (r"\bchi_l\b", r"<i>χ</i><sub>l</sub>"),
-    (r"(?<=\d) %", "\N{NO-BREAK SPACE}%"),
-)
 
 
 def page(
@@ -48,11 +38,9 @@ def page(
     name of the figure. claims: the audit's document. seconds: how long this call took. Every text
     is escaped, and nothing is loaded from elsewhere.
     """
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {
-        "capitalised": capitalised, "letters": letters, "number": number, "title": figure_title,
+    pages = environment()
+    pages.filters |= {
+        "capitalised": capitalised, "number": number, "said": said, "title": figure_title,
     }  # fmt: skip
     template = resources.files("attnlab.report").joinpath("page.html").read_text(encoding="utf-8")
     groups = [
@@ -70,7 +58,7 @@ def page(
     }
     known = by_paper(names_of("figure"))
     about = [papers()[folder] for folder in shown or known]
-    return environment.from_string(template).render(
+    return pages.from_string(template).render(
         version=__version__,
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         seconds=seconds,
@@ -110,14 +98,6 @@ def errata(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
         for claim in claims["claims"]
         if not claim["ours"] and (claim["verdict"] in wrong or claim["training"] in wrong)
     ]
-
-
-def letters(text: str) -> Markup:
-    """Text with the paper's letters set as letters: eta_Y becomes an eta with an index."""
-    shown = str(escape(text))
-    for pattern, replacement in LETTERS:
-        shown = re.sub(pattern, replacement, shown)
-    return Markup(shown)  # escaped above
 
 
 def number(value: float | None) -> str:

@@ -138,6 +138,7 @@ def _freeze(case: Case) -> Measurement:
 freeze = Claim(
     id="freeze-or-dilution",
     statement="One layer: attention freezes; weight decay dilutes it if eta_z > eta_y",
+    latex=r"One layer: attention freezes; weight decay dilutes it if $\eta_z > \eta_y$",
     source="Scan and Snap (Section 6) against JoMA (claim 4)",
     relation=BELOW,
     case=PAIRS,

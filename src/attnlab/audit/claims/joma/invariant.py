@@ -78,6 +78,7 @@ def _exact(case: Case) -> Measurement:
 linear_attention = Claim(
     id="joma-linear",
     statement="Linear attention: z^2 = sum_k v_k^2 + c along gradient flow, whatever arrives",
+    latex=r"Linear attention: $z_m^2 = \sum_k v_k^2 + c$ along gradient flow, whatever arrives",
     source="JoMA, claim 1; from memory, re-derived",
     relation=EQUAL,
     case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
@@ -96,6 +97,9 @@ linear_attention = Claim(
 exp_attention = Claim(
     id="joma-exp",
     statement="Exp attention: z = 1/2 sum_k v_k^2 + c along gradient flow, whatever arrives",
+    latex=(
+        r"Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever arrives"
+    ),
     source="JoMA, claim 1; from memory, re-derived",
     relation=EQUAL,
     case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
@@ -123,6 +127,11 @@ def _softmax(case: Case) -> Measurement:
 softmax_attention = Claim(
     id="joma-softmax",
     statement="Softmax attention: z = 1/2 sum_k (v_k^2 - |v_k|^2 b-bar) + c if b-bar is constant",
+    latex=(
+        r"Softmax attention: $z_m = \frac{1}{2} \sum_k (v_k^2 - \lVert v_k \rVert_2^2 \bar b_m) + "
+        r"c$ if $\bar b_m = \mathbb{E}[b \mid m]$ is constant and $\mathbb{E}[\sum_k g_k h_k' b "
+        r"b^\top] = \bar b_m \mathbb{E}[\sum_k g_k h_k' b]^\top$"
+    ),
     source="JoMA, claim 1; from memory, re-derived",
     relation=LEADING,
     case=TOY_EARLY,
@@ -152,6 +161,7 @@ def _correlation(case: Case) -> Measurement:
 correlation = Claim(
     id="joma-correlation",
     statement="On the paper's toy z and what the invariant predicts have a correlation near 1",
+    latex=r"On the paper's toy $z_m$ and what the invariant predicts have a correlation near $1$",
     source="JoMA, experiment on claim 1; from memory",
     relation=ABOVE,
     case=TOY,
@@ -188,6 +198,7 @@ def _size(case: Case) -> Measurement:
 size = Claim(
     id="joma-size",
     statement="On the paper's toy the softmax invariant gives z in size, too",
+    latex=r"On the paper's toy the softmax invariant gives $z_m$ in size, too",
     source="JoMA, claim 1, on its own experiment",
     relation=LEADING,
     case=TOY,
@@ -232,6 +243,10 @@ def _several(case: Case) -> Measurement:
 several_queries = Claim(
     id="joma-several-queries",
     statement="Several queries that share one MLP: each z_m keeps the invariant of one query",
+    latex=(
+        r"Several queries that share one MLP: each $z_m$ keeps the invariant of one query, $z_m = "
+        r"\frac{1}{2} \sum_k v_k^2 + c$"
+    ),
     source="JoMA, claim 1, which does not cover them",
     relation=EQUAL,
     case=SHARED,

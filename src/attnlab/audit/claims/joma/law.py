@@ -40,6 +40,10 @@ def _continuum(case: Case) -> Measurement:
 continuum = Claim(
     id="joma-delta",
     statement="Delta is discriminancy times frequency; common and distinct tokens are its two ends",
+    latex=(
+        r"$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times "
+        r"frequency; common and distinct tokens are its two ends"
+    ),
     source="JoMA, claim 2; from memory, re-derived",
     relation=EQUAL,
     case=PAIRS,
@@ -94,6 +98,10 @@ def _erf(case: Case) -> Measurement:
 erf = Claim(
     id="joma-erf",
     statement="v = sqrt 2 erfinv(sqrt(2/pi) Delta t) while gradients are stationary, up to t*",
+    latex=(
+        r"$v_l(t) = \sqrt{2} \operatorname{erf}^{-1}\left(\sqrt{2/\pi} \Delta_l t\right)$ while "
+        r"gradients are stationary, up to $t^* = \sqrt{\pi/2}/\max_l \lvert \Delta_l \rvert$"
+    ),
     source="JoMA, claim 2; from memory, re-derived; several hidden units are ours",
     relation=EQUAL,
     case=EXP,
@@ -139,6 +147,10 @@ def _winner(case: Case) -> Measurement:
 winner = Claim(
     id="joma-winner",
     statement="Winner takes all: at t* one token has all attention, the others are frozen",
+    latex=(
+        r"Winner takes all: at $t^*$ one token has all attention, the others are frozen at $v_l = "
+        r"\sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$"
+    ),
     source="JoMA, claim 2; from memory, re-derived",
     relation=ABOVE,
     case=EXP,

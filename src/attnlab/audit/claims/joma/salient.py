@@ -32,6 +32,7 @@ def _pull(case: Case) -> Measurement:
 pull = Claim(
     id="joma-pull",
     statement="A nonlinear activation on mixture data gives v' = (mu - v) * exp(v^2/2)",
+    latex=r"A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ \exp(v^2/2)$",
     source="JoMA, claim 3; from memory",
     relation=LEADING,
     case=NONLINEAR,
@@ -68,6 +69,10 @@ def _ratio(case: Case) -> Measurement:
 ratio = Claim(
     id="joma-ratio",
     statement="ln(1/delta)/ln(1/delta') tends to exp((mu^2 - mu'^2)/2): salient tokens come first",
+    latex=(
+        r"With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to "
+        r"\exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first"
+    ),
     source="JoMA, claim 4 (its Theorem 4); from memory, re-derived",
     relation=LEADING,
     case=NONLINEAR,
@@ -115,6 +120,10 @@ def _dip(case: Case) -> Measurement:
 dip = Claim(
     id="joma-dip",
     statement="The entropy of attention falls, then rises: sparse, then dense",
+    latex=(
+        r"The entropy of attention, $\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, "
+        r"then dense"
+    ),
     source="JoMA, claim 4; from memory, re-derived; that it always dips is ours",
     relation=BELOW,
     case=NONLINEAR,
@@ -152,6 +161,10 @@ def _rank(case: Case) -> Measurement:
 rank = Claim(
     id="joma-rank",
     statement="The stable rank of the MLP's lower matrix falls, then rises",
+    latex=(
+        r"The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W \rVert_2^2$, "
+        r"falls, then rises"
+    ),
     source="JoMA, claim 4; from memory",
     relation=BELOW,
     case=NONLINEAR,

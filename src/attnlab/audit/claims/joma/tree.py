@@ -37,6 +37,10 @@ def _formula(case: Case) -> Measurement:
 formula = Claim(
     id="joma-tree",
     statement="P(y_l|y_m) = (1 + rho^2H - 2 rho^(L-1) rho_0)/(2 (1 - rho^(L-1) rho_0)) on HBLT",
+    latex=(
+        r"$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 \rho^{L-1} "
+        r"\rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT"
+    ),
     source="JoMA, claim 5; from memory, re-derived",
     relation=EQUAL,
     case=LEAVES,

@@ -84,6 +84,10 @@ def _lemma_4(case: Case) -> Measurement:
 lemma_4 = Claim(
     id="lemma-4",
     statement="The dynamics of the attention logits (Eq. 10), given Theorem 1's gradient",
+    latex=(
+        r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
+        r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)"
+    ),
     source="Lemma 4, Eqs. 10, 94-96",
     relation=EQUAL,
     case=WEAK,
@@ -149,6 +153,11 @@ def _turn(times: NDArray[np.float64], along: NDArray[np.float64]) -> float:
 theorem_2 = Claim(
     id="theorem-2",
     statement="Under Eq. 10 dz/dt > 0 for distinct tokens, dz/dt < 0 for a single common token",
+    latex=(
+        r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = "
+        r"\psi(n)$; (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, "
+        r"if some class of $m$ has a distinct one"
+    ),
     source="Theorem 2, Eqs. 97-100",
     relation=ABOVE,
     case=UNEVEN,
@@ -192,6 +201,10 @@ def _corollary_2(case: Case) -> Measurement:
 corollary_2 = Claim(
     id="corollary-2",
     statement="In the symmetric case every common token loses attention",
+    latex=(
+        r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ for any "
+        r"$l \in G_{CT}$"
+    ),
     source="Corollary 2",
     relation=BELOW,
     case=SYMMETRIC,
@@ -244,6 +257,10 @@ def _theorem_3(case: Case) -> Measurement:
 theorem_3 = Claim(
     id="theorem-3",
     statement="r_{l/l'|n}(t) = r_{l/l'|n}(0) exp(2 (z_l(t) - z_l(0))) for distinct tokens",
+    latex=(
+        r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for distinct "
+        r"tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := f_{nl}^2(t)/f_{nl'}^2(t) - 1$"
+    ),
     source="Theorem 3, Eqs. 11, 108-111",
     relation=EQUAL,
     case=WEAK,
@@ -286,6 +303,10 @@ def _eq_12(case: Case) -> Measurement:
 eq_12 = Claim(
     id="eq-12",
     statement="exp(2 f_l0(0)^2 B_n) <= chi_l0 <= exp(2 B_n), and f_l0 increases",
+    latex=(
+        r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z "
+        r"\int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases"
+    ),
     source="Theorem 3, Eq. 12",
     relation=AT_MOST,
     case=WEAK,

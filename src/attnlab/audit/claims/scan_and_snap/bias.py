@@ -219,6 +219,10 @@ def _several_common(case: Case) -> Measurement:
 several_common = Claim(
     id="several-common-tokens",
     statement="K = 2: a common token loses iff f_1.f_2 < 2 f_1l f_2l/(f_1l^2 + f_2l^2)",
+    latex=(
+        r"$K = 2$: a common token $l$ loses iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + "
+        r"f_{2l}^2}$"
+    ),
     source='Section 5, "the condition can be a bit involved"',
     relation=EQUAL,
     ours=True,
@@ -326,6 +330,10 @@ def _growth_slows(case: Case) -> Measurement:
 growth_slows = Claim(
     id="scan-and-snap",
     statement="chi of the dominant token grows (sub-)linearly up to t_0', as O(ln t) from t_0 on",
+    latex=(
+        r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as $O(\ln t)$ "
+        r"from $t_0$ on"
+    ),
     source="Theorem 4 (scanning, snapping)",
     relation=SETTLES,
     case=WEAK,

@@ -49,6 +49,10 @@ def _lemma_10(case: Case) -> Measurement:
 lemma_10 = Claim(
     id="lemma-10",
     statement="|N_n - ceil(N P(n))| <= sqrt((N/2) ln(2/delta)) + 1 with probability 1 - delta",
+    latex=(
+        r"$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln "
+        r"\frac{2}{\delta}} + 1$ with probability at least $1 - \delta$"
+    ),
     source="Lemma 10, Eqs. 58, 59",
     relation=AT_MOST,
     case=WEAK,
@@ -84,6 +88,7 @@ def _eq_58(case: Case) -> Measurement:
 eq_58 = Claim(
     id="eq-58",
     statement="sqrt((N/2) ln(2/delta)) + 1 < sqrt(N ln(2/delta))",
+    latex=r"$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$",
     source="Eq. 58, last inequality",
     relation=BELOW,
     case=WEAK,
@@ -126,6 +131,11 @@ def _remark_4(case: Case) -> Measurement:
 remark_4 = Claim(
     id="remark-4",
     statement="|N_n - N/K| <~ Delta = ceil(sqrt(N ln(1/delta))) << N/K with probability 1 - delta",
+    latex=(
+        r"$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least $1 - "
+        r"\delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N "
+        r"\ln(1/\delta)} \right\rceil$"
+    ),
     source="Remark 4, Eq. 60",
     relation=up_to(1.0),
     case=WEAK,
@@ -205,6 +215,12 @@ def _lemma_11(case: Case) -> Measurement:
 lemma_11 = Claim(
     id="lemma-11",
     statement="|h(N_n) - h(N/K)| <~ h Delta/(N/K), and Eq. 62 with sigma' <= eta_Y Delta/3",
+    latex=(
+        r"With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert \lesssim "
+        r"h(\bar N) \frac{\Delta}{\bar N}$, and $\left\lvert \frac{1}{M-1+\exp(M h(N_n))} - "
+        r"\frac{1}{M-1+\exp(M h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar "
+        r"N))}$ with $\sigma' \le \frac{1}{3} \eta_Y \Delta$"
+    ),
     source="Lemma 11, Eqs. 61-65",
     relation=up_to(3.0),
     case=WEAK,
@@ -233,6 +249,7 @@ def _eq_62(case: Case) -> Measurement:
 eq_62 = Claim(
     id="eq-62",
     statement="sigma' << ln M",
+    latex=r"$\sigma' \ll \ln M$",
     source="Lemma 11 (after Eq. 62), Theorem 1's sigma",
     relation=much_smaller(MUCH),
     case=WEAK,
@@ -270,6 +287,11 @@ def _lemma_12(case: Case) -> Measurement:
 lemma_12 = Claim(
     id="lemma-12",
     statement="w_n = (1 + theta_n) w-bar_n with |theta_n| <~ (K/sqrt N) sqrt(ln(K/delta))",
+    latex=(
+        r"$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ "
+        r"$\lvert \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for all "
+        r"$n$"
+    ),
     source="Lemma 12, Eqs. 66-69",
     relation=up_to(1.0),
     case=WEAK,

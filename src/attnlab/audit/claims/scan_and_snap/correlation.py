@@ -68,6 +68,10 @@ def _assumption_2(case: Case) -> Measurement:
 assumption_2 = Claim(
     id="assumption-2",
     statement="M >> K^2, |lambda_1| < 1/K, all |lambda_i| >= 6/sqrt(M), in the paper's own Fig. 3",
+    latex=(
+        r"$M \gg K^2$ and $F^\top F = I + E$ with $\lvert \lambda_1(E) \rvert < \frac{1}{K}$ and "
+        r"$\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, in the paper's own Fig. 3"
+    ),
     source="Assumption 2",
     relation=ABOVE,
     ours=True,
@@ -147,6 +151,7 @@ def _lemma_17(case: Case) -> Measurement:
 def _algebra(
     number: int,
     statement: str,
+    latex: str,
     source: str,
     recorded: OnRecord,
     measure: Callable[[Case], Measurement],
@@ -157,6 +162,7 @@ def _algebra(
     return Claim(
         id=f"lemma-{number}",
         statement=statement,
+        latex=latex,
         source=source,
         relation=relation,
         case=WEAK,
@@ -173,24 +179,37 @@ def _algebra(
 
 
 lemma_13 = _algebra(
-    13, "max |E_ij| <= |lambda_1|", "Lemma 13",
+    13, "max |E_ij| <= |lambda_1|",
+    r"$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$",
+    "Lemma 13",
     OnRecord(Verdict.HOLDS, 1.0), _lemma_13, "the bound is reached to {:.3g}",
 )  # fmt: skip
 lemma_14 = _algebra(
-    14, "(I + E)^-1 = I - E', with eigenvalues lambda/(1 + lambda)", "Lemma 14, Eqs. 75-77",
+    14, "(I + E)^-1 = I - E', with eigenvalues lambda/(1 + lambda)",
+    r"If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the eigenvalues "
+    r"$\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$",
+    "Lemma 14, Eqs. 75-77",
     OnRecord(Verdict.EXACT), _lemma_14, "", EQUAL,
 )  # fmt: skip
 lemma_15 = _algebra(
-    15, "max |lambda(E')| <= |lambda_1|/(1 - |lambda_1|)", "Lemma 15, Eq. 78",
+    15, "max |lambda(E')| <= |lambda_1|/(1 - |lambda_1|)",
+    r"If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le "
+    r"\frac{\lvert \lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$",
+    "Lemma 15, Eq. 78",
     OnRecord(Verdict.HOLDS, 1.0), _lemma_15, "the bound is reached to {:.3g}",
 )  # fmt: skip
 lemma_16 = _algebra(
-    16, "E'_ii <= 0, and < 0 for a class that overlaps another", "Lemma 16, Eq. 79",
+    16, "E'_ii <= 0, and < 0 for a class that overlaps another",
+    r"$E'_{ii} \le 0$, and $E'_{ii} < 0$ if $E_{ki} > 0$ for some $k \ne i$",
+    "Lemma 16, Eq. 79",
     OnRecord(Verdict.HOLDS, -9.788e-10), _lemma_16,
     "the largest E'_ii of a class with overlap is {:.1e}",
 )  # fmt: skip
 lemma_17 = _algebra(
-    17, "|E'_nn' - E_nn'| <= |lambda_1|^2/(1 - |lambda_1|)", "Lemma 17, Eq. 80",
+    17, "|E'_nn' - E_nn'| <= |lambda_1|^2/(1 - |lambda_1|)",
+    r"If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le "
+    r"\frac{\lvert \lambda_1 \rvert^2}{1 - \lvert \lambda_1 \rvert}$",
+    "Lemma 17, Eq. 80",
     OnRecord(Verdict.HOLDS, 0.9996), _lemma_17,
     "the bound is reached to {:.3g} (printed for lambda_1 < 1; it needs |lambda_1| < 1)",
 )  # fmt: skip
@@ -221,6 +240,10 @@ def _e_prime(case: Case) -> Measurement:
 e_prime = Claim(
     id="e-prime",
     statement="E' := (I + E)^-1 - I makes Eq. 26 move only row n of W (Eqs. 27-30)",
+    latex=(
+        r"With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F E' e_n) "
+        r"= e_n$ (Eqs. 27-30)"
+    ),
     source="Appendix D.1 against Lemma 14",
     relation=EQUAL,
     case=WEAK,
@@ -279,6 +302,10 @@ def _eq_88(case: Case) -> Measurement:
 eq_88 = Claim(
     id="eq-88",
     statement="beta_nn' = (1+sigma)[q1 (1+theta_n) E'_nn' + q0((1+theta_n') + sum ..)]",
+    latex=(
+        r"$\beta_{nn'} = (1+\sigma) \left[q_1 (1+\theta_n) E'_{nn'} + q_0 \left((1+\theta_{n'}) + "
+        r"\sum_{k \ne n} (1+\theta_k) E'_{kn'}\right)\right]$"
+    ),
     source="Eq. 88",
     relation=EQUAL,
     case=WEAK,
@@ -322,6 +349,10 @@ def _floor(case: Case) -> Measurement:
 floor_at_all_times = Claim(
     id="assumption-2-floor",
     statement="Assumption 2's floor 6/sqrt(M) stays met while attention learns (xi_n > 0, any t)",
+    latex=(
+        r"Assumption 2's floor, $\lvert \lambda_i(E) \rvert \ge \frac{6}{\sqrt M}$ for all $i$, "
+        r"stays met while attention learns ($\xi_n(t) > 0$ at any $t$)"
+    ),
     source="Assumption 2, Theorem 1(a)",
     relation=AT_LEAST,
     ours=True,

@@ -57,6 +57,11 @@ def _lemma_3(case: Case) -> Measurement:
 lemma_3 = Claim(
     id="lemma-3",
     statement="Under the modified update (Eq. 26) a visit of class n moves only row n of W = F^T Y",
+    latex=(
+        r"Given $x_{T+1} = n$, the modified update $\dot Y = \eta_Y (f_n - F E' e_n) (e_n - "
+        r"\alpha_n)^\top$ (Eq. 26) moves only row $n$ of $W = F^\top Y$: $\dot w_j = \eta_Y "
+        r"\mathbb{I}(j = n) (e_n - \alpha_n)$"
+    ),
     source="Lemma 3, Eqs. 8, 26-30",
     relation=EQUAL,
     case=WEAK,
@@ -89,6 +94,10 @@ def _theorem_5(case: Case) -> Measurement:
 theorem_5 = Claim(
     id="theorem-5",
     statement="Y = F (I - E') (I + Theta) W-bar solves the modified update",
+    latex=(
+        r"$Y = F (I - E') (I + \Theta) \bar W(N)$ with $\Theta = \operatorname{diag}(\theta_1, "
+        r"\ldots, \theta_K)$ solves the modified update (Eq. 26)"
+    ),
     source="Theorem 5, Eq. 70",
     relation=EQUAL,
     case=WEAK,
@@ -133,6 +142,11 @@ def _corollary_1(case: Case) -> Measurement:
 corollary_1 = Claim(
     id="corollary-1",
     statement="e_n - alpha_n follows Eq. 71; O((K/(eps eta_Y)) ln(M/eps)) steps make it eps",
+    latex=(
+        r"$x_{T+1} - \alpha_n = \frac{M-1}{(M-1) + \exp(M h(N_n))} \zeta_n$ (Eq. 71); "
+        r"$O\left(\frac{K}{\epsilon \eta_Y} \ln \frac{M}{\epsilon}\right)$ steps make $\lVert "
+        r"x_{T+1} - \alpha_n \rVert_2 \le \epsilon$"
+    ),
     source="Corollary 1, Eqs. 71-73",
     relation=up_to(1.0),
     case=WEAK,
@@ -207,6 +221,10 @@ def _remark_1(case: Case) -> Measurement:
 remark_1 = Claim(
     id="remark-1",
     statement="Under SGD (Eq. 7) with equal overlaps w_n = (1-rho)(M-1) h*(N/K) zeta_n",
+    latex=(
+        r"Under SGD (Eq. 7) with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$: $w_n(N) "
+        r"= (1-\rho) (M-1) h^*(N/K) \zeta_n$"
+    ),
     source="Remark 1, Eqs. 40-43",
     relation=EQUAL,
     case=WEAK,
@@ -252,6 +270,7 @@ def _after_eq_30(case: Case) -> Measurement:
 after_eq_30 = Claim(
     id="after-eq-30",
     statement="The additional term -F E' e_n effectively reduces the learning rate",
+    latex=r"The additional term $-F E' e_n$ effectively reduces the learning rate",
     source="after Eq. 30 (proof of Lemma 3)",
     relation=BELOW,
     case=WEAK,
@@ -295,6 +314,7 @@ def _small_modification(case: Case) -> Measurement:
 small_modification = Claim(
     id="small-modification",
     statement="If lambda_1 is small, the modification -F E' e_n of the update is small as well",
+    latex=r"If $\lambda_1$ is small, the modification $-F E' e_n$ of the update is small as well",
     source="Lemma 3, after Eq. 8",
     relation=up_to(2.0),
     case=WEAK,
@@ -332,6 +352,10 @@ def _y_star(case: Case) -> Measurement:
 y_star = Claim(
     id="y-star",
     statement="The critical point Y* has infinite entries and is not reached in finite steps",
+    latex=(
+        r"The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite entries "
+        r"and is not reached in finite steps"
+    ),
     source="Section 4, before Lemma 3",
     relation=ABOVE,
     case=WEAK,

@@ -87,6 +87,7 @@ def _threshold(case: Case) -> Measurement:
 threshold = Claim(
     id="fig6-threshold",
     statement="Attention gets denser as eta_Y grows past the threshold eta_Y/eta_Z = 2",
+    latex=r"Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx 2$",
     source="Section 8, Fig. 6",
     relation=ABOVE,
     case=SYN_MEDIUM,
@@ -117,6 +118,7 @@ def _eta_z(case: Case) -> Measurement:
 eta_z_sparser = Claim(
     id="fig6-eta-z",
     statement="Attention over distinct tokens gets sparser with a larger eta_Z",
+    latex=r"Attention over distinct tokens gets sparser with a larger $\eta_Z$",
     source="Section 8, Fig. 6",
     relation=BELOW,
     case=SYN_MEDIUM,
@@ -169,6 +171,7 @@ def _faster_and_denser(case: Case) -> Measurement:
 faster_and_denser = Claim(
     id="fig4-eta-y",
     statement="On Syn-Small attention becomes sparse; a larger eta_Y is faster and less sparse",
+    latex=r"On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse",
     source="Section 8, Fig. 4",
     relation=BELOW,
     case=SYN_SMALL_AS_PRINTED,
@@ -198,6 +201,7 @@ def _recall_ratio(case: Case) -> Measurement:
 recall_ratio = Claim(
     id="fig11-recall",
     statement="A smaller eta_Y/eta_Z gives a slower descent of recall with the threshold",
+    latex=r"A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold",
     source="Appendix G, Fig. 11",
     relation=BELOW,
     case=SYN_MEDIUM,
@@ -227,6 +231,7 @@ def _recall_eta_z(case: Case) -> Measurement:
 recall_eta_z = Claim(
     id="fig12-recall",
     statement="A larger eta_Z gives a slower descent of recall with the threshold",
+    latex=r"A larger $\eta_Z$ gives a slower descent of recall with the threshold",
     source="Appendix G, Fig. 12",
     relation=ABOVE,
     case=SYN_MEDIUM,

@@ -98,6 +98,10 @@ def _residual_exact(case: Case) -> Measurement:
 residual_exact = Claim(
     id="residual-exact",
     statement="With a residual connection Eq. 10 has (1/2) beta at E-bar = (E + 1[same query])/2",
+    latex=(
+        r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} = "
+        r"\frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$"
+    ),
     source="Section 7, residue connection",
     relation=EQUAL,
     ours=True,
@@ -140,6 +144,10 @@ def _residual_beta(case: Case) -> Measurement:
 residual_beta = Claim(
     id="residual-beta",
     statement="With a residual connection beta_nn' ~ f_n.f_n' + 1[same query]",
+    latex=(
+        r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) = "
+        r"\psi(n'))$"
+    ),
     source="Section 7, residue connection",
     relation=within(4.0),
     case=TWO_QUERIES,
@@ -201,6 +209,10 @@ def _local_roles(case: Case) -> Measurement:
 local_roles = Claim(
     id="residual-local-roles",
     statement='With a residual connection Theorem 2 "now applies within each subset" of a query',
+    latex=(
+        r'With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of '
+        r"a query"
+    ),
     source="Section 7, residue connection",
     relation=ABOVE,
     case=TWO_QUERIES,
@@ -264,6 +276,10 @@ def _position_bias(case: Case) -> Measurement:
 position_bias = Claim(
     id="position-bias",
     statement="A bias z_0 on the logits (T5, ALiBi) is a prior on the contextual tokens",
+    latex=(
+        r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) \exp(z_0)$, "
+        r"is a prior on the contextual tokens"
+    ),
     source="Section 7, positional encoding; Section 5, initial value as prior",
     relation=EQUAL,
     case=WEAK,
@@ -329,6 +345,7 @@ def _heads(case: Case) -> Measurement:
 heads = Claim(
     id="heads-as-starts",
     statement="Heads are different z(0), which decide which token wins",
+    latex=r"Heads are different $Z_h(0)$, which decide which token wins",
     source="Section 5, initial value as prior; Section 3",
     relation=EQUAL,
     case=WEAK,

@@ -85,6 +85,10 @@ def plain_growth(case: Case, times: NDArray[np.float64], token: int) -> NDArray[
 theorem_1 = Claim(
     id="theorem-1",
     statement="g_n = gamma (iota_n f_n - sum beta_nn' f_n'), and this is what training sends back",
+    latex=(
+        r"Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - \sum_{n' "
+        r"\ne n} \beta_{nn'} f_{n'}\right)$, and this is what training sends back"
+    ),
     source="Theorem 1, Eq. 9",
     relation=EQUAL,
     case=WEAK,
@@ -136,6 +140,10 @@ def _theorem_1a(case: Case) -> Measurement:
 theorem_1a = Claim(
     id="theorem-1a",
     statement="xi_n > 0 for every class and all t",
+    latex=(
+        r"$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ for "
+        r"every class $n$ and all $t$"
+    ),
     source="Theorem 1(a), Eqs. 91-93",
     relation=ABOVE,
     case=WEAK,
@@ -179,6 +187,10 @@ def _eq_93(case: Case) -> Measurement:
 eq_93 = Claim(
     id="eq-93",
     statement="sum_k lambda_k^2 u_nk^2/(1 + lambda_k) >= min lambda^2/(1 - |lambda_1|)",
+    latex=(
+        r"$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert \lambda_i(E) "
+        r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$"
+    ),
     source="Eq. 93, first inequality (proof of Theorem 1a)",
     relation=AT_LEAST,
     case=WEAK,
@@ -220,6 +232,11 @@ def _theorem_1b(case: Case) -> Measurement:
 theorem_1b = Claim(
     id="theorem-1b",
     statement="gamma = O(K ln(eta_Y t/K)/(eta_Y t)) for t >= t_0",
+    latex=(
+        r"$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge "
+        r"\frac{2(1+\delta') K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln "
+        r"M}\right)$"
+    ),
     source="Theorem 1(b), Theorem 4",
     relation=SETTLES,
     case=FIG3,
@@ -270,6 +287,10 @@ def _plain_theorem_1(case: Case) -> Measurement:
 plain_theorem_1 = Claim(
     id="theorem-1-plain",
     statement="Under Eq. 7 with equal overlaps Theorem 1 still holds, with a smaller learning rate",
+    latex=(
+        r"Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem 1 "
+        r"still holds, with the smaller learning rate $\eta_Y' := (1-\rho) \eta_Y$"
+    ),
     source="after Theorem 1 (Section 4), Remark 1",
     relation=LEADING,
     case=WEAK,

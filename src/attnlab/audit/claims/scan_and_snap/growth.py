@@ -56,6 +56,10 @@ def _lemma_5(case: Case) -> Measurement:
 lemma_5 = Claim(
     id="lemma-5",
     statement="w_n(s) = (M-1) h*(s) zeta_n, with the recursion of Eq. 33 for h*",
+    latex=(
+        r"If class $n$ is visited at each of $s$ steps, $w_n(s) = (M-1) h^*(s) \zeta_n$ with "
+        r"$h^*(0) = 0$ and $h^*(s) = h^*(s-1) + \frac{\eta_Y}{(M-1) + \exp(M h^*(s-1))}$"
+    ),
     source="Lemma 5, Eqs. 31-33",
     relation=EQUAL,
     case=FIG3,
@@ -97,6 +101,10 @@ def _lemma_6(case: Case) -> Measurement:
 lemma_6 = Claim(
     id="lemma-6",
     statement="h solves exp(M h) + (M-1) M h = M eta_Y t + 1",
+    latex=(
+        r"The solution of $\frac{dh}{dt} = \frac{\eta_Y}{(M-1) + \exp(Mh)}$ with $h(0) = 0$ has "
+        r"$\exp(M h(t)) + (M-1) M h(t) = M \eta_Y t + 1$"
+    ),
     source="Lemma 6, Eqs. 44, 45",
     relation=EQUAL,
     case=FIG3,
@@ -149,6 +157,10 @@ def _lemma_7(case: Case) -> Measurement:
 lemma_7 = Claim(
     id="lemma-7",
     statement="0 <= h* - h <= 2 eta_Y/M, h leads by O(1) visits up to ln M/eta_Y, h* - h -> 0",
+    latex=(
+        r"$0 \le h^*(s) - h(s) \le \frac{2 \eta_Y}{M}$; some $c = \Theta(1)$ gives $h(s+c) \ge "
+        r"h^*(s) \ge h(s)$ for $s \le \ln(M)/\eta_Y$; $h^*(s) - h(s) \to 0$ as $s \to +\infty$"
+    ),
     source="Lemma 7",
     relation=AT_MOST,
     case=FIG3,
@@ -182,6 +194,10 @@ def _remark_2(case: Case) -> Measurement:
 remark_2 = Claim(
     id="remark-2",
     statement="A constant c = O(ln M) gives h(s) <= h*(s) <= h(s + c) for all s > s_1",
+    latex=(
+        r"If $\eta_Y = O(1)$, a constant $c = O(\ln M)$ gives $h(s) \le h^*(s) \le h(s+c)$ for all "
+        r"$s > s_1$"
+    ),
     source="Remark 2",
     relation=SETTLES,
     case=FIG3,
@@ -222,6 +238,10 @@ def _lemma_7_proof(case: Case) -> Measurement:
 lemma_7_proof = Claim(
     id="lemma-7-proof",
     statement="From some s on h(s+1) - h(s) <= epsilon + ln(1/2)/M (so that h* - h -> 0)",
+    latex=(
+        r"From some $s$ on $h(s+1) - h(s) \le \epsilon + \frac{\ln(1/2)}{M}$ (so that $h^* - h \to "
+        r"0$)"
+    ),
     source="Lemma 7(b), proof",
     relation=AT_MOST,
     case=FIG3,

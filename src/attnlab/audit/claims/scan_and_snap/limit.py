@@ -38,6 +38,10 @@ def _eq_132(case: Case) -> Measurement:
 eq_132 = Claim(
     id="eq-132",
     statement="B_n(t) = (1+o(1)) [(1/2) ln ln(M eta_Y t/K) + const] as t grows",
+    latex=(
+        r"$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2 "
+        r"M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed"
+    ),
     source="Eq. 132",
     relation=LEADING,
     case=FIG3,
@@ -83,6 +87,7 @@ def _condition(case: Case) -> Measurement:
 condition = Claim(
     id="eq-132-condition",
     statement="Eq. 132 holds for t >> (M eta_Y)^-1 exp(1/sqrt(2 nu))",
+    latex=r"Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$",
     source="Appendix F (3), before Eq. 132",
     relation=ABOVE,
     case=FIG3,
@@ -119,6 +124,10 @@ def _eq_133(case: Case) -> Measurement:
 eq_133 = Claim(
     id="eq-133",
     statement="B_n(t) = Theta(ln ln(M eta_Z nu t/K) - ln(nu/K)), nu fixed",
+    latex=(
+        r"$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) - "
+        r"\ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed"
+    ),
     source="Eq. 133",
     relation=within(2.0),
     case=FIG3,
@@ -168,6 +177,10 @@ def _at_t0(case: Case) -> Measurement:
 at_t0 = Claim(
     id="b-at-t0",
     statement="B_n(t_0) depends on K, M and nu only: at fixed nu it is the same for every eta_Z",
+    latex=(
+        r"$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M \ln "
+        r"M))$ depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every $\eta_Z$"
+    ),
     source="Appendix F (2), Fig. 9",
     relation=EQUAL,
     case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
@@ -228,6 +241,10 @@ def _two_fates(case: Case) -> Measurement:
 two_fates = Claim(
     id="two-fates",
     statement="If B_n -> infinity all but the dominant token drop; if it stays bounded they snap",
+    latex=(
+        r"If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it stays "
+        r"bounded they snap"
+    ),
     source="Section 6, first paragraph",
     relation=ABOVE,
     case=WEAK,

@@ -102,6 +102,12 @@ def _lemma_1(case: Case) -> Measurement:
 lemma_1 = Claim(
     id="lemma-1",
     statement="The gradients of the 1-layer transformer in Y and Z",
+    latex=(
+        r"The gradients of the 1-layer transformer: $\dot Y = \eta_Y \operatorname{LN}(X^\top b_T) "
+        r"(x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - \alpha)^\top Y^\top "
+        r"\frac{P^\perp_{X^\top b_T}}{\lVert X^\top b_T \rVert_2} X^\top \operatorname{diag}(b_T) "
+        r"X$"
+    ),
     source="Lemma 1, Eqs. 3, 4",
     relation=EQUAL,
     case=WEAK,
@@ -151,6 +157,10 @@ def _assumption_1(case: Case) -> Measurement:
 assumption_1 = Claim(
     id="assumption-1",
     statement="No positions, T to infinity, eta_Y >> eta_Z: what is lost at finite T and ratio",
+    latex=(
+        r"No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ and "
+        r"$\eta_Y/\eta_Z$"
+    ),
     source="Assumption 1",
     relation=LEADING,
     ours=True,
@@ -202,6 +212,7 @@ def _finite_length(case: Case) -> Measurement:
 finite_length = Claim(
     id="finite-length",
     statement="What holds for T to infinity holds at the length of the experiments, T = 128",
+    latex=r"What holds for $T \to +\infty$ holds at the length of the experiments, $T = 128$",
     source="Assumption 1(b), Section 8",
     relation=AT_MOST,
     ours=True,
@@ -250,6 +261,10 @@ def _lemma_2(case: Case) -> Measurement:
 lemma_2 = Claim(
     id="lemma-2",
     statement="X^T b tends to c_n and X^T diag(b) X to diag(c_n) as T grows",
+    latex=(
+        r"Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top "
+        r"\operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$"
+    ),
     source="Lemma 2, Eq. 6",
     relation=LEADING,
     case=WEAK,
@@ -297,6 +312,11 @@ def _lemma_18(case: Case) -> Measurement:
 lemma_18 = Claim(
     id="lemma-18",
     statement="A token's frequency q_l lies within sqrt(ln(2/delta) / 2(T-1)) of P(l|m,n)",
+    latex=(
+        r"With probability at least $1 - \delta$ a token's frequency has $\max\left(0, "
+        r"\mathbb{P}(l \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} "
+        r"\le \mathbb{P}(l \mid m,n) + \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}$"
+    ),
     source="Lemma 18, Eqs. 134-136",
     relation=AT_MOST,
     case=WEAK,

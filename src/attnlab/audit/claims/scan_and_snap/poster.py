@@ -34,6 +34,10 @@ def _poster_quarter(case: Case) -> Measurement:
 poster_quarter = Claim(
     id="poster-quarter",
     statement="B_n(t) ~ ln(C_0 + 2 K (eta_Z/eta_Y) ln^2(M eta_Y t/K)) as t -> infinity",
+    latex=(
+        r"$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y "
+        r"t}{K}\right)\right)$ as $t \to +\infty$"
+    ),
     source="poster and slides, Theorem 4",
     relation=within(10.0),
     case=FIG3,
@@ -67,6 +71,7 @@ def _poster_start(case: Case) -> Measurement:
 poster_start = Claim(
     id="poster-start",
     statement="B_n(0) = 0 (the poster and the slides say so; Eq. 14 says (1/4) ln C_0)",
+    latex=r"$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$)",
     source="poster and slides, Theorem 3",
     relation=EQUAL,
     case=FIG3,
@@ -97,6 +102,7 @@ def _poster_common(case: Case) -> Measurement:
 poster_common = Claim(
     id="poster-common",
     statement="dz_ml/dt < 0 for common token l (the poster: for assumptions see the paper)",
+    latex=r"$\dot z_{ml} < 0$ for common token $l$ (the poster: for assumptions see the paper)",
     source="poster and slides, (a)",
     relation=BELOW,
     case=SYMMETRIC,
@@ -141,6 +147,7 @@ def _poster_faster(case: Case) -> Measurement:
 poster_faster = Claim(
     id="poster-faster",
     statement="z_ml(t) grows faster with larger P(l|m,n), for distinct tokens",
+    latex=r"$z_{ml}(t)$ grows faster with larger $\mathbb{P}(l \mid m,n)$, for distinct tokens",
     source="poster and slides, (c)",
     relation=ABOVE,
     case=WEAK,
@@ -178,6 +185,7 @@ def _poster_z(case: Case) -> Measurement:
 poster_z = Claim(
     id="poster-z",
     statement="Z = U W_Q W_K^T U^T, without the 1/sqrt(d) of Section 3.1",
+    latex=r"$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1",
     source="poster and slides, reparameterization",
     relation=EQUAL,
     case=WEAK,

@@ -71,6 +71,9 @@ def _snap_time(case: Case) -> Measurement:
 snap_time = Claim(
     id="snap-time",
     statement="Attention snaps at about t_0 = 2 K ln M/eta_Y; a larger eta_Y snaps earlier",
+    latex=(
+        r"Attention snaps at about $t_0 \approx 2K \ln M/\eta_Y$; a larger $\eta_Y$ snaps earlier"
+    ),
     source="Section 6 (a), Theorem 4; slides",
     relation=within(5.0),
     case=FIG3.at(eta_y=ETA_Y[0], eta_z=ETA_Z),
@@ -121,6 +124,10 @@ def _both_rates(case: Case) -> Measurement:
 both_rates = Claim(
     id="both-rates-sparser",
     statement="Scaling up both rates gives larger B_n, hence sparser attention",
+    latex=(
+        r"Scaling up both $\eta_Y$ and $\eta_Z$ gives larger $B_n(t)$ as $t \to +\infty$, hence "
+        r"sparser attention"
+    ),
     source="Section 6 (b), Appendix F (a), Fig. 9; poster (1)",
     relation=ABOVE,
     case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
@@ -173,6 +180,10 @@ def _denser(case: Case) -> Measurement:
 denser = Claim(
     id="eta-y-denser",
     statement="At fixed eta_Z, a larger eta_Y gives smaller B_n for t >= t_0: denser attention",
+    latex=(
+        r"At fixed $\eta_Z$, a larger $\eta_Y$ gives smaller $B_n(t)$ for $t \ge t_0$: denser "
+        r"attention"
+    ),
     source="Section 6 (c), Appendix F (b), Figs. 3, 4, 6",
     relation=BELOW,
     case=WEAK.at(eta_y=0.25, eta_z=0.001),
@@ -205,6 +216,7 @@ def _slightly(case: Case) -> Measurement:
 slightly = Claim(
     id="poster-slightly",
     statement="Fixing eta_Z, a large eta_Y leads to slightly smaller B_n(t)",
+    latex=r"Fixing $\eta_Z$, a large $\eta_Y$ leads to slightly smaller $B_n(t)$",
     source="poster and slides, (2)",
     relation=BELOW,
     case=WEAK.at(eta_y=0.225, eta_z=0.001),

@@ -46,6 +46,9 @@ def _row_sums(case: Case) -> Measurement:
 row_sums = Claim(
     id="row-sums",
     statement="The rows of Y(t) and Z(t) keep a zero sum",
+    latex=(
+        r"The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j Z_{ij}(t) = 0$"
+    ),
     source="Section 3.1, after Lemma 1",
     relation=EQUAL,
     case=WEAK,
@@ -84,6 +87,10 @@ def _embedding_norm(case: Case) -> Measurement:
 embedding_norm = Claim(
     id="embedding-norm",
     statement="|U^T x| is about |x| when token embeddings are nearly orthogonal",
+    latex=(
+        r"$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are nearly "
+        r"orthogonal"
+    ),
     source="Section 3, l2-normalization",
     relation=LEADING,
     case=WEAK,

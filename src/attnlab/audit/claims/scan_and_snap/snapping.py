@@ -83,6 +83,12 @@ def _theorem_4(case: Case) -> Measurement:
 theorem_4 = Claim(
     id="theorem-4",
     statement="B_n(t) grows as Eq. 14: (1/4) ln(C_0 + a t^2), then (1/4) ln(C_0 + b ln^2 t)",
+    latex=(
+        r"If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} \eta_Y "
+        r"\eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = \frac{1}{4} "
+        r"\ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y t/K)\right)$ "
+        r"for $t \ge t_0 := \frac{2(1+o(1)) K \ln M}{\eta_Y}$"
+    ),
     source="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
     relation=LEADING,
     case=FIG3,
@@ -121,6 +127,7 @@ def _eq_124(case: Case) -> Measurement:
 eq_124 = Claim(
     id="eq-124",
     statement="B_n(t) = (1/4) ln(C_0 + 4 Gamma(t))",
+    latex=r"$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$",
     source="Eqs. 124, 129",
     relation=EQUAL,
     case=FIG3,
@@ -156,6 +163,10 @@ def _eq_128(case: Case) -> Measurement:
 eq_128 = Claim(
     id="eq-128",
     statement="Gamma(t) = eta_Z int gamma = (eta_Z/eta_Y) K (M-1)^2 h(t/K)^2 / 2",
+    latex=(
+        r"$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot "
+        r"\frac{K(M-1)^2}{2} h^2(t/K)$"
+    ),
     source="Eqs. 125-128",
     relation=EQUAL,
     case=FIG3,
@@ -202,6 +213,10 @@ def _eq_13(case: Case) -> Measurement:
 eq_13 = Claim(
     id="eq-13",
     statement="dz_ml/dt = -eta_Z gamma e^{4 z}/C_0 and xi_n = gamma e^{4 z}/C_0, C_0 = rho_0^4/K",
+    latex=(
+        r"$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx "
+        r"C_0^{-1} \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$"
+    ),
     source="Eq. 13, Section 6",
     relation=LEADING,
     case=RARE_COMMON,

@@ -56,6 +56,11 @@ def _lemma_8(case: Case) -> Measurement:
 lemma_8 = Claim(
     id="lemma-8",
     statement="exp(M h) <= (M-1) M h exactly on [M^-(2-omega_0), (1+omega_1) ln M/M]",
+    latex=(
+        r"$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le "
+        r"\frac{(1+\omega_1) \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln "
+        r"M}\right)$ and, if $M \gg 100$, $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$"
+    ),
     source="Lemma 8, Eqs. 50, 51",
     relation=AT_MOST,
     case=FIG3,
@@ -87,6 +92,10 @@ def _remark_3(case: Case) -> Measurement:
 remark_3 = Claim(
     id="remark-3",
     statement="For M >> 100, eta_Y >> M^-0.99 only the larger zero of Lemma 8 matters from t = 1",
+    latex=(
+        r"For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg "
+        r"\frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$"
+    ),
     source="Remark 3",
     relation=much_greater(MUCH),
     case=FIG3,
@@ -137,6 +146,11 @@ def _lemma_9(case: Case) -> Measurement:
 lemma_9 = Claim(
     id="lemma-9",
     statement="gamma = O(eta_Y t/K) up to t_0', and O(K ln(M eta_Y t/K)/(eta_Y t)) from t_0 on",
+    latex=(
+        r"$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and $\gamma(t) = "
+        r"O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = \frac{2(1+\omega_1) "
+        r"K \ln M}{\eta_Y}$"
+    ),
     source="Lemma 9, Eqs. 53-57",
     relation=up_to(2.0),
     case=FIG3,
@@ -169,6 +183,7 @@ def _eq_52(case: Case) -> Measurement:
 eq_52 = Claim(
     id="eq-52",
     statement="(M - 2 + (M-1) ln(M-1))/M > ln M",
+    latex=r"$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$",
     source="Eq. 52, proof of Lemma 9",
     relation=ABOVE,
     case=FIG3,

@@ -80,6 +80,10 @@ def _summary_theorem_2b(case: Case) -> Measurement:
 summary_theorem_2b = Claim(
     id="summary-theorem-2b",
     statement="If |G_CT| = 1 then dz_l/dt < 0, whether or not the query has a distinct token",
+    latex=(
+        r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has a "
+        r"distinct token"
+    ),
     source="summary, Mechanism 1",
     relation=BELOW,
     case=WEAK,
@@ -127,6 +131,7 @@ def _summary_slow(case: Case) -> Measurement:
 summary_slow = Claim(
     id="summary-slow-decoder",
     statement="If the decoder does not learn faster (eta_Y << eta_Z) scanning would not emerge",
+    latex=r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not emerge",
     source="summary, Mechanism 1, break condition",
     relation=BELOW,
     case=SYN_SMALL,

@@ -1,0 +1,87 @@
+"""Mathematics in texts: what is LaTeX becomes MathML, and what is not is refused."""
+
+from xml.etree import ElementTree
+
+import pytest
+
+from attnlab.files.errors import InputError
+from attnlab.files.mathematics import dollars, markdown, mathml, typeset, typeset_plain
+
+
+def parts(latex):
+    """Tags and texts of a formula, in order."""
+    found = ElementTree.fromstring(mathml(latex)).iter()
+    return [(part.tag, part.text) for part in found if part.text]
+
+
+def test_a_formula_is_mathml_that_loads_nothing():
+    shown = mathml(r"\dot z_{ml} \le \frac{K \ln M}{\eta_Y}")
+    assert shown.startswith("<math>")
+    assert "http" not in shown
+    texts = [text for _, text in parts(r"\dot z_{ml} \le \frac{K \ln M}{\eta_Y}")]
+    assert texts == ["z", "˙", "m", "l", "≤", "K", "ln", "M", "η", "Y"]
+
+
+def test_names_of_functions_are_upright_and_apart():
+    around = [part.tag for part in ElementTree.fromstring(mathml(r"K \ln M"))[0]]
+    assert around == ["mi", "mspace", "mi", "mspace", "mi"]
+    assert "<mspace" not in mathml(r"\ln(M)")
+    assert ("mi", "diag") in parts(r"\operatorname{diag}(b)")
+
+
+def test_a_sign_before_a_term_stands_close():
+    assert 'form="prefix"' in mathml(r"T \to +\infty")
+    assert 'form="prefix"' not in mathml(r"(a) + b")
+
+
+@pytest.mark.parametrize(
+    ("latex", "message"),
+    [
+        (r"\nonsense x", r"\\nonsense is no command"),
+        ("x_{a", "braces do not match"),
+        ("a}", "braces do not match"),
+        (r"\left( x", "is not LaTeX"),
+        (r"\frac{1}", "is missing"),
+        ("x^2^3", "is not LaTeX"),
+    ],
+)
+def test_what_is_not_latex_is_refused(latex, message):
+    with pytest.raises(InputError, match=message):
+        mathml(latex)
+
+
+def test_words_are_escaped_and_a_dollar_can_be_written():
+    assert str(typeset(r"<b>5 \$</b> is $x$")) == (
+        "&lt;b&gt;5 $&lt;/b&gt; is <math><mrow><mi>x</mi></mrow></math>"
+    )
+    with pytest.raises(InputError, match="a dollar stands alone"):
+        typeset("5 $")
+
+
+@pytest.mark.parametrize(
+    ("plain", "set_"),
+    [
+        ("eta_Y >> eta_Z: their ratio", r"$\eta_Y \gg \eta_Z$: their ratio"),
+        ("from t_0' to t_0", r"from $t_0'$ to $t_0$"),
+        ("beta_nn' and E'_ii", r"$\beta_{nn'}$ and $E'_{ii}$"),
+        ("below 1e-12 at t = 10^12", r"below $10^{-12}$ at $t = 10^{12}$"),
+        ("it is -9.8e-10", r"it is $-9.8 \times 10^{-10}$"),
+        ("|lambda_i(E)| >= 6/sqrt(M)", r"$\lvert \lambda_i(E) \rvert \ge 6/\sqrt{M}$"),
+        ("f_1.f_2 = 0.3, 0.2 ln M", r"$f_1 \cdot f_2 = 0.3$, 0.2 $\ln M$"),
+        ("T -> infinity", r"$T \to \infty$"),
+        ("t* = 12.66 and |p|^2", r"$t^* = 12.66$ and $\lvert p \rvert^2$"),
+        ('a word "t_0" for $5', r'a word "t_0" for \$5'),
+        (
+            "my_beta_Y, common_prob = 0.3, eta-y-denser",
+            "my_beta_Y, common_prob = 0.3, eta-y-denser",
+        ),
+        ("a token of 10 in Fig. 6's runs", "a token of 10 in Fig. 6's runs"),
+    ],
+)
+def test_letters_of_plain_text(plain, set_):
+    assert dollars(plain) == set_
+    assert typeset_plain(plain)
+
+
+def test_markdown_keeps_formulas_and_escapes_words():
+    assert markdown(r"a_b | <c> (<=) $x_b < y$ \$") == r"a\_b \| \<c> (≤) $x_b < y$ \$"
