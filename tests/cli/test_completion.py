@@ -8,6 +8,7 @@ import pytest
 
 from attnlab.cli import arguments, reproduce, study
 from attnlab.data import PRESETS
+from attnlab.dynamics import models
 from attnlab.experiments import names_of
 from attnlab.report import PARTS
 
@@ -30,6 +31,7 @@ def asking(*words):
         (("simulate", "recipes/"), []),  # where the shell itself completes files
         (("simulate", "syn-small", "--eta"), ["--eta-y", "--eta-z"]),
         (("simulate", "syn-small", "--engine", ""), ["sampled", "limit", "flow"]),
+        (("predict", "joma-toy", "--model", "j"), ["joint"]),
         (("audit", "z"), ["zipf"]),
         (("play", "ran"), ["random"]),
         (("reproduce", "fig1"), ["fig10", "fig11", "fig12"]),
@@ -45,6 +47,8 @@ def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
 
 def test_the_words_are_those_that_are_understood():
     assert tuple(PRESETS) == arguments.PRESETS
+    ours = {getattr(models, name) for name in models.__all__} - {models.Model}
+    assert {model.called() for model in ours} == set(arguments.MODELS)
     assert set(PARTS) == set(reproduce.PARTS)
     assert names_of("study") == study.NAMES
 

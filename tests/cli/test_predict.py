@@ -35,11 +35,32 @@ def test_the_picture_has_both(call, tmp_path):
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_joint_model_by_joma_beside_its_run(call, tmp_path):
+    code, out, err = call(
+        "predict", "joma-toy", "--model", "joint", "--theory", "joma", *QUICK, "--plot", "x.png",
+        "--json", cwd=tmp_path,
+    )  # fmt: skip
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["theory"] == "joma"
+    assert document["spec"]["model"]["name"] == "joint"
+    said = {row["assumption"]: row for row in document["assumptions"]}
+    (drift,) = [row for name, row in said.items() if "b-bar is constant" in name]
+    assert drift["value"] > 0 and drift["source"] == "JoMA, claim 1"
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_what_is_wrong_is_named(call, tmp_path):
     for options, words in (
         (("--theory", "prited"), "did you mean 'printed'"),
         (("--at", "1.5"), "at: optimiser steps are whole"),
         (("--eta-y", "0"), "eta_y"),
+        (("--model", "joint"), "the theory is about the paper's model"),
+        (("--theory", "joma"), "give model=Joint"),
+        (("--model", "joint:activation=gleu"), "did you mean 'gelu'"),
+        (("--model", "joint:hiden=3"), "did you mean 'hidden'"),
+        (("--model", "joint:hidden"), "model: expected field=value, got 'hidden'"),
+        (("--model", "joint:hidden=3,hidden=4"), "model.hidden: given twice"),
     ):
         code, out, err = call("predict", "syn-small", *QUICK, *options, cwd=tmp_path)
         assert (code, out) == (2, "") and words in err

@@ -75,6 +75,17 @@ def test_variants_are_options_and_heads_have_a_column(tmp_path, call):
     assert spec["classes"]["origin"] == "syn-small with prior 0.7, 0.3"
 
 
+def test_any_model_by_its_name_and_fields(tmp_path, call):
+    code, out, err = call(
+        "simulate", "joma-toy", "--engine", "limit", "--steps", "2", "--json", "--model",
+        "joint:hidden=3,activation=gelu,temperature=0.5,residual=false", cwd=tmp_path,
+    )  # fmt: skip
+    assert code == 0, err
+    model = json.loads(out)["spec"]["model"]
+    assert (model["name"], model["hidden"], model["activation"]) == ("joint", 3, "gelu")
+    assert (model["temperature"], model["residual"]) == (0.5, False)
+
+
 def test_divergence_exits_with_3_and_keeps_what_there_was(tmp_path, call):
     code, _, err = call(
         "simulate", "syn-small", "--engine", "limit", "--eta-y", "1e38", "--out", "run.nc",
@@ -107,6 +118,7 @@ def test_a_full_disk_names_the_file(option, file, tmp_path, call, monkeypatch):
         (["syn-small", "--eta-y", "fast"], "eta-y:"),
         (["syn-small", "--eta-y", "-1"], "eta_y:"),
         (["syn-small", "--steps", "0"], "steps:"),
+        (["syn-small", "--model", "joint", "--heads", "2"], "fields of the model extended"),
         (["syn-small", "--save", "weights"], "what:"),
         (["syn-small", "--at", "5,3"], "at:"),
         (["syn-small", "--out", "missing/run.nc"], "out:"),

@@ -15,6 +15,8 @@ PRESETS = (
     "syn-small", "syn-medium", "family", "single-common", "symmetric", "local-common", "zipf",
     "random", "joma-toy", "hblt", "hierarchy",
 )  # fmt: skip
+# Those of attnlab.dynamics.
+MODELS = ("pairwise", "embedded", "extended", "joint")
 PICTURES = (".png", ".pdf", ".svg")
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnlab import defaults
-from attnlab.cli.arguments import PRESETS, completing, numbers
+from attnlab.cli.arguments import MODELS, PRESETS, completing, numbers
 from attnlab.files.errors import InputError
 
 if TYPE_CHECKING:
     from attnlab.data import SequenceClasses
-    from attnlab.dynamics import Engine
+    from attnlab.dynamics import Engine, Model
 
 ClassesName = Annotated[
     str,
@@ -35,6 +35,14 @@ Length = Annotated[int, typer.Option(help="T, query included (sampled).")]
 BatchSize = Annotated[
     int | None,
     typer.Option(help=f"Default {defaults.BATCH_SIZE} if sampled; the expected gradient if limit."),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="What is trained, with its fields: joint:activation=gelu,temperature=0.5.",
+        autocompletion=completing(*MODELS),
+    ),
 ]
 Prior = Annotated[str | None, typer.Option(help="Probability of each class: 0.7,0.3.")]
 Momentum = Annotated[
@@ -70,6 +78,27 @@ def engine_of(
     if name == "flow":
         return Flow()
     raise InputError(f"engine: expected sampled, limit or flow, got {name!r}")
+
+
+def model_of(text: str | None) -> Model | None:
+    """A model by its name and fields, as a recipe has them: ``joint:hidden=20,residual=false``."""
+    if text is None:
+        return None
+    from attnlab.dynamics import Model
+    from attnlab.files.documents import parse_document
+    from attnlab.files.recipe import as_value
+
+    name, colon, rest = text.partition(":")
+    given: dict[str, object] = {"name": name.strip()}
+    for part in rest.split(",") if colon else ():
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise InputError(f"model: expected field=value, got {part.strip()!r}")
+        if key in given:
+            raise InputError(f"model.{key}: given twice")
+        given[key] = parse_document(value, suffix=".yaml", advice="give a number or a word")
+    found: Model = as_value("model", given, Model)
+    return found
 
 
 def rate_of(name: str, text: str) -> float | list[float]:

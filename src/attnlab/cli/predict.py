@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
     from attnlab.dynamics import Simulation
 
-RUNGS = ("printed", "corrected", "sgd")
+RUNGS = ("printed", "corrected", "sgd", "joma-stationary", "joma", "joma-moving")
 HELP = """Say what a theory expects of a run, without running it.
 
 CLASSES and the options are as in attnlab simulate. The theory is a rung of a ladder: printed
 (Eq. 10 of the paper as printed), corrected (with our corrections) or sgd (the decoder that SGD
-trains). Each of its assumptions is listed with the value it has here.
+trains); of --model joint it is joma-stationary, joma or joma-moving (docs/theory-joma.md). Each of
+its assumptions is listed with the value it has here.
 
 \b
 Examples:
@@ -33,6 +34,7 @@ Examples:
   attnlab predict syn-small --engine flow --eta-y 3 --eta-z 0.1 --steps 1e4 --theory sgd
   attnlab predict recipes/classes-two-words.yaml --engine flow --steps 1e4 --plot compared.png
   attnlab predict syn-small --theory printed --json
+  attnlab predict joma-toy --model joint:temperature=0.5 --engine flow --steps 200 --theory joma
 
 --plot runs the simulation as well and draws the two beside each other.
 """
@@ -41,8 +43,9 @@ Examples:
 def predict_verb(
     classes: options.ClassesName,
     theory: Annotated[
-        str, typer.Option(help="printed, corrected or sgd.", autocompletion=completing(*RUNGS))
+        str, typer.Option(help="A rung of a ladder.", autocompletion=completing(*RUNGS))
     ] = "corrected",
+    model: options.ModelName = None,
     engine: options.EngineName = defaults.ENGINE,
     eta_y: options.EtaY = f"{defaults.ETA_Y:g}",
     eta_z: options.EtaZ = f"{defaults.ETA_Z:g}",
@@ -66,11 +69,12 @@ def predict_verb(
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")
     chosen = options.engine_of(engine, length, batch_size)
+    trained = options.model_of(model)
     with waiting(f"reading {classes}", quiet=as_json):
         known = options.classes_of(classes, prior)
     simulation = as_simulation(
         known, chosen, eta_y=options.rate_of("eta-y", eta_y), eta_z=options.rate_of("eta-z", eta_z),
-        steps=number("steps", steps), init=init, momentum=momentum,
+        steps=number("steps", steps), init=init, momentum=momentum, model=trained,
         save=Save(at=None if at is None else numbers("at", at)),
     )  # fmt: skip
     with waiting("solving the theory's equations", quiet=as_json):

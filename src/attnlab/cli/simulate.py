@@ -40,6 +40,10 @@ The model beyond the paper's, in any mixture (docs/guides/variants.md):
   attnlab simulate syn-small --position alibi:0.1 --attend-self
   attnlab simulate syn-small --position learned --weight-decay 0.01
   attnlab simulate syn-small --prior 0.7,0.3 --sequences 500
+
+\b
+Another model, by its name and fields (pairwise, embedded, extended, joint):
+  attnlab simulate joma-toy --model joint:activation=gelu,temperature=0.5 --engine limit
 """
 
 
@@ -55,6 +59,7 @@ def simulate_verb(
         int | None, typer.Option(help="Train on so many sequences, drawn once (sampled).")
     ] = None,
     prior: options.Prior = None,
+    model: options.ModelName = None,
     residual: Annotated[
         bool, typer.Option("--residual", help="Add the query to what it attends to (Section 7).")
     ] = False,
@@ -114,7 +119,12 @@ def simulate_verb(
 
     chosen = options.engine_of(engine, length, batch_size, sequences)
     # typer has only checked that they are texts; the values check themselves
-    model = Extended(residual, normalization, heads, combine, position, attend_self)  # type: ignore[arg-type]
+    extended = Extended(residual, normalization, heads, combine, position, attend_self)  # type: ignore[arg-type]
+    if model is not None and extended != Extended():
+        raise InputError(
+            "model: --residual, --heads and the like are fields of the model extended; give them "
+            "without --model, or within it"
+        )
     asked = Save(
         what=tuple(word.strip() for word in save.split(",")),
         every=every,
@@ -132,7 +142,7 @@ def simulate_verb(
         steps=number("steps", steps), init=init, seeds=seeds if seed is None else [seed],
         independent=independent, save=asked, dtype=dtype,
         optimizer=Optimizer(optimizer, momentum, weight_decay=weight_decay),  # type: ignore[arg-type]
-        model=None if model == Extended() else model,
+        model=options.model_of(model) if extended == Extended() else extended,
     )  # fmt: skip
     try:
         result = simulate(simulation, progress=False if as_json else "auto")
