@@ -8,11 +8,12 @@ import xarray as xr
 
 from attnlab.experiments import Standing, experiment, on_halves, recipe_for
 from attnlab.experiments.joma import dip
-from attnlab.experiments.joma.dip import Arm, interval, turning_points, turns
+from attnlab.experiments.joma.dip import Arm, interval, turns
 from attnlab.experiments.scan_and_snap import freeze
 from attnlab.experiments.scan_and_snap.freeze import Reading, drawn_text
 from attnlab.files.recipe import read_recipe
 from attnlab.files.shipped import recipe_folder
+from attnlab.measures.turning import SHAPES
 from attnlab.text import Corpus, TransformerSpec
 
 SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)
@@ -96,7 +97,7 @@ def hollow(x, at, depth):
 def test_the_shape_of_a_curve_is_told(curve, shape, standing):
     runs = made_up(curve)
     found = turns(runs, "entropy")
-    assert (found["shape"] == dip.SHAPES.index(shape)).all()
+    assert (found["shape"] == SHAPES.index(shape)).all()
     judgement = dip.judge(runs)
     assert judgement.standing == standing
     assert f"{found['shape'].size} {shape}" in judgement.summary
@@ -107,11 +108,7 @@ def test_the_shape_of_a_curve_is_told(curve, shape, standing):
         assert "published 1.554 at 2,000, 2.213" in judgement.summary
 
 
-def test_turns_alternate_and_small_ones_do_not_count():
-    values = np.array([2.0, 2.1, 1.5, 1.52, 1.4, 1.9, 1.88, 1.0, 1.2, np.nan])
-    assert turning_points(values, 0.1) == [1, 4, 5, 7, 8]
-    assert turning_points(values, 0.3) == [1, 4, 5, 7]
-    assert turning_points(np.full(3, np.nan), 0.1) == [0]
+def test_an_interval_is_that_of_students_t():
     mean, half = interval(xr.DataArray([1.0, 2.0, 3.0, np.nan]))
     assert (mean, half) == (2, pytest.approx(4.303 / np.sqrt(3), rel=1e-3))
 

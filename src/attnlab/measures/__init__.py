@@ -19,6 +19,7 @@ from attnlab.measures.attention import (
     snap_of,
     snap_time,
 )
+from attnlab.measures.turning import turning_points
 from attnlab.measures.weights import stable_rank
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "snap_of",
     "snap_time",
     "stable_rank",
+    "turning_points",
 ]

@@ -3,11 +3,7 @@
 JoMA says that attention becomes sparse and then dense again. Its curves were recorded every 1,000
 steps, on one window of 35 tokens, with Adam's moments reset after each epoch. Here entropy is
 recorded from the first step on, on the validation text and on one window, with moments kept and
-reset, and its turning points are found run by run:
-
-- a *dip* goes down by at least `turn` nats and has not come back by as much at the end;
-- a *bounce* comes back and stays;
-- a *cycle* comes back and falls again.
+reset, and its turning points are found run by run (`measures.turning_points`).
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
-from numpy.typing import NDArray
 
 from attnlab.experiments import text_runs
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table
@@ -31,12 +26,11 @@ from attnlab.experiments.recipe import StudyRecipe
 from attnlab.experiments.text_runs import CorpusRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
+from attnlab.measures.turning import SHAPES, TURNS, turning_points
 from attnlab.plots import style
 from attnlab.text import Training
 from attnlab.text.model import Activation
 
-SHAPES = ("no fall", "dip", "bounce", "cycle")
-TURNS = ("first", "back", "second")  # minimum, return, minimum
 PLACES = {"entropy": "validation text", "window_entropy": "one window"}
 # JoMA's released runs on WikiText-2, rate 1e-4, means of 3 seeds, recorded every 1,000 steps on one
 # window: the lowest entropy, at which step, and that after 58,000 steps; by depth and layer.
@@ -125,44 +119,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     )  # fmt: skip
 
 
-def turning_points(values: NDArray[np.floating], least: float) -> list[int]:
-    """Where a curve is highest, lowest, highest, ... in turn, from its start on.
-
-    Each but the last is left by at least `least` before it is counted; so there is one more than
-    the curve has turned.
-    """
-    found, extreme, sign = [], 0, 1  # it is followed upwards first
-    for i, value in enumerate(values):
-        if sign * (value - values[extreme]) > 0:
-            extreme = i
-        elif sign * (values[extreme] - value) >= least:
-            found.append(extreme)
-            extreme, sign = i, -sign
-    return [*found, extreme]
-
-
 def turns(runs: xr.Dataset, what: str) -> xr.Dataset:
-    """Of each run and layer: its `shape` (number in SHAPES), and for each of TURNS its entropy and
-    `_at`, its step; NaN where it did not come so far."""
-    steps, least = runs["step"].values, runs.attrs["turn"]
-
-    def of_curve(values: NDArray[np.floating]) -> NDArray[np.float64]:
-        row = np.full(1 + 2 * len(TURNS), np.nan)
-        if np.isnan(values).all():
-            return row
-        found = turning_points(values, least)
-        row[0] = min(len(found), len(SHAPES)) - 1
-        for i, place in enumerate(found[1 : 1 + len(TURNS)]):
-            row[1 + 2 * i : 3 + 2 * i] = values[place], steps[place]
-        return row
-
-    names = ["shape", *(name + end for name in TURNS for end in ("", "_at"))]
-    found = xr.apply_ufunc(
-        of_curve, runs[what], input_core_dims=[["step"]], output_core_dims=[["what"]],
-        vectorize=True,
-    )  # fmt: skip
-    found = found.assign_coords(what=names)
-    return found.to_dataset("what")
+    """Where the curve of each run and layer turns."""
+    return turning_points(runs[what], least=runs.attrs["turn"])
 
 
 def interval(values: xr.DataArray) -> tuple[float, float]:
