@@ -23,6 +23,7 @@ QUICK = ["--length", "16", "--batch-size", "8", "--steps", "12"]
 def test_table_file_and_picture(tmp_path):
     command = [sys.executable, "-c", "from attnlab.cli import main; main()"]
     command += ["simulate", "syn-small", *QUICK, "--out", "run.nc", "--plot", "run.png"]
+    command += ["--animate", "run.gif"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     for word in ("winner", "entropy", "common mass", "snap step", "wrote run.nc", "wrote run.png"):
@@ -31,7 +32,8 @@ def test_table_file_and_picture(tmp_path):
     assert result.step.values[-1] == 12
     assert json.loads(result.attrs["spec"])["optimizer"]["momentum"] == 0.9
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.nc", "run.png"]
+    assert (tmp_path / "run.gif").read_bytes().startswith(b"GIF89a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.gif", "run.nc", "run.png"]
 
 
 def test_json_is_one_document_and_nothing_else(tmp_path, call):
@@ -124,6 +126,8 @@ def test_a_full_disk_names_the_file(option, file, tmp_path, call, monkeypatch):
         (["syn-small", "--out", "missing/run.nc"], "out:"),
         (["syn-small", "--out", "run.txt"], "out:"),
         (["syn-small", "--plot", "run.png", "--save", "loss"], "save:"),
+        (["syn-small", "--animate", "run.gif", "--save", "loss"], "save: --animate needs"),
+        (["syn-small", "--animate", "run.mp4"], "animate:"),
         (["syn-small", "--engine", "flow", "--momentum", "0.5"], "optimizer:"),
         (["syn-small", "--normalization", "l1"], "normalization:"),
         (["syn-small", "--heads", "0"], "heads:"),

@@ -40,8 +40,10 @@ def test_plan_run_status_and_resume(sweep, tmp_path):
     assert code == 0
     assert json.loads(out)["groups"] == 8
 
-    code, out, err = sweep("mine.yaml", "--out", "out")
+    code, out, err = sweep("mine.yaml", "--out", "out", "--plot", "out.png")
     assert code == 0, err
+    assert "wrote out.png" in out
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     assert "8 of 8 runs in out (1 groups computed, 0 there already" in out
     assert "1/1 groups" in err
     assert "runs/s" in err

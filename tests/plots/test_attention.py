@@ -6,7 +6,8 @@ import pytest
 import xarray as xr
 
 from attnlab import plots
-from attnlab.plots.attention import COMPARED, MOST_LINES, frames
+from attnlab.plots.attention import COMPARED, MOST_LINES
+from attnlab.plots.shown import frames
 
 NAMES = ["the", "a", "goal", "cat", "kick", "purr", "ball", "milk", "?"]
 
@@ -21,6 +22,7 @@ def result(*, steps=(0, 2, 4, 6, 8, 10, 50, 100), rates=(1.0, 10.0), seeds=2, na
     loss = np.array([0.0, 1.0])[:, None, None] + np.exp(-np.array(steps) / 10)
     named = {
         "token": NAMES,
+        "token_id": ("token", range(9)),
         "query_name": ("sequence_class", [NAMES[4], NAMES[5]]),
         "next_name": ("sequence_class", [NAMES[6], NAMES[7]]),
     }
@@ -68,7 +70,9 @@ def test_bars_are_attention_at_the_moments_of_fig4():
         *(f"step {step}" for step in (0, 2, 4, 6, 8, 10, 100)), "",
     ]  # fmt: skip
     last = figure.axes[6]
-    np.testing.assert_allclose([bar.get_height() for bar in last.patches], [0.2, 0.1, 0.7, 0.0])
+    np.testing.assert_allclose(
+        [bar.get_height() for bar in last.containers[0]], [0.2, 0.1, 0.7, 0.0]
+    )
     assert figure.axes[7].get_ylabel() == "purr → milk"
 
 

@@ -101,13 +101,11 @@ def predict_verb(
 
 def _compare(simulation: Simulation, predicted: xr.Dataset, path: Path, *, quiet: bool) -> None:
     from attnlab.dynamics import simulate
-    from attnlab.files.atomic import atomic_path
     from attnlab.plots import compare
+    from attnlab.plots.style import save
 
     simulated = simulate(simulation, progress=False if quiet else "auto")
-    figure = compare(simulated, predicted)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:], dpi=160)
+    save(compare(simulated, predicted), path)
 
 
 def _summary(predicted: xr.Dataset, classes: Any) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ Python's attnlab.simulate: batches of 128 sequences of 128 tokens, SGD with mome
 Examples:
   attnlab simulate syn-small
   attnlab simulate syn-small --eta-y 10 --plot fig4.png --out fig4.nc
+  attnlab simulate recipes/classes-sport-weather.yaml --animate run.gif
   attnlab simulate syn-medium:num_last=3 --eta-z 0.5,1,2 --seeds 10 --init uniform
   attnlab simulate recipes/classes-two-words.yaml --engine flow --steps 1e6 --json
 
@@ -101,6 +102,9 @@ def simulate_verb(
     plot: Annotated[
         Path | None, typer.Option(help="Draw attention over time (PNG, PDF), of head 0.")
     ] = None,
+    animate: Annotated[
+        Path | None, typer.Option(help="Draw attention as it moves (GIF), of head 0.")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
@@ -133,8 +137,10 @@ def simulate_verb(
     )
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")
-    if plot is not None and "attention" not in asked.what:
-        raise InputError("save: --plot needs attention among what is recorded")
+    check_writable(animate, (".gif",), "animate")
+    for option, path in (("plot", plot), ("animate", animate)):
+        if path is not None and "attention" not in asked.what:
+            raise InputError(f"save: --{option} needs attention among what is recorded")
     with waiting(f"reading {classes}", quiet=as_json):
         known = options.classes_of(classes, prior)
     simulation = as_simulation(
@@ -157,12 +163,19 @@ def simulate_verb(
             _write(result, out)
     if plot is not None:
         with waiting(f"drawing {plot}", quiet=as_json):
-            _plot(result, plot)
+            from attnlab.plots import bars
+            from attnlab.plots.style import save as save_picture
+
+            save_picture(bars(result), plot)
+    if animate is not None:
+        from attnlab.plots import animate as draw_moving
+
+        draw_moving(result, animate, progress=False if as_json else "auto")
     summary = summarise(result, known)
     if as_json:
         print(json.dumps(_document(result, summary), indent=2, allow_nan=False))
     else:
-        _table(simulation, result, summary, (out, plot))
+        _table(simulation, result, summary, (out, plot, animate))
 
 
 def _keep(recorded: xr.Dataset | None, out: Path | None) -> str:
@@ -179,15 +192,6 @@ def _write(result: xr.Dataset, path: Path) -> None:
     from attnlab.files.netcdf import save
 
     save(result, path)
-
-
-def _plot(result: xr.Dataset, path: Path) -> None:
-    from attnlab.files.atomic import atomic_path
-    from attnlab.plots import bars
-
-    figure = bars(result)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:], dpi=160)
 
 
 def _document(result: xr.Dataset, summary: list[dict[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import plain_console, print_table, say
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, in_words, waiting, watching
@@ -32,7 +33,7 @@ stopped, by whatever, and computes only what is missing or damaged.
 \b
 Examples:
   attnlab sweep recipes/fig6.yaml --dry-run
-  attnlab sweep recipes/fig6.yaml --out fig6 --workers 2
+  attnlab sweep recipes/fig6.yaml --out fig6 --workers 2 --plot fig6.png
   attnlab sweep status fig6
   attnlab sweep recipes/fig6.yaml --out fig6 --executor ray --address auto --gpus-per-task 0.25
 
@@ -65,6 +66,9 @@ def sweep_verb(
     memory_budget: Annotated[
         str | None, typer.Option(help="Memory for a group, as 512M or 4G; 1G unless given.")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the entropy of attention over the grid (PNG, PDF).")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -79,6 +83,7 @@ def sweep_verb(
         from attnlab.sweep.directory import planned_budget
         from attnlab.sweep.plan import MEMORY_BUDGET
 
+    check_writable(plot, PICTURES, "plot")
     chosen = _executor(executor, workers, address, cpus_per_task, gpus_per_task)
     budget = None if memory_budget is None else _bytes(memory_budget)
     if budget is None and out is not None:
@@ -99,6 +104,8 @@ def sweep_verb(
         say(f"attnlab: {problem}", error=True)
         raise typer.Exit(STOPPED) from None
     _show_result(out, plan, ran, as_json)
+    if plot is not None and ran.index.failed_runs < plan.runs:
+        _draw(out, plot, as_json)
     if ran.index.failed_runs:
         raise typer.Exit(FAILED)
 
@@ -152,6 +159,17 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
         f"{size_words(document['memory_bytes'])} of memory besides JAX's own, "
         f"{size_words(document['file_bytes'])} of records before compression",
     )
+
+
+def _draw(out: Path, plot: Path, as_json: bool) -> None:
+    with waiting(f"drawing {plot}", quiet=as_json):
+        from attnlab.plots import grid
+        from attnlab.plots.style import save
+        from attnlab.sweep import open_sweep
+
+        save(grid(open_sweep(out)), plot)
+    if not as_json:
+        say(f"wrote {plot}")
 
 
 def _show_result(out: Path, plan: Plan, ran: Ran, as_json: bool) -> None:

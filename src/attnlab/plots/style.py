@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from attnlab.files.atomic import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,6 +25,8 @@ DASHES: tuple[Any, ...] = (
     (0, (2, 1)),
 )
 PAGE_WIDTH = 7.0  # inches; printed at this width, the smallest text is 7 point
+PANEL_HEIGHT, PANELS_IN_A_ROW = 2.1, 3
+DPI = 200
 CONTRAST = 0.8  # the light end of the colour map does not show on white paper
 
 
@@ -55,7 +60,7 @@ def style() -> AbstractContextManager[None]:
             "lines.markersize": 4,
             "pdf.fonttype": 42,  # text stays text
             "figure.dpi": 100,
-            "savefig.dpi": 200,
+            "savefig.dpi": DPI,
         }
     )
 
@@ -69,6 +74,28 @@ def page(height: float) -> Iterator[Figure]:
         yield Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
 
 
+def panels(
+    count: int, *, columns: int = PANELS_IN_A_ROW, sharex: bool = False
+) -> tuple[Figure, Any]:
+    """So many axes with one scale, in rows of a page's width."""
+    from matplotlib.figure import Figure
+
+    across = min(count, columns)
+    down = -(-count // across)
+    width = PAGE_WIDTH if across > 1 else 0.7 * PAGE_WIDTH
+    figure = Figure(figsize=(width, PANEL_HEIGHT * down + 0.7), layout="constrained")
+    axes: Any = figure.subplots(down, across, sharex=sharex, sharey=True, squeeze=False)
+    for ax in axes.ravel()[count:]:
+        ax.remove()
+    return figure, axes.ravel()[:count]
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture, whole or not at all; its ending says in which format."""
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], dpi=DPI)
+
+
 def legend_above(
     figure: Figure, ax: Any, *, ncols: int | None = None, title: str | None = None
 ) -> None:
@@ -77,6 +104,33 @@ def legend_above(
     figure.legend(
         handles, labels, loc="outside upper center", ncols=ncols or len(labels), title=title
     )
+
+
+def heading_above(figure: Figure, handles: Sequence[Any], *, title: str) -> None:
+    """What a picture shows, and below it what its signs mean."""
+    figure.legend(
+        handles=list(handles), loc="outside upper center", ncols=len(handles), title=title,
+        title_fontsize=8.5,
+    )  # fmt: skip
+
+
+def by_role(common: Any) -> Any:
+    """The colour of each token: common or distinct."""
+    import numpy as np
+
+    return np.where(common, COMMON, DISTINCT)
+
+
+def legend_of_roles(figure: Figure, *, title: str) -> None:
+    """The heading of a picture of bars, and what their colours mean."""
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(color=COMMON, label="common token"),
+        Patch(color=DISTINCT, label="distinct token"),
+        Patch(facecolor="none", edgecolor=OUTLINE, label="P(l|m,n), where it starts"),
+    ]
+    heading_above(figure, handles, title=title)
 
 
 def panel_titles(axes: Sequence[Any], titles: Sequence[str]) -> None:

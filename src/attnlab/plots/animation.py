@@ -1,0 +1,223 @@
+"""Attention as it moves: the bars of a run over its steps, as a GIF.
+
+import attnlab
+
+result = attnlab.simulate("syn-small")
+attnlab.plots.animate(result, "run.gif")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.files.atomic import atomic_path
+from attnlab.files.errors import InputError
+from attnlab.files.progress import Choice as Progress
+from attnlab.files.progress import reporting
+from attnlab.measures import clock_of, common_mass
+from attnlab.measures.roles import is_distinct
+from attnlab.plots import style, words
+from attnlab.plots.attention import time_axis
+from attnlab.plots.shown import Choice, frames, heading, one_run, spread
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from PIL.Image import Image
+
+MOST_FRAMES = 60
+FRAME, FIRST, LAST = 120, 1000, 2500  # milliseconds
+DPI = 100
+COLOURS, LEVELS = 48, 32  # of the palette that all frames share, and of red, green and blue
+PINNED = ("white", "black", style.COMMON, style.DISTINCT, style.ACCENT, style.OUTLINE)
+MOST_BARS = 20  # of a class
+ROW, STRIP = 0.17, 1.35  # height of a bar, and of the course below them, in inches
+ACROSS = 3
+
+
+def animate(
+    result: xr.Dataset,
+    path: str | os.PathLike[str],
+    *,
+    classes: Choice | None = None,
+    tokens: Choice | None = None,
+    progress: Progress = False,
+) -> None:
+    """Write the bars of one run over its steps as a GIF, whole or not at all.
+
+    A panel for each class has a bar for each of its tokens, with a mark where it started; below is
+    the course of attention. Frames are at most `MOST_FRAMES` of the recorded moments, evenly in
+    ratio. classes, tokens: which to show, by number or name. progress: "auto" for a bar, False, or
+    a function that is told the fraction done.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".gif":
+        raise InputError(f"path: the name should end in .gif, got {path}")
+    clock = clock_of(result)
+    shown = frames(result, classes=classes, tokens=tokens)
+    chosen = spread(shown[clock].values, MOST_FRAMES)
+    with reporting(progress, len(chosen), f"drawing {path.name}") as report:
+        report(0.0, "laying out")
+        drawn = []
+        for image in _images(_Drawing(result, shown), chosen):
+            drawn.append(image)
+            report(1.0)
+    plain = list(_in_few_colours(drawn))
+    duration = [FRAME] * len(plain)
+    duration[0], duration[-1] = FIRST, LAST
+    with atomic_path(path) as temporary:
+        plain[0].save(
+            temporary, format="GIF", save_all=True, append_images=plain[1:], duration=duration,
+            loop=0, optimize=False,
+        )  # fmt: skip
+
+
+def _in_few_colours(images: list[NDArray[np.uint8]]) -> Iterator[Image]:
+    """The pictures in one palette: our colours, and what a frame in the middle has most of.
+
+    What moves keeps its colour, so that the colours of one frame serve all.
+    """
+    from matplotlib.colors import to_rgb
+    from PIL import Image
+
+    ours = (255 * np.array([to_rgb(name) for name in PINNED])).round().astype(np.uint8)
+    seen = _bins(images[len(images) // 2]).ravel()
+    often = np.argsort(-np.bincount(seen, minlength=LEVELS**3))[:COLOURS]
+    often = often[~np.isin(often, _bins(ours))]  # white stays white
+    palette = np.concatenate([ours, _colours(often).astype(np.uint8)])
+    away = _colours(np.arange(LEVELS**3))[:, None] - palette
+    nearest = (away**2).sum(-1).argmin(-1).astype(np.uint8)  # of each bin
+    for image in images:
+        high, wide, _ = image.shape
+        picture = Image.frombytes("P", (wide, high), nearest[_bins(image)].tobytes())
+        picture.putpalette(palette.tobytes())
+        yield picture
+
+
+def _bins(image: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The bin of each pixel: colours are the same where their leading digits are."""
+    red, green, blue = np.moveaxis(image.astype(np.int64) * LEVELS // 256, -1, 0)
+    return (red * LEVELS + green) * LEVELS + blue
+
+
+def _colours(bins: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The colour in the middle of each bin."""
+    levels = np.stack([bins // LEVELS**2, bins // LEVELS % LEVELS, bins % LEVELS], -1)
+    return (levels.astype(np.float64) + 0.5) * np.float64(256 / LEVELS)
+
+
+def _images(drawing: _Drawing, moments: list[int]) -> Iterator[NDArray[np.uint8]]:
+    """A picture of each moment: what stands still is drawn once."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(drawing.figure)
+    with style.style():
+        canvas.draw()
+        drawing.figure.set_layout_engine("none")  # what moves must not shift the rest
+        still = canvas.copy_from_bbox(drawing.figure.bbox)
+        for moment in moments:
+            canvas.restore_region(still)
+            for artist in drawing.at(moment):
+                drawing.figure.draw_artist(artist)
+            yield np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+class _Drawing:
+    """The figure, and what of it moves."""
+
+    figure: Figure
+
+    def __init__(self, result: xr.Dataset, shown: xr.Dataset) -> None:
+        from matplotlib.figure import Figure
+
+        self.clock = clock_of(result)
+        self.moments = shown[self.clock].values
+        own = [_own(shown.isel(sequence_class=i)) for i in range(shown.sizes["sequence_class"])]
+        across = min(len(own), ACROSS)
+        down = -(-len(own) // across)
+        bars = ROW * max(klass.sizes["token"] for klass in own) + 0.35
+        size = style.PAGE_WIDTH, down * bars + STRIP + 0.85
+        with style.style():
+            self.figure = Figure(figsize=size, dpi=DPI, layout="constrained")
+            rows = self.figure.add_gridspec(2, 1, height_ratios=[down * bars, STRIP])
+            grid = rows[0].subgridspec(down, across)
+            top = max(float(klass["attention"].max()) for klass in own)
+            self.bars = [
+                (*_bars(self.figure.add_subplot(grid[i // across, i % across]), klass, top), klass)
+                for i, klass in enumerate(own)
+            ]
+            self._course(self.figure.add_subplot(rows[1]), result, shown)
+            style.legend_of_roles(self.figure, title=heading(result, "Attention"))
+            if shown.attrs["left_out"]:
+                self.figure.supxlabel(shown.attrs["left_out"], fontsize=8)
+
+    def _course(self, ax: Any, result: xr.Dataset, shown: xr.Dataset) -> None:
+        """Attention over time, mean over the classes that are shown, and a line that moves."""
+        one = one_run(result[["attention", "probability"]], self.clock)
+        common = common_mass(one).sel(sequence_class=shown["sequence_class"])
+        distinct = one["attention"].where(is_distinct(one), 0.0)
+        distinct = distinct.sel(sequence_class=shown["sequence_class"])
+        winner = distinct.isel({self.clock: -1}, drop=True).argmax("token")
+        won = distinct.isel(token=winner)
+        ax.plot(
+            self.moments, common.mean("sequence_class"), color=style.COMMON, label="common tokens"
+        )
+        ax.plot(
+            self.moments, won.mean("sequence_class"), color=style.DISTINCT,
+            linestyle=style.DASHES[1], label="the distinct token that wins",
+        )  # fmt: skip
+        time_axis(ax, self.moments, self.clock)
+        ax.set_ylim(bottom=0)
+        ax.set_ylabel("attention")
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        self.now = ax.axvline(self.moments[0], color=style.ACCENT, linewidth=1.44, animated=True)
+        self.words = ax.text(
+            1.02, 0.05, "", transform=ax.transAxes, fontsize=10, fontweight="bold", animated=True
+        )
+
+    def at(self, moment: int) -> Iterator[Any]:
+        """What moves, as it stands at a moment."""
+        for rectangles, marks, klass in self.bars:
+            lengths = klass["attention"].isel({self.clock: moment}).values
+            for rectangle, length in zip(rectangles, lengths, strict=True):
+                rectangle.set_width(float(length))
+                yield rectangle
+            yield marks
+        time = float(self.moments[moment])
+        self.now.set_xdata([time, time])
+        yield self.now
+        self.words.set_text(f"{self.clock} {time:g}")
+        yield self.words
+
+
+def _own(klass: xr.Dataset) -> xr.Dataset:
+    """The tokens that a class draws, the likeliest of many."""
+    weight = klass["probability"].values
+    likeliest = np.sort(np.argsort(-weight, kind="stable")[:MOST_BARS])
+    return klass.isel(token=[int(i) for i in likeliest if weight[i] > 0])
+
+
+def _bars(ax: Any, klass: xr.Dataset, top: float) -> tuple[Any, Any]:
+    """The bars of a class, its words beside them, and marks where they start."""
+    position = np.arange(klass.sizes["token"])
+    families = words.fonts()
+    given: Any = {"fontsize": 7.5, "fontfamily": families, "parse_math": False}
+    ax.set_yticks(position, words.visible(klass["word"].values.tolist(), families), **given)
+    ax.tick_params(axis="y", length=0)
+    marks = ax.vlines(
+        klass["probability"].values, position - 0.45, position + 0.45, color=style.OUTLINE,
+        linewidth=1.0, animated=True,
+    )  # fmt: skip
+    ax.set(xlim=(0, 1.05 * top), ylim=(position[-1] + 0.6, -0.6))
+    ax.set_title(klass["label"].item(), parse_math=False)
+    bars = ax.barh(
+        position, np.zeros(position.size), height=0.8, animated=True,
+        color=style.by_role(klass["common"].values),
+    )  # fmt: skip
+    return bars, marks
