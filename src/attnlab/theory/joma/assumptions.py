@@ -4,6 +4,8 @@ Orthonormal embeddings are a property of the model: with coordinates v_k for its
 nothing left to measure. The other three can be measured at any state.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +20,15 @@ from attnlab.theory.joma.gradient import Mixture, joint_gradient, mean_attention
 class JointAssumptions:
     """How far a run is from what is assumed, along its first axis; 0 is as assumed.
 
-    `drift`: half of |b-bar_m(t) - b-bar_m(0)|_1, for each query, (time, Q). `residual`: of the
-    factorisation, |E[S b | m] - E[S | m] b-bar_m| / |E[S b | m]|, (time, Q); nan where nothing
-    pulls. `change`: |g(t) - g(0)| / |g(0)| over classes and hidden units, (time,).
+    Attributes
+    ----------
+    drift
+        Half of |b-bar_m(t) - b-bar_m(0)|_1, for each query, (time, Q).
+    residual
+        Of the factorisation, |E[S b | m] - E[S | m] b-bar_m| / |E[S b | m]|, (time, Q); nan where
+        nothing pulls.
+    change
+        |g(t) - g(0)| / |g(0)| over classes and hidden units, (time,).
     """
 
     drift: FloatArray
@@ -38,10 +46,43 @@ def joint_assumptions(
     target: ArrayLike | None = None,
     **model: Any,
 ) -> JointAssumptions:
-    """Measure a run of which v (time, H, L) and z (time, Q, L) are known, from its start on.
+    """Measure what JoMA assumes of a run, from its start on.
 
-    The other arguments are those of `joint_gradient`. b-bar is of attention as it is: its sum is 1
-    for softmax alone.
+    b-bar is of attention as it is: its sum is 1 for softmax alone.
+
+    Parameters
+    ----------
+    P : array_like, SequenceClasses or Mixture
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        and a `Mixture` bring the following three with them.
+    v : array_like
+        Lower weights of the run, (time, H, L).
+    z : array_like
+        Its attention logits, (time, Q, L).
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    weight : array_like, optional
+        How often each class is drawn, P(n); 1/K by default.
+    target : array_like, optional
+        The label of each class, numbered from 0 without gaps. By default each class has its own, or
+        what `SequenceClasses` have as next tokens.
+    **model
+        The other arguments of `joint_gradient`.
+
+    Returns
+    -------
+    JointAssumptions
+        Three numbers along the run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnlab.theory import joint_assumptions
+    >>> v, z = np.zeros((2, 2, 3)), np.zeros((2, 1, 3))
+    >>> joint_assumptions([[0.5, 0.5, 0], [0.5, 0, 0.5]], v, z).drift  # nothing has moved
+    array([[0.],
+           [0.]])
     """
     s = mixture(P, psi=psi, weight=weight, target=target)
     found = joint_gradient(s, v, z, **model)

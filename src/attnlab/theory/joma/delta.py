@@ -10,6 +10,8 @@ factor: it vanishes where a token says nothing about the label (a common token, 
 under all labels), and is largest where one label alone has the token (a distinct token).
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -18,7 +20,25 @@ from attnlab.theory.joma.gradient import Mixture, mixture
 
 
 def start_gradient(s: Mixture) -> FloatArray:
-    """g (K, J) at equal outputs: 1[j is the label of class n] - 1/J."""
+    """g at equal outputs: 1[j is the label of class n] - 1/J.
+
+    Parameters
+    ----------
+    s : Mixture
+        Labelled classes (`mixture`).
+
+    Returns
+    -------
+    ndarray
+        g, (K, J).
+
+    Examples
+    --------
+    >>> from attnlab.theory import mixture, start_gradient
+    >>> start_gradient(mixture([[0.5, 0.5, 0], [0.5, 0, 0.5]]))
+    array([[ 0.5, -0.5],
+           [-0.5,  0.5]])
+    """
     return np.asarray(s.wanted - 1.0 / s.wanted.shape[1])
 
 
@@ -29,10 +49,36 @@ def delta(
     weight: ArrayLike | None = None,
     target: ArrayLike | None = None,
 ) -> FloatArray:
-    """Delta of each query, label and token, (Q, J, L), at equal outputs.
+    """Delta of each query, label and token, at equal outputs: frequency times discriminancy.
 
-    P, psi, weight, target: as in `joint_gradient`. The share P(m) of a query is part of it, since
-    it is part of what moves v: the sum over queries is the whole.
+    The share P(m) of a query is part of it, since it is part of what moves v: the sum over queries
+    is the whole.
+
+    Parameters
+    ----------
+    P : array_like, SequenceClasses or Mixture
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        and a `Mixture` bring the following three with them.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    weight : array_like, optional
+        How often each class is drawn, P(n); 1/K by default.
+    target : array_like, optional
+        The label of each class, numbered from 0 without gaps. By default each class has its own, or
+        what `SequenceClasses` have as next tokens.
+
+    Returns
+    -------
+    ndarray
+        Delta, (Q, J, L).
+
+    Examples
+    --------
+    >>> from attnlab.theory import delta
+    >>> delta([[0.5, 0.5, 0], [0.5, 0, 0.5]])[0]  # what both classes have says nothing
+    array([[ 0.   ,  0.125, -0.125],
+           [ 0.   , -0.125,  0.125]])
     """
     s = mixture(P, psi=psi, weight=weight, target=target)
     return np.einsum("kq,kj,kl->qjl", s.owner, start_gradient(s), s.P)
@@ -45,11 +91,35 @@ def discriminancy(
     weight: ArrayLike | None = None,
     target: ArrayLike | None = None,
 ) -> FloatArray:
-    """How much a token tells of the label under each query, from 0 to 1, (Q, L).
+    """How much a token tells of the label under each query, from 0 to 1.
 
-    The norm over labels of E[g_j | l, m] = P(j|l,m) - 1/J, over its largest value sqrt(1 - 1/J):
-    0 if all labels are equally likely given the token, 1 if one is certain; nan where the query
-    never sees it.
+    The norm over labels of E[g_j | l, m] = P(j|l,m) - 1/J, over its largest value sqrt(1 - 1/J): 0
+    if all labels are equally likely given the token, 1 if one is certain.
+
+    Parameters
+    ----------
+    P : array_like, SequenceClasses or Mixture
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        and a `Mixture` bring the following three with them.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    weight : array_like, optional
+        How often each class is drawn, P(n); 1/K by default.
+    target : array_like, optional
+        The label of each class, numbered from 0 without gaps. By default each class has its own, or
+        what `SequenceClasses` have as next tokens.
+
+    Returns
+    -------
+    ndarray
+        (Q, L); nan where the query never sees the token.
+
+    Examples
+    --------
+    >>> from attnlab.theory import discriminancy
+    >>> discriminancy([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(9)
+    array([[0., 1., 1.]])
     """
     s = mixture(P, psi=psi, weight=weight, target=target)
     with np.errstate(invalid="ignore", divide="ignore"):

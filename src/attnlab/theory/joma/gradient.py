@@ -13,6 +13,8 @@ v_k' = eta_w sum_m u_mk and z_m' = eta_z (...), where
     sum over classes n of m of P(n) (db_n/dz_m)^T q_n,  q_n = sum_k g_nk h'_nk v_k.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,7 +55,19 @@ ACTIVATIONS: dict[str, tuple[Callable[..., FloatArray], Callable[..., FloatArray
 
 @dataclass(frozen=True)
 class Mixture:
-    """Labelled classes in letters: P (K, L), `rows` psi, `share` P(n), `wanted` labels (K, J)."""
+    """Labelled classes in letters.
+
+    Attributes
+    ----------
+    P
+        P(l|n), (K, L).
+    rows
+        psi: the query of each class, (K,).
+    share
+        P(n), (K,).
+    wanted
+        Labels, one-hot, (K, J).
+    """
 
     P: FloatArray
     rows: IntArray
@@ -79,8 +93,31 @@ def mixture(
 ) -> Mixture:
     """Classes in the letters of JoMA.
 
-    P, psi, weight: as in `attention_flow`. target: the label of each class, numbered from 0 without
-    gaps (default: each class has its own, or what `SequenceClasses` have as next tokens).
+    Parameters
+    ----------
+    P : array_like, SequenceClasses or Mixture
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        and a `Mixture` bring the following three with them.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    weight : array_like, optional
+        How often each class is drawn, P(n); 1/K by default.
+    target : array_like, optional
+        The label of each class, numbered from 0 without gaps. By default each class has its own, or
+        what `SequenceClasses` have as next tokens.
+
+    Returns
+    -------
+    Mixture
+        The same, labelled.
+
+    Examples
+    --------
+    >>> from attnlab.theory import mixture
+    >>> mixture([[0.5, 0.5, 0], [0.5, 0, 0.5]]).wanted
+    array([[1., 0.],
+           [0., 1.]])
     """
     if isinstance(P, Mixture):
         return P
@@ -94,11 +131,24 @@ def mixture(
 
 @dataclass(frozen=True)
 class JointGradient:
-    """One state of an MLP over attention, or several along leading axes.
+    """One state of an MLP over attention, or several along leading axes; rates are left out.
 
-    `attention`: b, (..., K, L). `incoming`: g, (..., K, H). `slope`: h', (..., K, H). `shares`: u,
-    the part of each query in the velocity of v, (..., Q, H, L). `logits`: that of z, (..., Q, L).
-    `query_weights`: that of r, (..., H, Q). `pull`: S_n = q_n . b_n, (..., K). Rates are left out.
+    Attributes
+    ----------
+    attention
+        b, (..., K, L).
+    incoming
+        g, (..., K, H).
+    slope
+        h', (..., K, H).
+    shares
+        u, the part of each query in the velocity of v, (..., Q, H, L).
+    logits
+        The velocity of z, (..., Q, L).
+    query_weights
+        That of r, (..., H, Q).
+    pull
+        S_n = q_n . b_n, (..., K).
     """
 
     attention: FloatArray
@@ -125,10 +175,51 @@ def joint_gradient(
     temperature: float = 1.0,
     incoming: ArrayLike | None = None,
 ) -> JointGradient:
-    """The gradient of minus the loss at lower weights v (..., H, L) and logits z (..., Q, L).
+    """The gradient of minus the loss in all weights of an MLP over attention.
 
-    r: the weights of the queries (..., H, Q), zero unless given. upper: V (..., H, J), if there is
-    one. incoming: g (K, H), where it does not follow the outputs.
+    Parameters
+    ----------
+    P : array_like, SequenceClasses or Mixture
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        and a `Mixture` bring the following three with them.
+    v : array_like
+        Lower weights of the MLP, (..., H, L).
+    z : array_like
+        Attention logits, (..., Q, L).
+    r : array_like, optional
+        Weights of the queries, (..., H, Q); zero unless given.
+    upper : array_like, optional
+        Upper layer V, (..., H, J), if there is one.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    weight : array_like, optional
+        How often each class is drawn, P(n); 1/K by default.
+    target : array_like, optional
+        The label of each class, numbered from 0 without gaps. By default each class has its own, or
+        what `SequenceClasses` have as next tokens.
+    attention : {"softmax", "exp", "linear"}
+        What becomes of the logits.
+    activation : {"linear", "relu", "gelu"}
+        Of the hidden units.
+    temperature : float, optional
+        T, by which attention logits are divided.
+    incoming : array_like, optional
+        g, (K, H), where it does not follow the outputs.
+
+    Returns
+    -------
+    JointGradient
+        The state, and the velocities in it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnlab.theory import joint_gradient
+    >>> found = joint_gradient([[0.5, 0.5, 0], [0.5, 0, 0.5]], np.zeros((2, 3)), np.zeros((1, 3)))
+    >>> found.shares.sum(0)  # what moves v: Delta
+    array([[ 0.   ,  0.125, -0.125],
+           [ 0.   , -0.125,  0.125]])
     """
     s = mixture(P, psi=psi, weight=weight, target=target)
     v, z = np.asarray(v, dtype=np.float64), np.asarray(z, dtype=np.float64)
@@ -170,7 +261,32 @@ def joint_gradient(
 def attend(
     s: Mixture, z: FloatArray, *, attention: str = "softmax", temperature: float = 1.0
 ) -> FloatArray:
-    """b of each class at logits z, (..., K, L)."""
+    """b of each class: what it attends to.
+
+    Parameters
+    ----------
+    s : Mixture
+        Labelled classes (`mixture`).
+    z : ndarray
+        Attention logits, (..., Q, L).
+    attention : {"softmax", "exp", "linear"}
+        What becomes of the logits.
+    temperature : float, optional
+        T, by which attention logits are divided.
+
+    Returns
+    -------
+    ndarray
+        b, (..., K, L).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnlab.theory import attend, mixture
+    >>> attend(mixture([[0.5, 0.5, 0], [0.5, 0, 0.5]]), np.zeros((1, 3)))
+    array([[0.5, 0.5, 0. ],
+           [0.5, 0. , 0.5]])
+    """
     if attention not in KINDS:
         raise InputError(f"attention must be one of {', '.join(KINDS)}; got {attention!r}")
     if attention == "softmax":
@@ -180,7 +296,27 @@ def attend(
 
 
 def mean_attention(s: Mixture, b: FloatArray) -> FloatArray:
-    """b-bar_m = E[b | m], (..., Q, L), of b (..., K, L)."""
+    """b-bar_m = E[b | m], the attention of a query on average over its classes.
+
+    Parameters
+    ----------
+    s : Mixture
+        Labelled classes (`mixture`).
+    b : ndarray
+        Attention of each class, (..., K, L).
+
+    Returns
+    -------
+    ndarray
+        b-bar, (..., Q, L).
+
+    Examples
+    --------
+    >>> from attnlab.theory import mean_attention, mixture
+    >>> s = mixture([[0.5, 0.5, 0], [0.5, 0, 0.5]])
+    >>> mean_attention(s, s.P)
+    array([[0.5 , 0.25, 0.25]])
+    """
     return np.asarray(s.by_query(b) / s.owner.sum(0)[:, None])
 
 

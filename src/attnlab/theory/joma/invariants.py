@@ -26,6 +26,8 @@ the sum of z_m^2, are what z and z^2 are for one query. Each query by itself nee
 (`shared_invariant`).
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -55,8 +57,31 @@ def linear_invariant(
 ) -> FloatArray:
     """z^2 = z(0)^2 + (eta_z/eta_w) sum_k (v_k^2 - v_k(0)^2), for linear attention: exact.
 
-    v: (..., H, L); z0: the logits at the start, (L,) or (Q, L). Returns z^2 of one query; of
-    several, the sum of z_m^2 over them. The temperature drops out.
+    The temperature drops out.
+
+    Parameters
+    ----------
+    v : array_like
+        Lower weights of the MLP, (..., H, L).
+    v0 : array_like, optional
+        The same at the start.
+    z0 : array_like, optional
+        Logits at the start, (L,) or (Q, L).
+    eta_w : float, optional
+        Rate of the MLP.
+    eta_z : float, optional
+        Rate of attention.
+
+    Returns
+    -------
+    ndarray
+        z^2 of one query, (..., L); of several, the sum of z_m^2 over them.
+
+    Examples
+    --------
+    >>> from attnlab.theory import linear_invariant
+    >>> linear_invariant([[0.0, 1.0], [0.0, 2.0]])
+    array([1., 6.])
     """
     start = np.atleast_1d(np.asarray(z0, dtype=np.float64)) ** 2
     start = start.sum(0) if start.ndim > 1 else start
@@ -74,7 +99,31 @@ def exp_invariant(
 ) -> FloatArray:
     """z = z(0) + (eta_z/(2 eta_w T)) sum_k (v_k^2 - v_k(0)^2), for exp attention: exact.
 
-    v: (..., H, L); z0: (L,) or (Q, L). Returns z of one query; of several, the sum over them.
+    Parameters
+    ----------
+    v : array_like
+        Lower weights of the MLP, (..., H, L).
+    v0 : array_like, optional
+        The same at the start.
+    z0 : array_like, optional
+        Logits at the start, (L,) or (Q, L).
+    eta_w : float, optional
+        Rate of the MLP.
+    eta_z : float, optional
+        Rate of attention.
+    temperature : float, optional
+        T, by which attention logits are divided.
+
+    Returns
+    -------
+    ndarray
+        z of one query, (..., L); of several, the sum over them.
+
+    Examples
+    --------
+    >>> from attnlab.theory import exp_invariant
+    >>> exp_invariant([[0.0, 1.0], [0.0, 2.0]])
+    array([0. , 2.5])
     """
     start = np.atleast_1d(np.asarray(z0, dtype=np.float64))
     start = start.sum(0) if start.ndim > 1 else start
@@ -94,7 +143,35 @@ def softmax_invariant(
 ) -> FloatArray:
     """z = z(0) + (eta_z/(2 eta_w T)) sum_k (v_k^2 - |v_k|^2 b-bar), differences from the start.
 
-    v: (..., H, L). mean_attention: b-bar, (L,), which is taken not to move. One query.
+    For one query, and a mean attention that does not move.
+
+    Parameters
+    ----------
+    v : array_like
+        Lower weights of the MLP, (..., H, L).
+    mean_attention : array_like
+        b-bar, (L,).
+    v0 : array_like, optional
+        The same at the start.
+    z0 : array_like, optional
+        Logits at the start, (L,).
+    eta_w : float, optional
+        Rate of the MLP.
+    eta_z : float, optional
+        Rate of attention.
+    temperature : float, optional
+        T, by which attention logits are divided.
+
+    Returns
+    -------
+    ndarray
+        z, (..., L).
+
+    Examples
+    --------
+    >>> from attnlab.theory import softmax_invariant
+    >>> softmax_invariant([[0.0, 1.0], [0.0, 2.0]], [0.5, 0.5])
+    array([-1.25,  1.25])
     """
     squares = _squares(v, v0)
     T = at_least("temperature", temperature, 0.0, strict=True)
@@ -113,9 +190,35 @@ def moving_invariant(
 ) -> FloatArray:
     """z = z(0) + (eta_z/(eta_w T)) (1/2 sum_k v_k^2 - integral of b-bar ds), s = 1/2 sum_k |v_k|^2.
 
-    v: (time, H, L), from the start on. mean_attention: b-bar(t), (time, L). One query. Ours. The
-    integral is the trapezoidal rule between records, which is right to second order in their
-    distance; it needs no times, only b-bar as a function of s.
+    For one query. Ours. The integral is the trapezoidal rule between records, which is right to
+    second order in their distance; it needs no times, only b-bar as a function of s.
+
+    Parameters
+    ----------
+    v : array_like
+        Lower weights of a run, from the start on, (time, H, L).
+    mean_attention : array_like
+        b-bar(t), (time, L).
+    z0 : array_like, optional
+        Logits at the start, (L,).
+    eta_w : float, optional
+        Rate of the MLP.
+    eta_z : float, optional
+        Rate of attention.
+    temperature : float, optional
+        T, by which attention logits are divided.
+
+    Returns
+    -------
+    ndarray
+        z, (time, L).
+
+    Examples
+    --------
+    >>> from attnlab.theory import moving_invariant
+    >>> moving_invariant([[[0.0, 0.0]], [[0.0, 2.0]]], [[0.5, 0.5], [0.3, 0.7]])
+    array([[ 0. ,  0. ],
+           [-0.8,  0.8]])
     """
     v = np.asarray(v, dtype=np.float64)
     mean = np.asarray(mean_attention, dtype=np.float64)
@@ -143,14 +246,44 @@ def shared_invariant(
     temperature: float = 1.0,
     linear: bool = False,
 ) -> FloatArray:
-    """z of each of several queries that share one MLP (ours), (time, Q, L).
+    """z of each of several queries that share one MLP (ours).
 
-    z_m = z_m(0) + (eta_z/T) integral of sum_k (v_k * u_mk - (v_k . u_mk) b-bar_m) dt
+        z_m = z_m(0) + (eta_z/T) integral of sum_k (v_k * u_mk - (v_k . u_mk) b-bar_m) dt
 
-    v: (time, H, L). shares: u, (time, Q, H, L), of `joint_gradient`. mean_attention: b-bar, (time,
-    Q, L), for softmax attention; None for exp attention, of which this is exact but for the rule of
-    integration (trapezoidal, between the times t); and for linear attention with `linear`, whose
-    z_m^2 = z_m(0)^2 + 2 eta_z integral of sum_k v_k * u_mk dt.
+    For exp attention it is exact but for the rule of integration (trapezoidal, between the times
+    t); for linear attention z_m^2 = z_m(0)^2 + 2 eta_z integral of sum_k v_k * u_mk dt.
+
+    Parameters
+    ----------
+    v : array_like
+        Lower weights of a run, (time, H, L).
+    shares : array_like
+        u of `joint_gradient`, (time, Q, H, L).
+    mean_attention : array_like or None
+        b-bar, (time, Q, L), for softmax attention; None for exp and linear attention.
+    t : array_like
+        The times of the records, (time,).
+    z0 : array_like, optional
+        Logits at the start, (Q, L).
+    eta_z : float, optional
+        Rate of attention.
+    temperature : float, optional
+        T, by which attention logits are divided.
+    linear : bool, optional
+        Whether attention is linear.
+
+    Returns
+    -------
+    ndarray
+        z, (time, Q, L).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnlab.theory import shared_invariant
+    >>> v, u = np.ones((2, 1, 2)), np.ones((2, 1, 1, 2))
+    >>> shared_invariant(v, u, None, [0.0, 1.0])[-1]
+    array([[1., 1.]])
     """
     v, u = np.asarray(v, dtype=np.float64), np.asarray(shares, dtype=np.float64)
     T = at_least("temperature", temperature, 0.0, strict=True)

@@ -11,6 +11,8 @@ share that each query has in v' (ours): what is left out is then only that b and
 With `stationary` the gradient that arrives stays as it starts.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +30,14 @@ from attnlab.theory.scan_and_snap.solving import solve
 class ReducedJoint:
     """The reduced dynamics at the times asked for, whose shape leads.
 
-    `weights`: v, (..., H, L). `query_weights`: r, (..., H, Q). `logits`: z, (..., Q, L).
+    Attributes
+    ----------
+    weights
+        v, (..., H, L).
+    query_weights
+        r, (..., H, Q).
+    logits
+        z, (..., Q, L).
     """
 
     weights: FloatArray
@@ -55,11 +64,55 @@ def reduced_joint_flow(
     rtol: float = 1e-8,
     atol: float = 1e-11,
 ) -> ReducedJoint:
-    """Solve the reduced dynamics at times t, in any order, from v(0) = 0 and r(0) = 0.
+    """Solve the reduced dynamics at times t, from v(0) = 0 and r(0) = 0.
 
-    P, psi, weight, target, attention, activation, temperature: as in `joint_gradient`. z0: z(0),
-    (Q, L); by default sigma(z/T) = 1. residual: whether hidden units see the query. moving: for
-    softmax attention, and for several queries of any, integrate z with its own velocity.
+    Parameters
+    ----------
+    P : array_like, SequenceClasses or Mixture
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        and a `Mixture` bring the following three with them.
+    t : array_like
+        Times, in any order.
+    eta_w : float
+        Rate of the MLP.
+    eta_z : float
+        Rate of attention.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    weight : array_like, optional
+        How often each class is drawn, P(n); 1/K by default.
+    target : array_like, optional
+        The label of each class, numbered from 0 without gaps. By default each class has its own, or
+        what `SequenceClasses` have as next tokens.
+    attention : {"softmax", "exp", "linear"}
+        What becomes of the logits.
+    activation : {"linear", "gelu"}
+        Of the hidden units; a ReLU has no slope at v = 0.
+    temperature : float, optional
+        T, by which attention logits are divided.
+    residual : bool, optional
+        Whether hidden units see the query.
+    z0 : array_like, optional
+        Logits at the start, (Q, L); by default those at which attention is even.
+    moving : bool, optional
+        For softmax attention, and for several queries of any, integrate z with its own velocity.
+    stationary : bool, optional
+        Keep the gradient that arrives as it starts.
+    rtol, atol : float, optional
+        Tolerances of the solver.
+
+    Returns
+    -------
+    ReducedJoint
+        v, r and z at each t.
+
+    Examples
+    --------
+    >>> from attnlab.theory import reduced_joint_flow
+    >>> flow = reduced_joint_flow([[0.5, 0.5, 0], [0.5, 0, 0.5]], 5.0, eta_w=1.0, eta_z=1.0)
+    >>> flow.logits.round(3)
+    array([[-0.318,  0.159,  0.159]])
     """
     if activation == "relu":
         raise InputError("activation: from v(0) = 0 a ReLU has no slope; take 'linear' or 'gelu'")

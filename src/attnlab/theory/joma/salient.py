@@ -20,6 +20,8 @@ With `normalised`, attention is softmax(v^2 c) instead: all tokens then share on
 ratio is the same function of it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +39,15 @@ LOOKS = 4001
 
 @dataclass(frozen=True)
 class SalientFlow:
-    """v (..., L) and y = ln(1/delta) (..., L) at the times asked for, whose shape leads."""
+    """Tokens on the way to their centres, at the times asked for, whose shape leads.
+
+    Attributes
+    ----------
+    weights
+        v, (..., L).
+    closeness
+        y = ln(1/delta), (..., L).
+    """
 
     weights: FloatArray
     closeness: FloatArray
@@ -45,7 +55,19 @@ class SalientFlow:
 
 @dataclass(frozen=True)
 class EntropyDip:
-    """The entropy of attention: at the start, at its lowest and when, and in the end."""
+    """The entropy of attention.
+
+    Attributes
+    ----------
+    start
+        At the start.
+    lowest
+        At its lowest.
+    time
+        When that is.
+    end
+        In the end.
+    """
 
     start: float
     lowest: float
@@ -63,9 +85,35 @@ def salient_flow(
     rtol: float = 1e-10,
     atol: float = 1e-12,
 ) -> SalientFlow:
-    """v' = (mu - v) * exp(c v^2) from v0, 0 <= v0 < mu, with c = `sharpness` (0: no attention).
+    """v' = (mu - v) * exp(c v^2) from v0, which is below every mu.
 
-    mu: (L,). normalised: softmax(c v^2) instead of exp(c v^2).
+    Parameters
+    ----------
+    mu : array_like
+        Centres to which the tokens are pulled, (L,).
+    t : array_like
+        Times, in any order.
+    v0 : array_like, optional
+        Where the tokens start, 0 <= v0 < mu.
+    sharpness : float, optional
+        c; 1/2 in the paper, 0 without attention.
+    normalised : bool, optional
+        Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
+    rtol, atol : float, optional
+        Tolerances of the solver.
+
+    Returns
+    -------
+    SalientFlow
+        v and ln(1/delta) at each t.
+
+    Examples
+    --------
+    >>> from attnlab.theory import salient_flow
+    >>> salient_flow([1.0, 2.0], [0.0, 0.5, 5.0]).weights.round(3)
+    array([[0.   , 0.   ],
+           [0.403, 0.874],
+           [0.999, 2.   ]])
     """
     mu, start = _centres(mu, v0)
     times = at_least("t", t, 0.0)
@@ -79,13 +127,55 @@ def salient_flow(
 
 
 def salient_ratio(mu: ArrayLike, other: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
-    """The limit of ln(1/delta)/ln(1/delta'): exp(c (mu^2 - mu'^2)), c = 1/2 in the paper."""
+    """The limit of ln(1/delta)/ln(1/delta') of two tokens: exp(c (mu^2 - mu'^2)).
+
+    Parameters
+    ----------
+    mu : array_like
+        The centre of the one token.
+    other : array_like
+        The centre of the other.
+    sharpness : float, optional
+        c; 1/2 in the paper, 0 without attention.
+
+    Returns
+    -------
+    ndarray
+        The ratio.
+
+    Examples
+    --------
+    >>> from attnlab.theory import salient_ratio
+    >>> float(salient_ratio(2.0, 1.0).round(3))
+    4.482
+    """
     mu, other = np.asarray(mu, dtype=np.float64), np.asarray(other, dtype=np.float64)
     return unwrap(np.exp(sharpness * (mu**2 - other**2)))
 
 
 def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> FloatArray:
-    """C of each mu: how far ln(1/delta) stays behind a token that had its speed from the start."""
+    """C of each mu: how far ln(1/delta) stays behind a token that had its speed from the start.
+
+    Parameters
+    ----------
+    mu : array_like
+        Centres to which the tokens are pulled, (L,).
+    v0 : float, optional
+        Where the tokens start.
+    sharpness : float, optional
+        c; 1/2 in the paper, 0 without attention.
+
+    Returns
+    -------
+    ndarray
+        C, in the shape of mu.
+
+    Examples
+    --------
+    >>> from attnlab.theory import salient_lag
+    >>> salient_lag([1.0, 2.0]).round(3)
+    array([0.881, 6.344])
+    """
 
     def lag(centre: float) -> float:
         def missing(v: float) -> float:
@@ -99,7 +189,26 @@ def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> Fl
 
 
 def salient_entropy(v: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
-    """The entropy of softmax(c v^2) over the last axis."""
+    """The entropy of softmax(c v^2) over the last axis.
+
+    Parameters
+    ----------
+    v : array_like
+        Weights, (..., L).
+    sharpness : float, optional
+        c; 1/2 in the paper, 0 without attention.
+
+    Returns
+    -------
+    ndarray
+        In nats.
+
+    Examples
+    --------
+    >>> from attnlab.theory import salient_entropy
+    >>> salient_entropy([[0.0, 0.0], [0.0, 3.0]]).round(3)
+    array([0.693, 0.06 ])
+    """
     share = softmax(sharpness * np.asarray(v, dtype=np.float64) ** 2, axis=-1)
     return unwrap(-xlogy(share, share).sum(-1))
 
@@ -107,7 +216,31 @@ def salient_entropy(v: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
 def entropy_dip(
     mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5, normalised: bool = False
 ) -> EntropyDip:
-    """The entropy of softmax(c v^2) along `salient_flow`: its two limits and its lowest point."""
+    """The entropy of softmax(c v^2) along `salient_flow`: its two limits and its lowest point.
+
+    Parameters
+    ----------
+    mu : array_like
+        Centres to which the tokens are pulled, (L,).
+    v0 : float, optional
+        Where the tokens start.
+    sharpness : float, optional
+        c; 1/2 in the paper, 0 without attention.
+    normalised : bool, optional
+        Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
+
+    Returns
+    -------
+    EntropyDip
+        Start, lowest, when, and end.
+
+    Examples
+    --------
+    >>> from attnlab.theory import entropy_dip
+    >>> dip = entropy_dip([1.0, 2.0, 3.0])
+    >>> dip.lowest < dip.end < dip.start
+    True
+    """
     centres, _ = _centres(mu, v0)
     slowest = 50.0 / np.exp(sharpness * centres.min() ** 2)  # by then the last one has arrived
     end = slowest * (np.exp(sharpness * centres**2).sum() if normalised else 1.0)

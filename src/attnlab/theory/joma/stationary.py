@@ -20,6 +20,8 @@ Linear attention, b = (z/T) * x, has z = z(0) cosh(omega t) and |v| = sqrt(eta_w
 sinh(omega t), omega = sqrt(eta_w eta_z) |Delta|/T (ours): all grow for ever, at different rates.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,9 +33,14 @@ from attnlab.theory._check import FloatArray, at_least
 
 @dataclass(frozen=True)
 class StationaryLaw:
-    """Weights and logits at the times asked for, whose shape leads: v (..., H, L), z (..., L).
+    """Weights and logits at the times asked for, whose shape leads; nan from the blow-up on.
 
-    nan from the blow-up on.
+    Attributes
+    ----------
+    weights
+        v, (..., H, L).
+    logits
+        z, (..., L).
     """
 
     weights: FloatArray
@@ -60,9 +67,31 @@ def blow_up_time(
     temperature: float = 1.0,
     z0: ArrayLike = 0.0,
 ) -> float:
-    """t* = T sqrt(pi/(2 eta_w eta_z)) / max over tokens of |Delta_l|; infinite if nothing moves.
+    """t* = T sqrt(pi/(2 eta_w eta_z)) / max over tokens of |Delta_l|.
 
-    Delta: (L,) or, with several hidden units, (H, L).
+    Parameters
+    ----------
+    Delta : array_like
+        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
+    eta_w : float, optional
+        Rate of the MLP.
+    eta_z : float, optional
+        Rate of attention.
+    temperature : float, optional
+        T, by which attention logits are divided.
+    z0 : array_like, optional
+        Logits at the start, (L,).
+
+    Returns
+    -------
+    float
+        t*; infinite if nothing moves.
+
+    Examples
+    --------
+    >>> from attnlab.theory import blow_up_time
+    >>> round(blow_up_time([0.5, 0.25]), 4)
+    2.5066
     """
     rates = at_least("eta_w", eta_w, 0.0) * at_least("eta_z", eta_z, 0.0)
     most = float(_lengths(Delta, z0, temperature)[1].max()) * float(np.sqrt(rates))
@@ -78,9 +107,34 @@ def erf_law(
     temperature: float = 1.0,
     z0: ArrayLike = 0.0,
 ) -> StationaryLaw:
-    """v and z of exp attention at times t, from v(0) = 0 and z(0) = z0 (L,).
+    """v and z of exp attention at times t, from v(0) = 0 and z(0) = z0.
 
-    Delta: (L,) or, with several hidden units, (H, L).
+    Parameters
+    ----------
+    Delta : array_like
+        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
+    t : array_like
+        Times.
+    eta_w : float, optional
+        Rate of the MLP.
+    eta_z : float, optional
+        Rate of attention.
+    temperature : float, optional
+        T, by which attention logits are divided.
+    z0 : array_like, optional
+        Logits at the start, (L,).
+
+    Returns
+    -------
+    StationaryLaw
+        Both at each t.
+
+    Examples
+    --------
+    >>> from attnlab.theory import erf_law
+    >>> erf_law([0.5, 0.25], [1.0, 2.0]).logits.round(4)
+    array([[0.1367, 0.0319],
+           [0.8135, 0.1367]])
     """
     w = float(at_least("eta_w", eta_w, 0.0, strict=True))
     T = float(at_least("temperature", temperature, 0.0, strict=True))
@@ -102,7 +156,32 @@ def frozen_weights(
     temperature: float = 1.0,
     z0: ArrayLike = 0.0,
 ) -> FloatArray:
-    """|v_l| at t*: sqrt(2/r) erfinv(|Delta_l|/max |Delta|), infinite for the winner, (L,)."""
+    """|v_l| at t*: sqrt(2/r) erfinv(|Delta_l|/max |Delta|), with r = eta_z/(eta_w T^2).
+
+    Parameters
+    ----------
+    Delta : array_like
+        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
+    eta_w : float, optional
+        Rate of the MLP.
+    eta_z : float, optional
+        Rate of attention.
+    temperature : float, optional
+        T, by which attention logits are divided.
+    z0 : array_like, optional
+        Logits at the start, (L,).
+
+    Returns
+    -------
+    ndarray
+        (L,); infinite for the winner.
+
+    Examples
+    --------
+    >>> from attnlab.theory import frozen_weights
+    >>> frozen_weights([0.5, 0.25]).round(4)
+    array([   inf, 0.6745])
+    """
     r = eta_z / (at_least("eta_w", eta_w, 0.0, strict=True) * temperature**2)
     length = _lengths(Delta, z0, temperature)[1]
     return np.asarray(np.sqrt(2.0 / r) * erfinv(length / length.max()))
@@ -117,7 +196,34 @@ def cosh_law(
     temperature: float = 1.0,
     z0: ArrayLike = 1.0,
 ) -> StationaryLaw:
-    """v and z of linear attention at times t, from v(0) = 0 and z(0) = z0 (L,)."""
+    """v and z of linear attention at times t, from v(0) = 0 and z(0) = z0.
+
+    Parameters
+    ----------
+    Delta : array_like
+        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
+    t : array_like
+        Times.
+    eta_w : float, optional
+        Rate of the MLP.
+    eta_z : float, optional
+        Rate of attention.
+    temperature : float, optional
+        T, by which attention logits are divided.
+    z0 : array_like, optional
+        Logits at the start, (L,).
+
+    Returns
+    -------
+    StationaryLaw
+        Both at each t.
+
+    Examples
+    --------
+    >>> from attnlab.theory import cosh_law
+    >>> cosh_law([0.5, 0.25], 2.0).logits.round(4)
+    array([1.5431, 1.1276])
+    """
     w, rate = (float(at_least(n, x, 0.0, strict=True)) for n, x in
                (("eta_w", eta_w), ("eta_z", eta_z)))  # fmt: skip
     T = float(at_least("temperature", temperature, 0.0, strict=True))

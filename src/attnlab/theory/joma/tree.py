@@ -1,5 +1,7 @@
 """Co-occurrence on a tree of hidden binary latents (JoMA, claim 5)."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -14,10 +16,31 @@ def tree_co_occurrence(
 
         1/2 (1 + rho^(2H) - 2 rho^(L-1) rho_0)/(1 - rho^(L-1) rho_0)
 
-    depth: L. rho: an edge keeps its parent's value with probability (1 + rho)/2. rho_0: the mean
-    spin of the root's child above the two leaves, P(off) - P(on), over all labels. Re-derived: with
-    spins s = 1 - 2y, E[s_l] = rho^(L-1) rho_0 and E[s_l s_m] = rho^(2H). For H = L, under different
-    children of the root, it does not hold: there the label makes the correlation.
+    Re-derived: with spins s = 1 - 2y, E[s_l] = rho^(L-1) rho_0 and E[s_l s_m] = rho^(2H). For H =
+    L, under different children of the root, it does not hold: there the label makes the
+    correlation.
+
+    Parameters
+    ----------
+    H : array_like
+        How many levels up, 0 to L - 1.
+    depth : int
+        L.
+    rho : array_like
+        An edge keeps its parent's value with probability (1 + rho)/2.
+    rho_0 : array_like, optional
+        The mean spin of the root's child above the two leaves, P(off) - P(on), over all labels.
+
+    Returns
+    -------
+    ndarray
+        The probability.
+
+    Examples
+    --------
+    >>> from attnlab.theory import tree_co_occurrence
+    >>> tree_co_occurrence([0, 1, 2], depth=3, rho=0.8).round(3)
+    array([1.   , 0.82 , 0.705])
     """
     up = at_least("H", H, 0.0)
     if np.any(up >= depth):

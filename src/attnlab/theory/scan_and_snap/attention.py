@@ -6,6 +6,8 @@ Eq. 10 is autonomous, since E and beta depend on z alone when theta = sigma = 0.
 attention does not depend on the learning rates; they only set how fast it is travelled.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,8 +38,14 @@ from attnlab.theory.scan_and_snap.tokens import unit_attention
 class AttentionFlow:
     """A solution of Eq. 10 at the times asked for, whose shape leads every array.
 
-    `reduced_time`: tau. `logits`: z, (..., Q, L). `growth_bound`: B_n = eta_Z * integral of the
-    class weight times xi_n (Theorem 3), (..., K).
+    Attributes
+    ----------
+    reduced_time
+        tau.
+    logits
+        z, (..., Q, L).
+    growth_bound
+        B_n = eta_Z * integral of the class weight times xi_n (Theorem 3), (..., K).
     """
 
     reduced_time: FloatArray
@@ -74,13 +82,37 @@ def attention_velocity(
     weight: ArrayLike | None = None,
     form: str = "corrected",
 ) -> FloatArray:
-    """dz/dtau of Eq. 10, that is dz/dt over eta_Z gamma(t): shape of z, (..., Q, L).
+    """dz/dtau of Eq. 10, that is dz/dt over eta_Z gamma(t).
 
-    P: (K, L), or `SequenceClasses`, which have psi, M and the weights P(n) with them. z: logits,
-    one row per query. psi: the row of z for each class, 0 to Q - 1 (None: one query for all), as
-    `classes.query_index` has it. M: size of the vocabulary. weight: the class weight. As printed it
-    is 1; but of t batch-1 steps class n gets only the share P(n), so that Eq. 10 needs the factor
-    P(n) = 1/K when t counts steps, and that is the default. `form` chooses Eq. 88 (`beta`).
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    z : array_like
+        Attention logits, a row for each query, (..., Q, L). By default zero.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float, optional
+        Size of the vocabulary; `SequenceClasses` know it.
+    weight : array_like, optional
+        The class weight. As printed it is 1; but of t batch-1 steps class n gets only the share
+        P(n), so that Eq. 10 needs the factor P(n) = 1/K when t counts steps, and that is the
+        default.
+    form : {"corrected", "printed"}
+        Our correction of Eq. 88 (`beta`), or as printed.
+
+    Returns
+    -------
+    ndarray
+        The velocity, in the shape of z.
+
+    Examples
+    --------
+    >>> from attnlab.theory import attention_velocity
+    >>> attention_velocity([[0.5, 0.5, 0], [0.5, 0, 0.5]], [0, 0, 0], M=100).round(4)
+    array([[-0.1718,  0.0859,  0.0859]])
     """
     M, weight = vocabulary(P, M), shares(P, weight)
     P, rows = contexts(P, psi)
@@ -102,11 +134,47 @@ def attention_path(
     rtol: float = 1e-10,
     atol: float = 1e-12,
 ) -> AttentionFlow:
-    """Solve Eq. 10 in the reduced time tau from z(0) = z0 (0 by default).
+    """Solve Eq. 10 in the reduced time tau from z(0) = z0.
 
-    tau may be a number or an array in any order, finite and >= 0. E and beta are recomputed from
-    f(z) at each evaluation, and B_n is integrated along. Only logits that some class of the query
-    can see are integrated; the others keep z0. The other arguments are `attention_velocity`'s.
+    E and beta are recomputed from f(z) at each evaluation, and B_n is integrated along. Only logits
+    that some class of the query can see are integrated; the others keep z0.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    tau : array_like
+        A number or an array in any order, finite and >= 0.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float, optional
+        Size of the vocabulary; `SequenceClasses` know it.
+    z0 : array_like, optional
+        Logits at the start, (Q, L). By default zero.
+    weight : array_like, optional
+        The class weight. As printed it is 1; but of t batch-1 steps class n gets only the share
+        P(n), so that Eq. 10 needs the factor P(n) = 1/K when t counts steps, and that is the
+        default.
+    form : {"corrected", "printed"}
+        Our correction of Eq. 88 (`beta`), or as printed.
+    rtol, atol : float, optional
+        Tolerances of the solver.
+
+    Returns
+    -------
+    AttentionFlow
+        z and B_n at each tau.
+
+    Examples
+    --------
+    >>> from attnlab.theory import attention_path
+    >>> path = attention_path([[0.5, 0.5, 0], [0.5, 0, 0.5]], [0.0, 1.0, 10.0], M=100)
+    >>> path.logits[:, 0].round(3)
+    array([[ 0.   ,  0.   ,  0.   ],
+           [-0.141,  0.071,  0.071],
+           [-0.569,  0.285,  0.285]])
     """
     tau = at_least("tau", tau, 0.0)
     if not np.all(np.isfinite(tau)):
@@ -169,15 +237,55 @@ def attention_flow(
     rtol: float = 1e-10,
     atol: float = 1e-12,
 ) -> AttentionFlow:
-    """Solve Eq. 10, dz/dt = eta_Z gamma(t) * attention_velocity(z), at steps t (batch-1).
+    """Solve Eq. 10, dz/dt = eta_Z gamma(t) * attention_velocity(z), at steps t.
 
     K, the number of rows of P, sets gamma(t) with the classes drawn uniformly. It is
-    `attention_path` at tau = `reduced_time`(t). The decoder is the one of Theorem 1 at every t;
-    SGD trains another one (`plain_coefficients`), which moves attention less far.
+    `attention_path` at tau = `reduced_time`(t). The decoder is the one of Theorem 1 at every t; SGD
+    trains another one (`plain_coefficients`), which moves attention less far.
 
-    prior: P(n) of classes that are not drawn alike (ours; the paper has them uniform). Class n then
-    has its own clock, gamma with K = 1/P(n), and its weight P(n); there is no common tau, and
-    `reduced_time` is that of uniform classes.
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    t : array_like
+        Batch-1 optimiser steps.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float, optional
+        Size of the vocabulary; `SequenceClasses` know it.
+    eta_y : float
+        Rate of the decoder.
+    eta_z : float
+        Rate of attention.
+    z0 : array_like, optional
+        Logits at the start, (Q, L). By default zero.
+    weight : array_like, optional
+        The class weight. As printed it is 1; but of t batch-1 steps class n gets only the share
+        P(n), so that Eq. 10 needs the factor P(n) = 1/K when t counts steps, and that is the
+        default.
+    prior : array_like, optional
+        P(n) of classes that are not drawn alike (ours; the paper has them uniform). Class n then
+        has its own clock, gamma with K = 1/P(n), and its weight P(n); there is no common tau, and
+        `reduced_time` is that of uniform classes.
+    form : {"corrected", "printed"}
+        Our correction of Eq. 88 (`beta`), or as printed.
+    rtol, atol : float, optional
+        Tolerances of the solver.
+
+    Returns
+    -------
+    AttentionFlow
+        z and B_n at each t.
+
+    Examples
+    --------
+    >>> from attnlab.data import syn_small
+    >>> from attnlab.theory import attention_flow
+    >>> flow = attention_flow(syn_small(), [10.0, 1000.0], eta_y=1.0, eta_z=1.0)
+    >>> flow.logits.shape
+    (2, 2, 30)
     """
     chance = shares(P, prior) if weight is None else prior
     M = vocabulary(P, M)

@@ -5,6 +5,8 @@ leading axes. theta_n and sigma_n say how far class n's own visits are from the 
 Corollary 1; see `visit_deviations`); both are 0 when every class was seen equally often.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
@@ -40,7 +42,7 @@ def beta(
     sigma: ArrayLike = 0.0,
     form: str = "corrected",
 ) -> FloatArray:
-    """beta[n, n'] of Eq. 88, with 0 on the diagonal.
+    """beta[n, n'] of Eq. 88, with 0 on the diagonal: how class n' acts on class n.
 
     Corrected: (1+sigma_n) {q1 (1+theta_n) E'_nn' - q0 [(1+theta_n') - sum_{k!=n} (1+theta_k)
     E'_kn']}, which is minus the n'-th entry of (I - E')(I + Theta) [q0, .., q1, .., q0] in Eq. 83.
@@ -49,6 +51,31 @@ def beta(
 
     These are the coefficients of the modified update (Eq. 26). Under the plain update (Eq. 7) beta
     starts at -q0, about 1/M, whatever the correlations are.
+
+    Parameters
+    ----------
+    E : array_like
+        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
+    M : float
+        Size of the vocabulary.
+    theta : array_like, optional
+        How far the growth h of each class is from the average (`visit_deviations`).
+    sigma : array_like, optional
+        The same of 1/(M - 1 + exp(M h)).
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    ndarray
+        beta in units of gamma, (..., K, K).
+
+    Examples
+    --------
+    >>> from attnlab.theory import beta
+    >>> beta([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
+    array([[0.    , 0.1021],
+           [0.1021, 0.    ]])
     """
     q1, q0 = _overlaps(M)
     own, others, one_theta, one_sigma = _terms(E, theta, sigma)
@@ -63,7 +90,30 @@ def beta(
 
 
 def iota(E: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0.0) -> FloatArray:
-    """iota_n of Eq. 86, a vector over classes; the printed form is right."""
+    """iota_n of Eq. 86, which keeps class n's own part of the gradient; the printed form is right.
+
+    Parameters
+    ----------
+    E : array_like
+        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
+    M : float
+        Size of the vocabulary.
+    theta : array_like, optional
+        How far the growth h of each class is from the average (`visit_deviations`).
+    sigma : array_like, optional
+        The same of 1/(M - 1 + exp(M h)).
+
+    Returns
+    -------
+    ndarray
+        iota in units of gamma, (..., K).
+
+    Examples
+    --------
+    >>> from attnlab.theory import iota
+    >>> iota([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
+    array([1.0112, 1.0112])
+    """
     q1, q0 = _overlaps(M)
     own, others, one_theta, one_sigma = _terms(E, theta, sigma)
     own_n = np.diagonal(own, axis1=-2, axis2=-1)
@@ -79,13 +129,38 @@ def xi(
     sigma: ArrayLike = 0.0,
     form: str = "corrected",
 ) -> FloatArray:
-    """xi_n / gamma = sum over n' != n of beta_nn' f_n . f_n' (Theorem 1a), a vector over classes.
+    """xi_n / gamma = sum over n' != n of beta_nn' f_n . f_n' (Theorem 1a).
 
-    With the corrected beta and theta = 0 it equals a_nn [q1 e.B^-1 e - q0 e.B^-1 1], where e is
-    row n of E without entry n, B is I + E without row and column n, and a = (I + E)^-1. So it is
+    With the corrected beta and theta = 0 it equals a_nn [q1 e.B^-1 e - q0 e.B^-1 1], where e is row
+    n of E without entry n, B is I + E without row and column n, and a = (I + E)^-1. So it is
     positive for every class that overlaps another as soon as the row sums of E are below 1 (which
     |lambda_1| < 1/K implies): the lower eigenvalue bound of Assumption 2 is not needed. With the
     printed beta it is negative once the overlaps fall below about 1/M.
+
+    Parameters
+    ----------
+    E : array_like
+        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
+    M : float
+        Size of the vocabulary.
+    theta : array_like, optional
+        How far the growth h of each class is from the average (`visit_deviations`).
+    sigma : array_like, optional
+        The same of 1/(M - 1 + exp(M h)).
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    ndarray
+        xi in units of gamma, (..., K).
+
+    Examples
+    --------
+    >>> from attnlab.theory import xi
+    >>> E = [[0.0, 1e-4], [1e-4, 0.0]]
+    >>> bool((xi(E, M=1000) > 0).all()), bool((xi(E, M=1000, form="printed") > 0).all())
+    (True, False)
     """
     E = np.asarray(E, dtype=np.float64)
     return np.asarray((beta(E, M=M, theta=theta, sigma=sigma, form=form) * E).sum(-1))
@@ -99,7 +174,33 @@ def back_gradient(
     sigma: ArrayLike = 0.0,
     form: str = "corrected",
 ) -> FloatArray:
-    """g_n / gamma = iota_n f_n - sum over n' != n of beta_nn' f_n' (Eq. 9), one row per class."""
+    """g_n / gamma = iota_n f_n - sum over n' != n of beta_nn' f_n' (Eq. 9).
+
+    Parameters
+    ----------
+    f : array_like
+        Attention of each class with norm 1, (..., K, L) (`unit_attention`).
+    M : float
+        Size of the vocabulary.
+    theta : array_like, optional
+        How far the growth h of each class is from the average (`visit_deviations`).
+    sigma : array_like, optional
+        The same of 1/(M - 1 + exp(M h)).
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    ndarray
+        g in units of gamma, one row per class, (..., K, L).
+
+    Examples
+    --------
+    >>> from attnlab.theory import back_gradient
+    >>> back_gradient([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000).round(3)
+    array([[ 0.441,  0.92 , -0.332],
+           [ 0.441, -0.332,  0.92 ]])
+    """
     f = np.asarray(f, dtype=np.float64)
     E = gram(f)
     own = iota(E, M=M, theta=theta, sigma=sigma)[..., None] * f
@@ -111,10 +212,30 @@ def gradient_coefficients(
 ) -> FloatArray:
     """g_n in the basis f for ANY decoder: coefficient[n, n'] of f_n' in Y (e_n - alpha_n).
 
-    W = F^T Y holds the output logits of each class, shape (K, number of outputs); next_token is
-    each class's target, 0..K-1 by default. Eq. 81 with no approximation, provided that the columns
-    of Y lie in the span of the f_n (they do from Y(0) = 0): gamma iota_n is the diagonal and
-    -gamma beta_nn' the rest, so that a simulated decoder can be compared with `iota` and `beta`.
+    Eq. 81 with no approximation, provided that the columns of Y lie in the span of the f_n (they do
+    from Y(0) = 0): gamma iota_n is the diagonal and -gamma beta_nn' the rest, so that a simulated
+    decoder can be compared with `iota` and `beta`.
+
+    Parameters
+    ----------
+    W : array_like
+        F^T Y, the output logits of each class, (K, outputs).
+    E : array_like
+        Correlations between the classes, (K, K), with 0 on the diagonal (`correlation`).
+    next_token : array_like, optional
+        The target of each class; 0 to K - 1 by default.
+
+    Returns
+    -------
+    ndarray
+        The coefficients, (K, K).
+
+    Examples
+    --------
+    >>> from attnlab.theory import gradient_coefficients
+    >>> gradient_coefficients([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0, 0.1], [0.1, 0.0]]).round(3)
+    array([[ 0.45 , -0.257],
+           [-0.257,  0.45 ]])
     """
     W = np.asarray(W, dtype=np.float64)
     E = np.asarray(E, dtype=np.float64)

@@ -3,6 +3,8 @@
 N counts batch-1 optimiser steps; `length` is T, so that a sequence has T - 1 contextual tokens.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -15,14 +17,30 @@ from attnlab.theory.scan_and_snap.speed import omega_1
 
 
 class Interval(NamedTuple):
-    """A two-sided bound."""
+    """A two-sided bound.
+
+    Attributes
+    ----------
+    lower
+        From here.
+    upper
+        To here.
+    """
 
     lower: FloatArray
     upper: FloatArray
 
 
 class Deviations(NamedTuple):
-    """theta (of h, Eq. 61) and sigma (of 1/(M - 1 + exp(M h)), Eq. 62), as in Theorem 1."""
+    """How far the visits of classes are from their average, as in Theorem 1.
+
+    Attributes
+    ----------
+    theta
+        Of h (Eq. 61).
+    sigma
+        Of 1/(M - 1 + exp(M h)) (Eq. 62).
+    """
 
     theta: FloatArray
     sigma: FloatArray
@@ -33,8 +51,27 @@ def visits_radius(N: ArrayLike, *, delta: ArrayLike, form: str = "corrected") ->
 
     Corrected: sqrt((N/2) ln(2/delta)) + 1, the middle of Eq. 58. Printed: its right-hand side
     sqrt(N ln(2/delta)), which is larger only if N ln(2/delta) > 11.7; below that Eq. 58's last
-    inequality is false. For one class; for all K at once pass delta/K. (Remark 4 goes on with
-    ln(1/delta) for ln(2/delta).)
+    inequality is false. (Remark 4 goes on with ln(1/delta) for ln(2/delta).)
+
+    Parameters
+    ----------
+    N : array_like
+        Batch-1 steps.
+    delta : array_like
+        The chance of being outside, for one class; for all K at once pass delta/K.
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    ndarray
+        The radius.
+
+    Examples
+    --------
+    >>> from attnlab.theory import visits_radius
+    >>> float(visits_radius(1000, delta=0.05).round(1))
+    43.9
     """
     N = at_least("N", N, 1.0)
     spread = N * np.log(2.0 / between("delta", delta, 0.0, 1.0))
@@ -53,11 +90,36 @@ def decoder_deviations(
     """Lemma 11: bounds on |theta_n| and |sigma_n| when |N_n - N/K| <= radius, after N steps.
 
     theta: radius / (N/K), with constant 1 because h is concave and h(0) = 0 (printed with an
-    unstated constant). sigma, printed: eta_Y radius / 3, and radius / (N/K) once N >= t_0; it
-    holds for radius << N/K, as Appendix D.1 has it. It is proved for N_n above its mean; below it
-    1/(M - 1 + exp(M h)) is larger, and for any radius 1/3 becomes 1. Corrected: the larger |sigma|
-    of the two ends N/K - radius and N/K + radius, which no N_n between them exceeds because h is
-    monotone.
+    unstated constant). sigma, printed: eta_Y radius / 3, and radius / (N/K) once N >= t_0; it holds
+    for radius << N/K, as Appendix D.1 has it. It is proved for N_n above its mean; below it 1/(M -
+    1 + exp(M h)) is larger, and for any radius 1/3 becomes 1. Corrected: the larger |sigma| of the
+    two ends N/K - radius and N/K + radius, which no N_n between them exceeds because h is monotone.
+
+    Parameters
+    ----------
+    N : array_like
+        Batch-1 steps.
+    radius : array_like
+        How far the visits of a class are from N/K (`visits_radius`).
+    K : array_like
+        How many classes there are, drawn uniformly.
+    M : array_like
+        Size of the vocabulary.
+    eta_y : array_like
+        Rate of the decoder.
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    Deviations
+        Both bounds.
+
+    Examples
+    --------
+    >>> from attnlab.theory import decoder_deviations
+    >>> decoder_deviations(1000, radius=40, K=2, M=100, eta_y=1.0).theta.round(3)
+    np.float64(0.08)
     """
     M = at_least("M", M, 2.0)
     mean = at_least("N", N, 1.0) / at_least("K", K, 1.0)
@@ -81,6 +143,26 @@ def visit_deviations(visits: ArrayLike, *, M: float, eta_y: float) -> Deviations
 
     1 + theta_n = h(N_n)/h(N-bar) (Eq. 68), 1 + sigma_n the same of 1/(M - 1 + exp(M h)) (Eq. 71),
     with N-bar the mean of N_n; `beta`, `iota` and `xi` take them in units of gamma(K N-bar).
+
+    Parameters
+    ----------
+    visits : array_like
+        N_n of each class, (K,).
+    M : float
+        Size of the vocabulary.
+    eta_y : float
+        Rate of the decoder.
+
+    Returns
+    -------
+    Deviations
+        Both, (K,).
+
+    Examples
+    --------
+    >>> from attnlab.theory import visit_deviations
+    >>> visit_deviations([90, 110], M=100, eta_y=1.0).theta.round(4)
+    array([-0.0126,  0.0113])
     """
     visits = at_least("visits", visits, 0.0)
     mean = visits.mean()
@@ -95,7 +177,27 @@ def visit_deviations(visits: ArrayLike, *, M: float, eta_y: float) -> Deviations
 def frequency_interval(P: ArrayLike, *, length: ArrayLike, delta: ArrayLike) -> Interval:
     """Lemma 18 (Eq. 136): where a token's frequency q_l lies with probability 1 - delta.
 
-    P(l|m, n) +- sqrt(ln(2/delta) / (2 (T - 1))), not below 0; for each token separately.
+    P(l|m, n) +- sqrt(ln(2/delta) / (2 (T - 1))), not below 0.
+
+    Parameters
+    ----------
+    P : array_like
+        P(l|m, n), any shape.
+    length : array_like
+        T: a sequence has T - 1 contextual tokens.
+    delta : array_like
+        The chance of being outside, for each token separately.
+
+    Returns
+    -------
+    Interval
+        The two ends.
+
+    Examples
+    --------
+    >>> from attnlab.theory import frequency_interval
+    >>> [float(end.round(3)) for end in frequency_interval(0.3, length=129, delta=0.05)]
+    [0.18, 0.42]
     """
     P = np.asarray(P, dtype=np.float64)
     tokens = at_least("length", length, 2.0) - 1.0
@@ -104,10 +206,28 @@ def frequency_interval(P: ArrayLike, *, length: ArrayLike, delta: ArrayLike) -> 
 
 
 def expected_squared_norm(P: ArrayLike, *, length: ArrayLike) -> FloatArray:
-    """E|q|^2 = |p|^2 + (1 - |p|^2)/(T - 1) for the token frequencies q of a sequence; over rows.
+    """E|q|^2 = |p|^2 + (1 - |p|^2)/(T - 1) for the token frequencies q of a sequence.
 
-    Not in the paper. Lemma 2 needs q near p, and the normalisation f = q/|q| is biased unless
-    T - 1 is large against 1/|p|^2, the effective number of tokens, not only against 1.
+    Not in the paper. Lemma 2 needs q near p, and the normalisation f = q/|q| is biased unless T - 1
+    is large against 1/|p|^2, the effective number of tokens, not only against 1.
+
+    Parameters
+    ----------
+    P : array_like
+        Probabilities, (..., L).
+    length : array_like
+        T: a sequence has T - 1 contextual tokens.
+
+    Returns
+    -------
+    ndarray
+        One value for each row.
+
+    Examples
+    --------
+    >>> from attnlab.theory import expected_squared_norm
+    >>> float(expected_squared_norm([0.5, 0.5], length=11))
+    0.55
     """
     squared = (np.asarray(P, dtype=np.float64) ** 2).sum(-1)
     return unwrap(squared + (1.0 - squared) / (at_least("length", length, 2.0) - 1.0))

@@ -4,6 +4,8 @@ There is no time here: each function takes the attention as it is at one instant
 leading axes.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +17,19 @@ from attnlab.theory.scan_and_snap.tokens import unit_attention
 
 
 class Part(NamedTuple):
-    """One part of an assumption: it holds when its margin is positive."""
+    """One part of an assumption: it holds when its margin is positive.
+
+    Attributes
+    ----------
+    name
+        What is looked at.
+    value
+        What it is here.
+    bound
+        What it is compared with.
+    margin
+        By how much it is on the right side.
+    """
 
     name: str
     value: float
@@ -31,9 +45,16 @@ class Part(NamedTuple):
 class Assumption2(NamedTuple):
     """The parts of Assumption 2, and whether any E at all could satisfy the two eigenvalue parts.
 
-    `vocabulary`: M over K^2 (printed: much larger than 1; here the margin only says larger).
-    `largest`: |lambda_1| against 1/K. `smallest`: min |lambda_i| against 6/sqrt(M).
-    `feasible`: M against 36 K^2, without which `largest` and `smallest` exclude each other.
+    Attributes
+    ----------
+    vocabulary
+        M over K^2 (printed: much larger than 1; here the margin only says larger).
+    largest
+        |lambda_1| against 1/K.
+    smallest
+        min |lambda_i| against 6/sqrt(M).
+    feasible
+        M against 36 K^2, without which `largest` and `smallest` exclude each other.
     """
 
     vocabulary: Part
@@ -48,7 +69,17 @@ class Assumption2(NamedTuple):
 
 
 class SpectrumBounds(NamedTuple):
-    """Right-hand sides of Lemmas 13, 15 and 17: on max |E|, on max |lambda(E')|, on max |E'-E|."""
+    """Right-hand sides of Lemmas 13, 15 and 17.
+
+    Attributes
+    ----------
+    entry
+        On max |E|.
+    e_prime_radius
+        On max |lambda(E')|.
+    e_prime_gap
+        On max |E' - E|.
+    """
 
     entry: FloatArray
     e_prime_radius: FloatArray
@@ -56,7 +87,25 @@ class SpectrumBounds(NamedTuple):
 
 
 def gram(f: ArrayLike) -> FloatArray:
-    """E = F^T F - I from the rows f_n (Assumption 2), with its diagonal exactly 0."""
+    """E = F^T F - I from the rows f_n (Assumption 2), with its diagonal exactly 0.
+
+    Parameters
+    ----------
+    f : array_like
+        Attention of each class with norm 1, (..., K, L) (`unit_attention`).
+
+    Returns
+    -------
+    ndarray
+        E, (..., K, K).
+
+    Examples
+    --------
+    >>> from attnlab.theory import gram
+    >>> gram([[0.6, 0.8, 0], [0.6, 0, 0.8]]).round(2)
+    array([[0.  , 0.36],
+           [0.36, 0.  ]])
+    """
     f = np.asarray(f, dtype=np.float64)
     E = f @ np.swapaxes(f, -1, -2)
     diagonal = np.arange(E.shape[-1])
@@ -69,8 +118,30 @@ def correlation(
 ) -> FloatArray:
     """E_{nn'} = f_n . f_n' for n != n', 0 on the diagonal (Assumption 2).
 
-    P has one row per class and may list only the contextual tokens in play: the others add
-    nothing. z = None is the start z = 0; leading axes of z are kept.
+    P may list only the contextual tokens in play: the others add nothing.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    z : array_like, optional
+        Attention logits, a row for each query, (..., Q, L). By default zero.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+
+    Returns
+    -------
+    ndarray
+        E, (..., K, K).
+
+    Examples
+    --------
+    >>> from attnlab.theory import correlation
+    >>> correlation([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(2)
+    array([[0. , 0.5],
+           [0.5, 0. ]])
     """
     return gram(unit_attention(P, z, psi=psi))
 
@@ -80,6 +151,30 @@ def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
 
     Printed (Appendix D.1): (I + E)^-1 - I, the opposite sign; with that one Eq. 26 does not give
     Eq. 8 and Theorem 5, Lemma 16 and Lemma 17 fail.
+
+    Parameters
+    ----------
+    E : array_like
+        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    ndarray
+        E', (..., K, K).
+
+    Raises
+    ------
+    InputError
+        Where I + E has no inverse: the f_n are linearly dependent.
+
+    Examples
+    --------
+    >>> from attnlab.theory import e_prime
+    >>> e_prime([[0.0, 0.1], [0.1, 0.0]]).round(4)
+    array([[-0.0101,  0.101 ],
+           [ 0.101 , -0.0101]])
     """
     sign = -1.0 if is_printed(form) else 1.0
     E = np.asarray(E, dtype=np.float64)
@@ -94,6 +189,22 @@ def spectrum_bounds(E: ArrayLike) -> SpectrumBounds:
 
     l is the eigenvalue of largest modulus. Lemma 17 prints l < 1; it needs |l| < 1, as Lemmas 14
     and 15 do, and where that fails the last two bounds are infinite.
+
+    Parameters
+    ----------
+    E : array_like
+        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
+
+    Returns
+    -------
+    SpectrumBounds
+        The three bounds.
+
+    Examples
+    --------
+    >>> from attnlab.theory import spectrum_bounds
+    >>> [float(bound.round(4)) for bound in spectrum_bounds([[0.0, 0.1], [0.1, 0.0]])]
+    [0.1, 0.1111, 0.0111]
     """
     radius = np.abs(np.linalg.eigvalsh(np.asarray(E, dtype=np.float64))).max(-1)
     room = np.where(radius < 1.0, 1.0 - radius, 0.0)
@@ -104,9 +215,28 @@ def spectrum_bounds(E: ArrayLike) -> SpectrumBounds:
 def assumption_2(E: ArrayLike, *, M: float) -> Assumption2:
     """Assumption 2 for one E: each part with its value, its bound and its margin.
 
-    For equal off-diagonals rho the eigenvalue parts read 6/sqrt(M) <= rho < 1/(K (K - 1)), which
-    is empty unless M > 36 K^2 (K - 1)^2. The factor 6 is more than the proof uses: its last line
-    needs min lambda^2 > 6/M, and with the corrected `beta` no lower bound is needed at all.
+    For equal off-diagonals rho the eigenvalue parts read 6/sqrt(M) <= rho < 1/(K (K - 1)), which is
+    empty unless M > 36 K^2 (K - 1)^2. The factor 6 is more than the proof uses: its last line needs
+    min lambda^2 > 6/M, and with the corrected `beta` no lower bound is needed at all.
+
+    Parameters
+    ----------
+    E : array_like
+        Correlations between the classes, (K, K), with 0 on the diagonal (`correlation`).
+    M : float
+        Size of the vocabulary.
+
+    Returns
+    -------
+    Assumption2
+        Its parts, and whether they hold.
+
+    Examples
+    --------
+    >>> from attnlab.theory import assumption_2
+    >>> found = assumption_2([[0.0, 0.1], [0.1, 0.0]], M=10_000)
+    >>> found.holds, found.smallest.bound
+    (True, 0.06)
     """
     E = np.asarray(E, dtype=np.float64)
     at_least("M", M, 2.0)

@@ -1,5 +1,7 @@
 """Sections 3 and 7, made precise: LayerNorm, residual connection, positions, several heads."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -35,14 +37,44 @@ from attnlab.theory.scan_and_snap.tokens import (
 
 
 class LocalRoles(NamedTuple):
-    """Roles within each query: `common[m, l]` and `distinct[n, l]`, as in Section 7."""
+    """Roles within each query, as in Section 7.
+
+    Attributes
+    ----------
+    common
+        For each query m and token l, (Q, L).
+    distinct
+        For each class n and token l, (K, L).
+    """
 
     common: NDArray[np.bool_]
     distinct: NDArray[np.bool_]
 
 
 def local_roles(P: Contexts, *, psi: ArrayLike | None = None) -> LocalRoles:
-    """Distinct and common tokens within psi^-1(m), the classes that share query m (Section 7)."""
+    """Distinct and common tokens within psi^-1(m), the classes that share query m (Section 7).
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+
+    Returns
+    -------
+    LocalRoles
+        The roles.
+
+    Examples
+    --------
+    >>> from attnlab.theory import local_roles
+    >>> local_roles([[0.5, 0.5, 0], [0.5, 0, 0.5]], psi=[0, 1]).common  # two queries
+    array([[False, False, False],
+           [False, False, False]])
+    """
     P, rows = contexts(P, psi)
     present = P > 0
     count = by_query(present.astype(np.float64), rows, count_queries(rows))
@@ -55,6 +87,26 @@ def residual_correlation(E: ArrayLike, *, psi: ArrayLike | None = None) -> Float
     Off the diagonal it is (E_nn' + 1[psi(n) = psi(n')]) / 2, for query tokens that do not occur as
     context. Classes of one query are thus at least 1/2 correlated: Assumption 2 fails as soon as
     two classes share a query.
+
+    Parameters
+    ----------
+    E : array_like
+        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+
+    Returns
+    -------
+    ndarray
+        E-bar, (..., K, K).
+
+    Examples
+    --------
+    >>> from attnlab.theory import residual_correlation
+    >>> residual_correlation([[0.0, 0.1], [0.1, 0.0]])
+    array([[0.  , 0.55],
+           [0.55, 0.  ]])
     """
     E = np.asarray(E, dtype=np.float64)
     rows = query_rows(psi, E.shape[-1])
@@ -73,6 +125,30 @@ def residual_beta(
     The half comes from the two normalisations, and Eq. 10 holds with this beta exactly under the
     modified update of the decoder. Across queries it is neither 0 nor always positive, because
     E-bar is not small; so roles within a query do not decide a token's fate by themselves.
+
+    Parameters
+    ----------
+    E : array_like
+        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float
+        Size of the vocabulary.
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    ndarray
+        beta in units of gamma, (..., K, K).
+
+    Examples
+    --------
+    >>> from attnlab.theory import residual_beta
+    >>> residual_beta([[0.0, 0.1], [0.1, 0.0]], M=1000).round(3)
+    array([[0.   , 0.395],
+           [0.395, 0.   ]])
     """
     E = np.asarray(E, dtype=np.float64)
     if not is_printed(form):
@@ -92,7 +168,38 @@ def residual_velocity(
     weight: ArrayLike | None = None,
     form: str = "corrected",
 ) -> FloatArray:
-    """dz/dtau with a residual connection: `attention_velocity` with `residual_beta`."""
+    """dz/dtau with a residual connection: `attention_velocity` with `residual_beta`.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    z : array_like
+        Attention logits, a row for each query, (..., Q, L). By default zero.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float, optional
+        Size of the vocabulary; `SequenceClasses` know it.
+    weight : array_like, optional
+        The class weight. As printed it is 1; but of t batch-1 steps class n gets only the share
+        P(n), so that Eq. 10 needs the factor P(n) = 1/K when t counts steps, and that is the
+        default.
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    ndarray
+        The velocity, in the shape of z.
+
+    Examples
+    --------
+    >>> from attnlab.theory import residual_velocity
+    >>> residual_velocity([[0.5, 0.5, 0], [0.5, 0, 0.5]], [0, 0, 0], M=100).round(3)
+    array([[-0.219,  0.11 ,  0.11 ]])
+    """
     M, weight = vocabulary(P, M), shares(P, weight)
     P, rows = contexts(P, psi)
     z = np.atleast_2d(np.asarray(z, dtype=np.float64))
@@ -108,9 +215,33 @@ def centred_attention(
     psi: ArrayLike | None = None,
     M: float | None = None,
 ) -> FloatArray:
-    """f_n = (c_n - 1/M)/|c_n - 1/M| over all M tokens, of which P has the first: (..., K, M).
+    """f_n = (c_n - 1/M)/|c_n - 1/M| over all M tokens, of which P has the first.
 
     What standard LayerNorm makes of attention, up to the constant sqrt(M) (Section 3).
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    z : array_like, optional
+        Attention logits, a row for each query, (..., Q, L). By default zero.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float, optional
+        Size of the vocabulary; `SequenceClasses` know it.
+
+    Returns
+    -------
+    ndarray
+        f, (..., K, M).
+
+    Examples
+    --------
+    >>> from attnlab.theory import centred_attention
+    >>> centred_attention([[0.5, 0.5]], M=4)
+    array([[ 0.5,  0.5, -0.5, -0.5]])
     """
     M = vocabulary(P, M)
     c = attention_weights(P, z, psi=psi)
@@ -129,9 +260,38 @@ def centred_velocity(
     M: float | None = None,
     weight: ArrayLike | None = None,
 ) -> FloatArray:
-    """dz/dtau under standard LayerNorm: Eq. 10 with `centred_attention`, diag(c_n)/|c_n - 1/M| in
-    the place of diag(f_n); shape of z. (The softmax's own -c c^T vanishes as it does in Lemma 1,
-    because what it meets has zero sum.)
+    """dz/dtau under standard LayerNorm: Eq. 10 with `centred_attention`.
+
+    diag(c_n)/|c_n - 1/M| stands in the place of diag(f_n). (The softmax's own -c c^T vanishes as it
+    does in Lemma 1, because what it meets has zero sum.)
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    z : array_like
+        Attention logits, a row for each query, (..., Q, L). By default zero.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float, optional
+        Size of the vocabulary; `SequenceClasses` know it.
+    weight : array_like, optional
+        The class weight. As printed it is 1; but of t batch-1 steps class n gets only the share
+        P(n), so that Eq. 10 needs the factor P(n) = 1/K when t counts steps, and that is the
+        default.
+
+    Returns
+    -------
+    ndarray
+        The velocity, in the shape of z.
+
+    Examples
+    --------
+    >>> from attnlab.theory import centred_velocity
+    >>> centred_velocity([[0.5, 0.5, 0], [0.5, 0, 0.5]], [0, 0, 0], M=100).round(3)
+    array([[-0.169,  0.085,  0.085]])
     """
     M, weight = vocabulary(P, M), shares(P, weight)
     P, rows = contexts(P, psi)
@@ -152,6 +312,29 @@ def logit_prior(P: Contexts, bias: ArrayLike, *, psi: ArrayLike | None = None) -
 
     A bias z_0 added to the logits (Section 7) is a prior on tokens: the flow from z0 = bias is the
     flow of these probabilities from 0, plus bias.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    bias : array_like
+        The bias, a row for each query, (..., Q, L).
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+
+    Returns
+    -------
+    ndarray
+        Probabilities, (..., K, L).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnlab.theory import logit_prior
+    >>> logit_prior([[0.5, 0.5]], [np.log(3.0), 0.0]).round(3)
+    array([[0.75, 0.25]])
     """
     score = log_scores(P, bias, psi=psi)
     weight = np.exp(score - score.max(-1, keepdims=True))
@@ -159,12 +342,29 @@ def logit_prior(P: Contexts, bias: ArrayLike, *, psi: ArrayLike | None = None) -
 
 
 def position_prior(P: Contexts, bias: ArrayLike) -> FloatArray:
-    """What a relative-position bias (T5, ALiBi) makes of P when T is infinite; shape (K, L).
+    """What a relative-position bias (T5, ALiBi) makes of P when T is infinite.
 
-    P is (R, K, L), the token probabilities at each of R relative positions (or bands of them), and
-    bias is (R,). The result, sum_r P_r exp(bias_r) normalised, takes the place of P(l|n)
-    everywhere. So a position bias is a prior on tokens only where tokens depend on the position:
-    if P is the same at all positions it changes nothing.
+    The result, sum_r P_r exp(bias_r) normalised, takes the place of P(l|n) everywhere. So a
+    position bias is a prior on tokens only where tokens depend on the position: if P is the same at
+    all positions it changes nothing.
+
+    Parameters
+    ----------
+    P : array_like
+        The token probabilities at each of R relative positions (or bands of them), (R, K, L).
+    bias : array_like
+        The bias of each position, (R,).
+
+    Returns
+    -------
+    ndarray
+        P, (K, L).
+
+    Examples
+    --------
+    >>> from attnlab.theory import position_prior
+    >>> position_prior([[[1.0, 0.0]], [[0.5, 0.5]]], [0.0, 0.0])
+    array([[0.75, 0.25]])
     """
     P = np.asarray(P, dtype=np.float64)
     bias = np.asarray(bias, dtype=np.float64)
@@ -181,7 +381,27 @@ def dominant_tokens(
 ) -> IntArray:
     """The distinct token that Theorem 3 lets win in each class: argmax of P(l|n) exp(z0_l).
 
-    Shape (..., K) with the leading axes of z0 (one per head); -1 for a class without any.
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    z0 : array_like, optional
+        Logits at the start, (..., Q, L), with leading axes for heads. By default zero.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+
+    Returns
+    -------
+    IntArray
+        Tokens, (..., K); -1 for a class without distinct ones.
+
+    Examples
+    --------
+    >>> from attnlab.theory import dominant_tokens
+    >>> dominant_tokens([[0.4, 0.2, 0.4, 0.0], [0.5, 0.0, 0.0, 0.5]])
+    array([2, 3])
     """
     distinct = token_roles(P).distinct
     score = np.where(distinct, log_scores(P, z0, psi=psi), -np.inf)
@@ -199,10 +419,47 @@ def head_flows(
     eta_z: float,
     weight: ArrayLike | None = None,
 ) -> tuple[AttentionFlow, ...]:
-    """Several heads as one head started in different places (Sections 3 and 5): one flow per head.
+    """Several heads as one head started in different places (Sections 3 and 5).
 
-    z0 is (heads, Q, L); t in batch-1 steps. Each head evolves as if it had the decoder to itself:
-    that is the paper's reading, not a property of a transformer whose heads share a decoder.
+    Each head evolves as if it had the decoder to itself: that is the paper's reading, not a
+    property of a transformer whose heads share a decoder.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    t : array_like
+        Batch-1 optimiser steps.
+    z0 : array_like
+        Logits at the start, (heads, Q, L).
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float, optional
+        Size of the vocabulary; `SequenceClasses` know it.
+    eta_y : float
+        Rate of the decoder.
+    eta_z : float
+        Rate of attention.
+    weight : array_like, optional
+        The class weight. As printed it is 1; but of t batch-1 steps class n gets only the share
+        P(n), so that Eq. 10 needs the factor P(n) = 1/K when t counts steps, and that is the
+        default.
+
+    Returns
+    -------
+    tuple of AttentionFlow
+        One flow for each head.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnlab.theory import head_flows
+    >>> P = [[0.5, 0.5, 0], [0.5, 0, 0.5]]
+    >>> flows = head_flows(P, 100.0, z0=np.zeros((2, 1, 3)), M=100, eta_y=1.0, eta_z=0.1)
+    >>> len(flows)
+    2
     """
     starts = np.asarray(z0, dtype=np.float64)
     if starts.ndim != 3:

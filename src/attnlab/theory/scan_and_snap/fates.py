@@ -1,5 +1,7 @@
 """Which tokens gain attention and which lose it (Theorem 2, Corollary 2). No clock: signs only."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +25,17 @@ EQUALS = 1e-9  # what counts as equal probabilities
 class Corollary2(NamedTuple):
     """What the hypotheses of Corollary 2 are about, besides Assumption 2, in its own order.
 
-    queries: how many. asymmetry: by how much the classes' distinct tokens, each class's sorted,
-    differ in probability at most. spread: by how much a common token differs between classes at
-    most. start: the largest |z(0)|.
+    Attributes
+    ----------
+    queries
+        How many there are.
+    asymmetry
+        By how much the classes' distinct tokens, each class's sorted, differ in probability at
+        most.
+    spread
+        By how much a common token differs between classes at most.
+    start
+        The largest |z(0)|.
     """
 
     queries: int
@@ -60,12 +70,32 @@ class Corollary2(NamedTuple):
 
 
 def token_fates(P: Contexts, *, psi: ArrayLike | None = None) -> IntArray:
-    """What Theorem 2 says of each (query, token): +1 gains, -1 loses, 0 no claim. Shape (Q, L).
+    """What Theorem 2 says of each query and token.
 
     (a) a distinct token of a class that overlaps another gains. Assumption 2 forbids a class
-    without overlap; there xi_n = 0 and its distinct tokens do not move, so we claim nothing.
-    (b) the single common token, if there is just one, loses wherever some class that has it also
-    has a distinct token.
+    without overlap; there xi_n = 0 and its distinct tokens do not move, so we claim nothing. (b)
+    the single common token, if there is just one, loses wherever some class that has it also has a
+    distinct token.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+
+    Returns
+    -------
+    IntArray
+        +1 gains, -1 loses, 0 no claim, (Q, L).
+
+    Examples
+    --------
+    >>> from attnlab.theory import token_fates
+    >>> token_fates([[0.5, 0.5, 0], [0.5, 0, 0.5]])
+    array([[-1,  1,  1]])
     """
     P, rows = contexts(P, psi)
     common, distinct = token_roles(P)
@@ -80,7 +110,30 @@ def token_fates(P: Contexts, *, psi: ArrayLike | None = None) -> IntArray:
 
 
 def corollary_2(P: Contexts, *, psi: ArrayLike | None = None, z0: ArrayLike = 0.0) -> Corollary2:
-    """The hypotheses (1) to (4) of Corollary 2, as these classes have them."""
+    """The hypotheses (1) to (4) of Corollary 2, as these classes have them.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    z0 : array_like, optional
+        Logits at the start.
+
+    Returns
+    -------
+    Corollary2
+        Their values, and whether they hold.
+
+    Examples
+    --------
+    >>> from attnlab.theory import corollary_2
+    >>> corollary_2([[0.5, 0.5, 0], [0.5, 0, 0.5]]).holds
+    True
+    """
     P, rows = contexts(P, psi)
     common, distinct = token_roles(P)
     profiles = np.sort(np.where(distinct, P, 0.0), axis=1)
@@ -93,13 +146,30 @@ def corollary_2(P: Contexts, *, psi: ArrayLike | None = None, z0: ArrayLike = 0.
 
 
 def sign_fates(P: Contexts) -> IntArray:
-    """The first move of each token under sign descent: +1 gains, -1 loses, 0 not drawn; (K, L).
+    """The first move of each token under sign descent.
 
     Not in the paper. Adam with an epsilon far below the gradient moves all entries of Y alike, so
     that g_l is one number for all tokens of a class, and diag(f) (I - f f^T) g of Eq. 4 has the
-    sign of |p|^2 - P(l|n): a token gains if it is rarer than |p|^2, distinct or not. Each class
-    has a query of its own, and (M - 1) f_nl exceeds the sum of f_n'l over the other classes: else
-    the entry of Y at the class's own next token goes down first, and the token's move turns round.
+    sign of |p|^2 - P(l|n): a token gains if it is rarer than |p|^2, distinct or not. Each class has
+    a query of its own, and (M - 1) f_nl exceeds the sum of f_n'l over the other classes: else the
+    entry of Y at the class's own next token goes down first, and the token's move turns round.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+
+    Returns
+    -------
+    IntArray
+        +1 gains, -1 loses, 0 not drawn, (K, L).
+
+    Examples
+    --------
+    >>> from attnlab.theory import sign_fates
+    >>> sign_fates([[0.6, 0.3, 0.1, 0.0]])
+    array([[-1,  1,  1,  0]])
     """
     P = probabilities(P)
     gain = (P**2).sum(-1, keepdims=True) - P
@@ -107,12 +177,36 @@ def sign_fates(P: Contexts) -> IntArray:
 
 
 def common_token_margin(P: Contexts, z: ArrayLike | None = None) -> FloatArray:
-    """For K = 2 classes of one query: how far each common token is from growing; shape (L,).
+    """For K = 2 classes of one query: how far each common token is from growing.
 
-    f_1.f_2 - 2 f_1l f_2l / (f_1l^2 + f_2l^2): the token gains attention under Eq. 10 if and only
-    if this is positive (the velocity is beta times f_1l^2 + f_2l^2 times it). nan for tokens that
-    are not common. Not in the paper, where Theorem 2b covers one common token and Corollary 2 the
-    symmetric case, and in both of these it is negative.
+    f_1.f_2 - 2 f_1l f_2l / (f_1l^2 + f_2l^2): the token gains attention under Eq. 10 if and only if
+    this is positive (the velocity is beta times f_1l^2 + f_2l^2 times it). Not in the paper, where
+    Theorem 2b covers one common token and Corollary 2 the symmetric case, and in both of these it
+    is negative.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    z : array_like, optional
+        Attention logits, a row for each query, (..., Q, L). By default zero.
+
+    Returns
+    -------
+    ndarray
+        The margin, (L,); nan for tokens that are not common.
+
+    Raises
+    ------
+    InputError
+        Where there are not exactly two classes.
+
+    Examples
+    --------
+    >>> from attnlab.theory import common_token_margin
+    >>> common_token_margin([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(3)
+    array([-0.5,  nan,  nan])
     """
     P = probabilities(P)
     if len(P) != 2:

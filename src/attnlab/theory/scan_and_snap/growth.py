@@ -5,6 +5,8 @@ uniformly, one batch-1 optimiser step is 1/K of a visit on average, so that step
 the functions that take K (`gamma`, `reduced_time`, ...) do that division themselves.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
@@ -37,24 +39,88 @@ def scaled_growth(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray
 def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
     """h(t) of Lemma 6: dh/dt = eta_Y / (M - 1 + exp(M h)), h(0) = 0, in closed form.
 
-    t is flow time in visits of one class; with K uniform classes and t batch-1 steps, pass t/K.
-    Accepts arrays and infinity; accurate to rounding for M to 1e9 and t to 1e15.
+    How far the decoder has learnt one class: M h is the gap between the logit of the right next
+    token and any other. Accurate to rounding for M to 1e9 and t to 1e15.
+
+    Parameters
+    ----------
+    t : array_like
+        Flow time in visits of one class, any shape; infinity is allowed. With K uniform classes and
+        t batch-1 steps, pass t/K.
+    M : array_like
+        Size of the vocabulary.
+    eta_y : array_like
+        Rate of the decoder.
+
+    Returns
+    -------
+    ndarray
+        h at each t, >= 0.
+
+    Examples
+    --------
+    >>> from attnlab.theory import h
+    >>> h([0, 1, 10, 100], M=100, eta_y=1.0).round(4)
+    array([0.    , 0.0099, 0.0601, 0.0912])
     """
     return unwrap(scaled_growth(t, M=M, eta_y=eta_y) / np.asarray(M, dtype=np.float64))
 
 
 def h_inverse(value: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
-    """The time t at which h(t) = value (Eq. 45 read backwards), in visits of one class."""
+    """The time t at which h(t) = value (Eq. 45 read backwards).
+
+    Parameters
+    ----------
+    value : array_like
+        Values of h, >= 0.
+    M : array_like
+        Size of the vocabulary.
+    eta_y : array_like
+        Rate of the decoder.
+
+    Returns
+    -------
+    ndarray
+        Time in visits of one class.
+
+    Examples
+    --------
+    >>> from attnlab.theory import h, h_inverse
+    >>> float(h_inverse(h(7.0, M=100, eta_y=1.0), M=100, eta_y=1.0).round(9))
+    7.0
+    """
     M = at_least("M", M, 2.0)
     x = M * at_least("value", value, 0.0)
     return unwrap((np.expm1(x) + (M - 1.0) * x) / (M * at_least("eta_y", eta_y, 0.0, strict=True)))
 
 
 def h_star(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
-    """h*(s) of Lemma 5, the exact recursion of Eq. 33 after s optimiser steps on one class.
+    """h*(s) of Lemma 5: the exact recursion of Eq. 33 after s optimiser steps on one class.
 
-    `steps` may be an integer or an array of them in any order. The recursion has no closed form:
-    one pass of max(steps) scalar iterations (about 0.2 s per million) serves them all.
+    The recursion has no closed form: one pass of max(steps) scalar iterations (about 0.2 s per
+    million) serves them all.
+
+    Parameters
+    ----------
+    steps : array_like
+        Whole numbers >= 0, in any order.
+    M : float
+        Size of the vocabulary.
+    eta_y : float
+        Rate of the decoder.
+
+    Returns
+    -------
+    ndarray
+        h* at each of the steps.
+
+    Examples
+    --------
+    >>> from attnlab.theory import h, h_star
+    >>> h_star([1, 10, 100], M=100, eta_y=1.0).round(4)
+    array([0.01  , 0.0617, 0.0914])
+    >>> h([1, 10, 100], M=100, eta_y=1.0).round(4)  # the flow is a little behind
+    array([0.0099, 0.0601, 0.0912])
     """
     at = np.asarray(steps)
     if not np.issubdtype(at.dtype, np.integer) or np.any(at < 0):
@@ -80,6 +146,27 @@ def h_gap_bound(*, M: ArrayLike, eta_y: ArrayLike, form: str = "corrected") -> F
     Printed: 2 eta_Y / M. Corrected: eta_Y / M. The proof shows that either h(s) >= h*(s - 1), and
     then the gap is at most one step h*(s) - h*(s - 1) <= eta_Y / M, or the gap is smaller than it
     was at s - 1; induction on s gives eta_Y / M with no factor of 2.
+
+    Parameters
+    ----------
+    M : array_like
+        Size of the vocabulary.
+    eta_y : array_like
+        Rate of the decoder.
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    ndarray
+        The bound.
+
+    Examples
+    --------
+    >>> from attnlab.theory import h, h_gap_bound, h_star
+    >>> gap = h_star(10, M=100, eta_y=1.0) - h(10, M=100, eta_y=1.0)
+    >>> bool(0 <= gap <= h_gap_bound(M=100, eta_y=1.0))
+    True
     """
     bound = at_least("eta_y", eta_y, 0.0, strict=True) / at_least("M", M, 2.0)
     return unwrap(2.0 * bound if is_printed(form) else bound)
@@ -88,9 +175,29 @@ def h_gap_bound(*, M: ArrayLike, eta_y: ArrayLike, form: str = "corrected") -> F
 def h_lead(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     """By how many visits c the discrete growth is ahead of the flow: h(s + c) = h*(s).
 
-    Remark 2 claims that some constant c = O(ln M) serves all s. It does not: each step adds
-    (1/2) M eta_Y exp(M h) / (M - 1 + exp(M h))^2, which tends to 1/(2 s), so that c grows like
-    (1/2) ln s without bound (slowly: it passes ln M only beyond s of order M^2).
+    Remark 2 claims that some constant c = O(ln M) serves all s. It does not: each step adds (1/2) M
+    eta_Y exp(M h) / (M - 1 + exp(M h))^2, which tends to 1/(2 s), so that c grows like (1/2) ln s
+    without bound (slowly: it passes ln M only beyond s of order M^2).
+
+    Parameters
+    ----------
+    steps : array_like
+        Whole numbers >= 0, in any order.
+    M : float
+        Size of the vocabulary.
+    eta_y : float
+        Rate of the decoder.
+
+    Returns
+    -------
+    ndarray
+        c at each of the steps.
+
+    Examples
+    --------
+    >>> from attnlab.theory import h_lead
+    >>> h_lead([10, 1000, 100_000], M=100, eta_y=1.0).round(2)
+    array([0.9, 3.5, 5.8])
     """
     return unwrap(
         h_inverse(h_star(steps, M=M, eta_y=eta_y), M=M, eta_y=eta_y) - np.asarray(steps, float)

@@ -16,6 +16,8 @@ The first equation knows nothing of the second: it is a prediction, not training
 is that the decoder notices that attention has moved: an error of order eta_Z/eta_Y.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,9 +44,15 @@ from attnlab.theory.scan_and_snap.tokens import unit_attention
 class SgdFlow:
     """Attention under SGD's decoder at the times asked for, whose shape leads every array.
 
-    `logits`: z, (..., Q, L). `outputs`: the output logits of each class at its next token, at those
-    of the other targets and at any other token, (..., K, targets + 1), with the attention of the
-    start. `error`: |x_{T+1} - alpha_n|_2 of each class there, (..., K).
+    Attributes
+    ----------
+    logits
+        z, (..., Q, L).
+    outputs
+        The output logits of each class at its next token, at those of the other targets and at any
+        other token, (..., K, targets + 1), with the attention of the start.
+    error
+        |x_{T+1} - alpha_n|_2 of each class there, (..., K).
     """
 
     logits: FloatArray
@@ -67,13 +75,55 @@ def sgd_flow(
     rtol: float = 1e-9,
     atol: float = 1e-12,
 ) -> SgdFlow:
-    """Solve both equations at times t, one expected-gradient step per unit, from Y(0) = 0.
+    """Attention under the decoder that SGD trains, from Y(0) = 0: both equations solved at times t.
 
-    P, psi, z0, weight: as in `attention_flow`. target: the next token of each class, numbered from
-    0 without gaps (default: each class has its own). t may be a number or an array in any order.
-    momentum: mu of heavy-ball steps, m <- mu m + gradient, whose memory A and z each have: in
-    continuous time m' = -ln(mu) (gradient/(1 - mu) - m), which forgets as fast and adds up to the
-    same. t then counts those steps.
+    The decoder follows SGD with attention held at its start, and attention follows Lemma 1 with
+    that decoder (docs/theory-sgd.md).
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    t : array_like
+        Times, one expected-gradient step per unit: a number or an array in any order. With momentum
+        they count its steps.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float, optional
+        Size of the vocabulary; `SequenceClasses` know it.
+    eta_y : float
+        Rate of the decoder.
+    eta_z : float
+        Rate of attention.
+    z0 : array_like, optional
+        Logits at the start, (Q, L). By default zero.
+    weight : array_like, optional
+        How often each class is drawn, P(n); 1/K by default.
+    target : array_like, optional
+        The next token of each class, numbered from 0 without gaps. By default each class has its
+        own.
+    momentum : float, optional
+        mu of heavy-ball steps, m <- mu m + gradient, whose memory decoder and attention each have:
+        in continuous time m' = -ln(mu) (gradient/(1 - mu) - m), which forgets as fast and adds up
+        to the same.
+    rtol, atol : float, optional
+        Tolerances of the solver.
+
+    Returns
+    -------
+    SgdFlow
+        z, outputs and errors at each t.
+
+    Examples
+    --------
+    >>> from attnlab.data import syn_small
+    >>> from attnlab.theory import sgd_flow
+    >>> flow = sgd_flow(syn_small(), [10.0, 1000.0], eta_y=1.0, eta_z=0.1)
+    >>> flow.error.round(2)
+    array([[0.54, 0.54],
+           [0.01, 0.01]])
     """
     M, weight = vocabulary(P, M), shares(P, weight)
     if target is None and isinstance(P, Classes):

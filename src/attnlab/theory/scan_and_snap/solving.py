@@ -1,5 +1,7 @@
 """Solving an equation of motion at the times asked for."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np

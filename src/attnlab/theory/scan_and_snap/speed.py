@@ -4,6 +4,8 @@ Time t counts batch-1 optimiser steps with K classes drawn uniformly: each class
 them, so that one unit of the flow time of `h` is K steps.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -16,21 +18,45 @@ from attnlab.theory.scan_and_snap.growth import h_inverse, scaled_growth
 
 
 class Peak(NamedTuple):
-    """Where gamma is largest: the step `t` and the `value` there."""
+    """Where gamma is largest.
+
+    Attributes
+    ----------
+    t
+        The step.
+    value
+        gamma there.
+    """
 
     t: FloatArray
     value: FloatArray
 
 
 class TransitionTimes(NamedTuple):
-    """The steps at which the first stage ends (t_0') and the second begins (t_0)."""
+    """The steps at which one stage ends and the other begins (Lemma 9).
+
+    Attributes
+    ----------
+    t0_prime
+        t_0': the first stage ends.
+    t0
+        t_0: the second begins.
+    """
 
     t0_prime: FloatArray
     t0: FloatArray
 
 
 class GammaStages(NamedTuple):
-    """The rates that Lemma 9 states for gamma: `early` up to t_0', `late` from t_0 on."""
+    """The rates that Lemma 9 states for gamma.
+
+    Attributes
+    ----------
+    early
+        Up to t_0'.
+    late
+        From t_0 on.
+    """
 
     early: FloatArray
     late: FloatArray
@@ -41,10 +67,32 @@ def _visits(t: ArrayLike, K: ArrayLike) -> FloatArray:
 
 
 def gamma(t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
-    """gamma(t) = (M - 1)^2 h(t/K) / (M - 1 + exp(M h(t/K))), above Lemma 9; t in batch-1 steps.
+    """gamma(t) = (M - 1)^2 h(t/K) / (M - 1 + exp(M h(t/K))), above Lemma 9: the speed of attention.
 
     Eq. 85 has h at ceil(t/K) instead; Lemma 9 and Appendix F drop the ceiling, and so do we,
     because Theorem 4 integrates gamma over continuous t.
+
+    Parameters
+    ----------
+    t : array_like
+        Batch-1 optimiser steps.
+    K : array_like
+        How many classes there are, drawn uniformly.
+    M : array_like
+        Size of the vocabulary.
+    eta_y : array_like
+        Rate of the decoder.
+
+    Returns
+    -------
+    ndarray
+        gamma at each t.
+
+    Examples
+    --------
+    >>> from attnlab.theory import gamma
+    >>> gamma([1, 10, 100, 1000], K=2, M=100, eta_y=1.0).round(3)
+    array([0.485, 2.436, 0.191, 0.022])
     """
     M = np.asarray(M, dtype=np.float64)
     x = scaled_growth(_visits(t, K), M=M, eta_y=eta_y)
@@ -54,10 +102,31 @@ def gamma(t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Floa
 
 
 def gamma_peak(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Peak:
-    """The maximum of gamma over t (batch-1 steps), in closed form; the paper does not give it.
+    """The maximum of gamma over t, in closed form; the paper does not give it.
 
     d gamma / dx = 0 at (x - 1) e^x = M - 1, that is x = 1 + W((M - 1)/e) for x = M h, and there
     gamma = ((M - 1)/M) W((M - 1)/e). It comes before t_0' for every M >= 19.
+
+    Parameters
+    ----------
+    K : array_like
+        How many classes there are, drawn uniformly.
+    M : array_like
+        Size of the vocabulary.
+    eta_y : array_like
+        Rate of the decoder.
+
+    Returns
+    -------
+    Peak
+        Where it is, in batch-1 steps, and its value.
+
+    Examples
+    --------
+    >>> from attnlab.theory import gamma_peak
+    >>> peak = gamma_peak(K=2, M=100, eta_y=1.0)
+    >>> print(f"gamma is largest at t = {peak.t:.2f}: {peak.value:.3f}")
+    gamma is largest at t = 7.92: 2.602
     """
     M = at_least("M", M, 2.0)
     w = scipy.special.lambertw((M - 1.0) / np.e).real
@@ -70,10 +139,36 @@ def gamma_stages(
 ) -> GammaStages:
     """The two rates of gamma with constant 1: eta_Y t / K, then K ln(M eta_Y t / K) / (eta_Y t).
 
-    t in batch-1 steps. gamma is never above `early`, and lies between 1 - 2/M and 2 times `late`
-    for t >= t_0. Printed (Theorems 1b and 4): ln(eta_Y t / K) without the M that Lemma 9 has, so
-    that the constant in the O is not uniform in M: at t_0, gamma is 5.6, 9.0 and 11.9 times it for
-    M = 1e3, 1e6 and 1e9.
+    gamma is never above `early`, and lies between 1 - 2/M and 2 times `late` for t >= t_0. Printed
+    (Theorems 1b and 4): ln(eta_Y t / K) without the M that Lemma 9 has, so that the constant in the
+    O is not uniform in M: at t_0, gamma is 5.6, 9.0 and 11.9 times it for M = 1e3, 1e6 and 1e9.
+
+    Parameters
+    ----------
+    t : array_like
+        Batch-1 optimiser steps.
+    K : array_like
+        How many classes there are, drawn uniformly.
+    M : array_like
+        Size of the vocabulary.
+    eta_y : array_like
+        Rate of the decoder.
+    form : {"corrected", "printed"}
+        Our correction, or the paper as printed.
+
+    Returns
+    -------
+    GammaStages
+        Both rates at each t.
+
+    Examples
+    --------
+    >>> from attnlab.theory import gamma, gamma_stages
+    >>> stages = gamma_stages([1, 1000], K=2, M=100, eta_y=1.0)
+    >>> gamma([1, 1000], K=2, M=100, eta_y=1.0).round(4)
+    array([0.4855, 0.0216])
+    >>> float(stages.early[0]), float(stages.late[1].round(4))
+    (0.5, 0.0216)
     """
     M = at_least("M", M, 2.0)
     y = at_least("eta_y", eta_y, 0.0, strict=True) * _visits(t, K)
@@ -92,6 +187,22 @@ def omega_0(M: ArrayLike) -> FloatArray:
     """omega_0 of Lemma 8: exp(M h) = (M - 1) M h at its smaller zero h = M^-(2 - omega_0).
 
     Written as Eq. 50, (ln(M/(M-1)) + M h) / ln M, which does not cancel at large M.
+
+    Parameters
+    ----------
+    M : array_like
+        Size of the vocabulary, at least 1 + e.
+
+    Returns
+    -------
+    ndarray
+        omega_0, which tends to 0.
+
+    Examples
+    --------
+    >>> from attnlab.theory import omega_0
+    >>> omega_0([10, 1000]).round(5)
+    array([0.10049, 0.00029])
     """
     M, x = _crossing(M, 0)
     return unwrap((x - np.log1p(-1.0 / M)) / np.log(M))
@@ -101,15 +212,52 @@ def omega_1(M: ArrayLike) -> FloatArray:
     """omega_1 of Lemma 8: exp(M h) = (M - 1) M h at its larger zero h = (1 + omega_1) ln M / M.
 
     It is Theta(ln ln M / ln M), hence small only in name: 0.32 at M = 1000, 0.15 at M = 1e9.
+
+    Parameters
+    ----------
+    M : array_like
+        Size of the vocabulary, at least 1 + e.
+
+    Returns
+    -------
+    ndarray
+        omega_1.
+
+    Examples
+    --------
+    >>> from attnlab.theory import omega_1
+    >>> omega_1([1e3, 1e9]).round(2)
+    array([0.32, 0.15])
     """
     M, x = _crossing(M, -1)
     return unwrap((np.log(x) + np.log1p(-1.0 / M)) / np.log(M))
 
 
 def transition_times(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> TransitionTimes:
-    """t_0' = K ln M / eta_Y and t_0 = 2 (1 + omega_1) K ln M / eta_Y (Lemma 9), in batch-1 steps.
+    """t_0' = K ln M / eta_Y and t_0 = 2 (1 + omega_1) K ln M / eta_Y (Lemma 9).
 
     Between the two neither rate of Lemma 9 is claimed.
+
+    Parameters
+    ----------
+    K : array_like
+        How many classes there are, drawn uniformly.
+    M : array_like
+        Size of the vocabulary.
+    eta_y : array_like
+        Rate of the decoder.
+
+    Returns
+    -------
+    TransitionTimes
+        Both, in batch-1 steps.
+
+    Examples
+    --------
+    >>> from attnlab.theory import transition_times
+    >>> times = transition_times(K=10, M=1000, eta_y=1.0)
+    >>> print(f"scanning until {times.t0_prime:.1f}, snapping from {times.t0:.1f} on")
+    scanning until 69.1, snapping from 182.3 on
     """
     t0_prime = at_least("K", K, 1.0) * np.log(M) / at_least("eta_y", eta_y, 0.0, strict=True)
     return TransitionTimes(unwrap(t0_prime), unwrap(2.0 * (1.0 + omega_1(M)) * t0_prime))
@@ -120,8 +268,32 @@ def reduced_time(
 ) -> FloatArray:
     """Gamma(t) = eta_Z * integral of gamma = (eta_Z/eta_Y) K (M-1)^2 h(t/K)^2 / 2 (Eq. 128, exact).
 
-    t in batch-1 steps. This is the clock of attention: in tau = Gamma(t) Eq. 10 has no gamma, no
-    learning rate and no explicit time left in it (see `attention_flow`).
+    This is the clock of attention: in tau = Gamma(t) Eq. 10 has no gamma, no learning rate and no
+    explicit time left in it (see `attention_flow`).
+
+    Parameters
+    ----------
+    t : array_like
+        Batch-1 optimiser steps.
+    K : array_like
+        How many classes there are, drawn uniformly.
+    M : array_like
+        Size of the vocabulary.
+    eta_y : array_like
+        Rate of the decoder.
+    eta_z : array_like
+        Rate of attention.
+
+    Returns
+    -------
+    ndarray
+        tau at each t.
+
+    Examples
+    --------
+    >>> from attnlab.theory import reduced_time
+    >>> reduced_time([1, 10, 100], K=2, M=100, eta_y=1.0, eta_z=0.1).round(4)
+    array([0.0244, 1.82  , 6.8123])
     """
     M = np.asarray(M, dtype=np.float64)
     growth = (M - 1.0) / M * scaled_growth(_visits(t, K), M=M, eta_y=eta_y)
@@ -133,9 +305,27 @@ def momentum_time(t: ArrayLike, *, momentum: float) -> FloatArray:
     """How many plain steps t steps of SGD with momentum amount to, at the same rate.
 
     For a gradient that stays the same: m <- momentum m + g adds up to sum_s (1 - mu^s)/(1 - mu) =
-    (t - mu (1 - mu^t)/(1 - mu))/(1 - mu) of it, that is t^2/2 at first (mu near 1) and 1/(1 - mu)
-    a step later on. Not in the paper, whose theory is of plain steps while its experiments have
+    (t - mu (1 - mu^t)/(1 - mu))/(1 - mu) of it, that is t^2/2 at first (mu near 1) and 1/(1 - mu) a
+    step later on. Not in the paper, whose theory is of plain steps while its experiments have
     momentum 0.9.
+
+    Parameters
+    ----------
+    t : array_like
+        Steps with momentum.
+    momentum : float
+        mu, in [0, 1).
+
+    Returns
+    -------
+    ndarray
+        Plain steps.
+
+    Examples
+    --------
+    >>> from attnlab.theory import momentum_time
+    >>> momentum_time([1, 10, 100], momentum=0.9).round(1)
+    array([  1. ,  41.4, 910. ])
     """
     mu = _momentum(momentum)
     t = at_least("t", t, 0.0)
@@ -143,7 +333,26 @@ def momentum_time(t: ArrayLike, *, momentum: float) -> FloatArray:
 
 
 def momentum_steps(t: ArrayLike, *, momentum: float) -> FloatArray:
-    """The inverse of `momentum_time`: the steps with momentum that amount to t plain ones."""
+    """The inverse of `momentum_time`: the steps with momentum that amount to t plain ones.
+
+    Parameters
+    ----------
+    t : array_like
+        Plain steps.
+    momentum : float
+        mu, in [0, 1).
+
+    Returns
+    -------
+    ndarray
+        Steps with momentum.
+
+    Examples
+    --------
+    >>> from attnlab.theory import momentum_steps, momentum_time
+    >>> float(momentum_steps(momentum_time(25, momentum=0.9), momentum=0.9).round(6))
+    25.0
+    """
     mu = _momentum(momentum)
     t = at_least("t", t, 0.0)
     if mu == 0.0:

@@ -5,6 +5,8 @@ because every formula normalises. z holds attention logits, one row per query; p
 class its row of z. z may have leading axes (times, heads), which the results keep.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +17,15 @@ from attnlab.theory._check import Classes, Contexts, FloatArray, contexts, proba
 
 
 class Roles(NamedTuple):
-    """Token roles: `common[l]` for G_CT, `distinct[n, l]` for l in G_DT(n)."""
+    """The roles of tokens (Section 3.2).
+
+    Attributes
+    ----------
+    common
+        For each token l, whether it is in G_CT, (L,).
+    distinct
+        For each class n and token l, whether l is in G_DT(n), (K, L).
+    """
 
     common: NDArray[np.bool_]
     distinct: NDArray[np.bool_]
@@ -47,6 +57,29 @@ def attention_weights(
     """c_{l|n} of Eq. 5, the attention that class n pays to token l when T is infinite.
 
     By Lemma 2 and Lemma 18 a finite sequence has the same form with its token frequencies for P.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    z : array_like, optional
+        Attention logits, a row for each query, (..., Q, L). By default zero.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+
+    Returns
+    -------
+    ndarray
+        c, (..., K, L); a class sums to 1.
+
+    Examples
+    --------
+    >>> from attnlab.theory import attention_weights
+    >>> attention_weights([[0.5, 0.5, 0], [0.5, 0, 0.5]], [-1.0, 1.0, 1.0]).round(3)
+    array([[0.119, 0.881, 0.   ],
+           [0.119, 0.   , 0.881]])
     """
     score = log_scores(P, z, psi=psi)
     weight = np.exp(score - score.max(-1, keepdims=True))
@@ -56,14 +89,56 @@ def attention_weights(
 def unit_attention(
     P: Contexts, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
 ) -> FloatArray:
-    """f_n = c_n / |c_n| of Eq. 7, one row per class (the paper's F has them as columns)."""
+    """f_n = c_n / |c_n| of Eq. 7, one row per class (the paper's F has them as columns).
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    z : array_like, optional
+        Attention logits, a row for each query, (..., Q, L). By default zero.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+
+    Returns
+    -------
+    ndarray
+        f, (..., K, L); a class has norm 1.
+
+    Examples
+    --------
+    >>> from attnlab.theory import unit_attention
+    >>> unit_attention([[0.6, 0.8, 0], [0.6, 0, 0.8]])
+    array([[0.6, 0.8, 0. ],
+           [0.6, 0. , 0.8]])
+    """
     score = log_scores(P, z, psi=psi)
     weight = np.exp(score - score.max(-1, keepdims=True))
     return np.asarray(weight / np.linalg.norm(weight, axis=-1, keepdims=True))
 
 
 def token_roles(P: Contexts) -> Roles:
-    """Global roles: a token is distinct if exactly one class has it, common if several do."""
+    """Global roles: a token is distinct if exactly one class has it, common if several do.
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+
+    Returns
+    -------
+    Roles
+        The roles of all tokens.
+
+    Examples
+    --------
+    >>> from attnlab.theory import token_roles
+    >>> token_roles([[0.5, 0.5, 0], [0.5, 0, 0.5]]).common
+    array([ True, False, False])
+    """
     present = probabilities(P) > 0
     classes = np.asarray(present.sum(0))
     return Roles(np.asarray(classes > 1), present & (classes == 1))
