@@ -53,9 +53,10 @@ def test_json_is_one_document_and_nothing_else(tmp_path):
 def test_classes_of_a_file(tmp_path, call):
     code, out, err = call(
         "audit", str(RECIPES / "classes-two-words.yaml"), "--eta-y", "2", "--eta-z", "0.1",
-        "--json", "--html", "mine.html", cwd=tmp_path,
+        "--json", "--html", "mine.html", "--plot", "mine.png", cwd=tmp_path,
     )  # fmt: skip
     assert code == 0, err
+    assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
     trial = json.loads(out)["trial"]
     assert trial["eta_y"] == 2.0
     asked = {item["asked_by"]: item for item in trial["assumptions"]}
@@ -76,8 +77,11 @@ def test_classes_of_a_file(tmp_path, call):
     assert tokens["president"]["simulated"] > 0 > tokens["the"]["simulated"]
     assert {row["next"] for row in trial["snap"]} == {"born", "elected"}
     assert all(row["simulated"] > trial["t0"] for row in trial["snap"])
+    assert trial["conclusion"]["claimed"] == 6
     shown = (tmp_path / "mine.html").read_text()
     assert "president" in shown
+    assert shown.count('src="data:image/png;base64,') == 1
+    assert "as sgd predicts it" in shown
     assert "Which assumption costs how much" in shown
     assert f"Without {ladder['rungs'][1]['leans_on'].replace(chr(39), '&#39;')}" in shown
 
@@ -91,8 +95,18 @@ def test_the_table_has_the_ladder_and_its_costs(tmp_path, call):
         "Without Theorem 1's decoder (weak correlations, a large vocabulary) the error in z goes",
         "theorem printed corrected sgd training",
         "class next printed corrected sgd training",
+        "predicted transition: 0.7053 <= t <= 2.053",
+        "Conclusion Theorem 2 and Corollary 2 speak of 20 of 40 tokens",
+        "eta_Y >> eta_Z: their ratio (here 10, needs >= 30)",
     ):
         assert words in shown
+
+
+def test_times_that_have_not_come_are_bounds(tmp_path, call):
+    code, out, err = call("audit", "syn-small", "--steps", "1", cwd=tmp_path)
+    assert code == 0, err
+    assert " ".join(out.split()).count("0 32 >= 1 >= 1 >= 1 >= 1") == 1
+    assert "It comes to rest at t >= 1 in training" in " ".join(out.split())
 
 
 def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, call):
@@ -114,6 +128,8 @@ def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, c
         (["syn-smal"], "did you mean 'syn-small'"),
         (["syn-small", "--eta-z", "0"], "eta_z: expected a finite number above 0"),
         (["syn-small", "--claim", "lemma-6"], "tested on built-in classes only"),
+        (["--plot", "page.png"], "plot: it is of classes of yours; give CLASSES with it"),
+        (["syn-small", "--plot", "page.txt"], "plot: the name should end in .png"),
         (["--html", "page.txt"], "html: the name should end in .html"),
         (["--html", "nowhere/page.html"], "html: the folder nowhere does not exist"),
         (["--html", "x" * 300 + ".html"], ".html: File name too long"),

@@ -16,6 +16,7 @@ from attnlab.audit.audit import Audit, audit
 from attnlab.audit.built_in import changed, examine_all, whole_audit
 from attnlab.audit.catalogue import CLAIMS, NUMBERED, SECTIONS, SOURCES, claims_of, select
 from attnlab.audit.claim import Claim, Finding, Measurement, OnRecord
+from attnlab.audit.conclusion import Conclusion
 from attnlab.audit.trial import Trial
 from attnlab.audit.verdict import Verdict, judge
 from attnlab.prediction.case import Case
@@ -32,6 +33,7 @@ __all__ = [
     "Case",
     "Check",
     "Claim",
+    "Conclusion",
     "Finding",
     "Hypothesis",
     "Measurement",

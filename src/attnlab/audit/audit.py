@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -12,6 +12,8 @@ import xarray as xr
 from attnlab import measures
 from attnlab.audit.built_in import examine_all, require_general
 from attnlab.audit.claim import Claim, Finding
+from attnlab.audit.clocks import Clock, clocks_of
+from attnlab.audit.conclusion import Conclusion, conclude
 from attnlab.audit.document import audit_document, hypothesis_document, number
 from attnlab.audit.fates import claimed_fates, seen_roles
 from attnlab.audit.ladder import ladder_document, ladder_of
@@ -33,7 +35,9 @@ class Audit:
     (query, token) with `role` (1 distinct, 2 common), `claimed` (+1 gains, -1 loses, 0 no theorem
     speaks), and the logits at the end, `predicted` along `theory` and `simulated`. snap: a Dataset
     over sequence_class with the snap time, `predicted` along `theory` and `simulated`; nan where
-    attention never moved or is not quiet by the end. findings: of each claim that was asked for.
+    attention never moved or is not quiet by the end. clocks: the same and when attention is
+    fastest, of each class, with bounds (`attnlab.audit.clocks`). conclusion: what all this comes
+    to; printed, it is in words. findings: of each claim that was asked for.
     """
 
     trial: Trial
@@ -41,6 +45,8 @@ class Audit:
     ladder: xr.Dataset
     fates: xr.Dataset
     snap: xr.Dataset
+    clocks: Mapping[str, tuple[Clock, ...]]
+    conclusion: Conclusion
     findings: tuple[Finding, ...]
 
     def document(self) -> dict[str, Any]:
@@ -66,9 +72,11 @@ class Audit:
                         "sequence_class": n,
                         "next": classes.token_name(int(classes.next_token[n])),
                         **_cells(self.snap.isel(sequence_class=n)),
+                        "at_least": _still_moving(clock),
                     }
-                    for n in range(len(classes))
+                    for n, clock in enumerate(self.clocks["snap"])
                 ],
+                "conclusion": self.conclusion.document(),
             },
         )
 
@@ -116,12 +124,15 @@ def audit(
     chosen = simulation_of(simulation, engine, **fields)
     tell("training")
     trial = try_out(chosen, [as_theory(of) for of in theories])
+    fates, clocks = _fates(trial), clocks_of(trial)
     return Audit(
         trial=trial,
         assumptions=_assumptions(trial),
         ladder=ladder_of(trial),
-        fates=_fates(trial),
+        fates=fates,
         snap=_snap(trial),
+        clocks=clocks,
+        conclusion=conclude(trial, fates, clocks),
         findings=tuple(examine_all(claims, case=trial, tell=tell)),
     )
 
@@ -184,6 +195,12 @@ def _by_theory(
         if of.name in trial.predicted:
             values[i] = read(trial.predicted[of.name]).values
     return ("theory", *map(str, simulated.dims)), values
+
+
+def _still_moving(clock: Clock) -> dict[str, float]:
+    """The end of the run, by the name of each theory after which attention still moves there."""
+    moments = {**clock.predicted, "training": clock.simulated}
+    return {name: moment.at for name, moment in moments.items() if moment.sign == ">="}
 
 
 def _cells(found: xr.Dataset) -> dict[str, Any]:

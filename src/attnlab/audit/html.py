@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping
 from importlib import resources
@@ -29,10 +30,14 @@ KINDS = {
 }
 
 
-def page(document: Mapping[str, Any]) -> str:
-    """The page for the document of an audit (`audit_document`); every text in it is escaped."""
+def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: str = "") -> str:
+    """The page for the document of an audit (`audit_document`); every text in it is escaped.
+
+    picture, caption: prediction against training as a PNG (`attnlab.plots.compare`), and what it
+    shows; for the audit of a simulation.
+    """
     pages = environment()
-    pages.filters |= {"said": said, "short": short, "sign": SIGNS.get}
+    pages.filters |= {"moment": moment, "said": said, "short": short, "sign": SIGNS.get}
     template = resources.files("attnlab.audit").joinpath("page.html").read_text(encoding="utf-8")
     found = {claim["id"]: claim for claim in document.get("claims", ())}
     sections = [
@@ -46,7 +51,10 @@ def page(document: Mapping[str, Any]) -> str:
     return pages.from_string(template).render(
         title="Scan and Snap, audited" if trial is None else f"Audit of {trial['classes']}",
         trial=trial,
-        setting="" if trial is None else rates(trial),
+        setting="" if trial is None else setting(trial),
+        transition="" if trial is None else transition(trial),
+        picture=picture and base64.b64encode(picture).decode(),
+        caption=caption,
         rates=rates,
         sections=[section for section in sections if section["claims"]],
         maps=[_map(name, table) for name, table in document.get("breakdown", {}).items()],
@@ -62,6 +70,22 @@ def said(claim: Mapping[str, Any]) -> Markup:
 def rates(of: Mapping[str, Any]) -> str:
     """The rates of a case or a trial of the document, in plain text."""
     return f"eta_Y = {short(of['eta_y'])}, eta_Z = {short(of['eta_z'])}"
+
+
+def setting(trial: Mapping[str, Any]) -> str:
+    """What was trained, in plain text."""
+    clock = "time" if "time" in trial else "step"
+    return f"{rates(trial)}; training up to {clock} {short(trial[clock])}"
+
+
+def transition(trial: Mapping[str, Any]) -> str:
+    """Lemma 9's transition of a trial of the document, in plain text."""
+    return f"{short(trial['t0_prime'])} <= t <= {short(trial['t0'])} (t_0' <= t <= t_0)"
+
+
+def moment(time: float | None, at_least: float | None = None) -> str:
+    """When, with ≥ where it is the end of the run, by which it had not come."""
+    return short(time) if at_least is None else f"≥ {short(at_least)}"
 
 
 def _map(knob: str, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from attnlab.cli.arguments import PRESETS, check_writable, completing
+from attnlab.cli.arguments import PICTURES, PRESETS, check_writable, completing
 from attnlab.cli.printing import plain_console, print_table
 from attnlab.defaults import ETA_Y, ETA_Z
 from attnlab.files.errors import InputError
@@ -19,6 +19,8 @@ from attnlab.files.progress import LOADING, repeating, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from attnlab.audit import Audit
 
 HELP = """Put every claim of the paper to the test, or the theories to classes of yours.
 
@@ -28,8 +30,9 @@ compared with the verdict on record (exit code 1 if one has changed). With --cla
 its hypotheses with their values, its checks, and the counterexample. With CLASSES (a preset or a
 file): which assumptions hold, with their values; how far each theory (printed, corrected, sgd) is
 from training, and which assumption costs how much; the fate of each token and the snap of each
-class, predicted and simulated. The rates are those of attnlab simulate unless they are given;
-Assumption 1c asks for a smaller --eta-z.
+class, predicted and simulated; and what that comes to, in words. --plot draws attention as
+predicted (by the last theory that speaks) and in training. The rates are those of attnlab simulate
+unless they are given; Assumption 1c asks for a smaller --eta-z.
 
 \b
 Examples:
@@ -37,7 +40,7 @@ Examples:
   attnlab audit --source joma
   attnlab audit --claim theorem-2 --claim eq-88
   attnlab audit syn-small --eta-y 10 --eta-z 1
-  attnlab audit recipes/classes-two-words.yaml --html mine.html
+  attnlab audit recipes/classes-two-words.yaml --html mine.html --plot mine.png
   attnlab audit syn-small --claim theorem-3 --json
 """
 SOURCES = ("scan-and-snap", "joma")  # of attnlab.audit, which a shell must not load
@@ -52,6 +55,13 @@ COLOURS = {
     "outside assumptions": "magenta",
     "we cannot tell": "dim",
 }
+
+
+class Picture(NamedTuple):
+    """A PNG and what it shows."""
+
+    png: bytes | None
+    caption: str
 
 
 def audit_verb(
@@ -83,11 +93,18 @@ def audit_verb(
         ),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw prediction against training, with CLASSES (PNG, PDF, SVG)."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     check_writable(html, (".html", ".htm"), "html")
+    check_writable(plot, PICTURES, "plot")
     rates = {"eta_y": eta_y, "eta_z": eta_z, "steps": steps}
     given = {name: value for name, value in rates.items() if value is not None}
+    if classes is None and plot is not None:
+        raise InputError("plot: it is of classes of yours; give CLASSES with it")
     if classes is None and given:
         option = next(iter(given)).replace("_", "-")
         raise InputError(f"{option}: the built-in settings have their own; give CLASSES with it")
@@ -95,14 +112,17 @@ def audit_verb(
         raise InputError("source: it is for all claims of a source; leave out CLASSES and --claim")
     if classes is None:
         document = _all(claim or [], source, as_json)
+        picture = None
     else:
-        document = _trial(classes, given, claim or [], as_json)
+        found = _trial(classes, given, claim or [], as_json)
+        document = found.document()
+        picture = _draw(found, html, plot, as_json)
     if html is not None:
-        _write(document, html)
+        _write(document, html, picture)
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
-        _show(document, html)
+        _show(document, html, plot)
     if classes is None and any(not found["as_recorded"] for found in document["claims"]):
         raise typer.Exit(1)
 
@@ -121,7 +141,7 @@ def _all(ids: list[str], source: str | None, quiet: bool) -> dict[str, Any]:
         return audit_document(*whole_audit(tell))
 
 
-def _trial(text: str, given: dict[str, Any], ids: list[str], quiet: bool) -> dict[str, Any]:
+def _trial(text: str, given: dict[str, Any], ids: list[str], quiet: bool) -> Audit:
     with waiting(LOADING, quiet=quiet):
         from attnlab.audit import audit, select
         from attnlab.data import classes_from
@@ -129,7 +149,32 @@ def _trial(text: str, given: dict[str, Any], ids: list[str], quiet: bool) -> dic
     classes = classes_from(text)
     claims = select(ids) if ids else ()
     with _progress(len(claims) + 1, quiet) as tell:
-        return audit(classes, claims=claims, tell=tell, **given).document()
+        return audit(classes, claims=claims, tell=tell, **given)
+
+
+def _draw(found: Audit, html: Path | None, plot: Path | None, quiet: bool) -> Picture | None:
+    """Prediction against training, written to `plot`, and as a PNG where there is a page."""
+    if html is None and plot is None:
+        return None
+    if not found.trial.predicted:
+        if plot is not None:
+            raise InputError("plot: no theory says anything here, so there is nothing to draw")
+        return None
+    with waiting("drawing", quiet=quiet):
+        from io import BytesIO
+
+        from attnlab.files.atomic import atomic_path
+        from attnlab.plots import compare
+
+        name = list(found.trial.predicted)[-1]
+        figure = compare(found.trial.simulated, found.trial.predicted[name])
+        if plot is not None:
+            with atomic_path(plot) as temporary:
+                figure.savefig(temporary, format=plot.suffix[1:], dpi=160)
+        made = BytesIO()
+        figure.savefig(made, format="png", dpi=160)
+    caption = f"Attention in training (solid) and as {name} predicts it (dashed), class by class."
+    return Picture(made.getvalue(), caption)
 
 
 @contextmanager
@@ -159,15 +204,17 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
         yield tell
 
 
-def _write(document: dict[str, Any], path: Path) -> None:
+def _write(document: dict[str, Any], path: Path, picture: Picture | None) -> None:
     from attnlab.audit.html import page
     from attnlab.files.atomic import atomic_path
 
     with atomic_path(path) as temporary:
-        temporary.write_text(page(document), encoding="utf-8")
+        shown = picture or Picture(None, "")
+        text = page(document, picture=shown.png, caption=shown.caption)
+        temporary.write_text(text, encoding="utf-8")
 
 
-def _show(document: dict[str, Any], html: Path | None) -> None:
+def _show(document: dict[str, Any], *written: Path | None) -> None:
     console = plain_console()
     if "trial" in document:
         _show_trial(console, document["trial"])
@@ -175,8 +222,13 @@ def _show(document: dict[str, Any], html: Path | None) -> None:
         _show_claims(console, document["claims"], compare="trial" not in document)
     for knob, table in document.get("breakdown", {}).items():
         _show_map(console, knob, table)
-    if html is not None:
-        console.print(f"wrote {html}", soft_wrap=True)
+    if "trial" in document:
+        console.print("\nConclusion", style="bold")
+        for sentence in document["trial"]["conclusion"]["sentences"]:
+            console.print(sentence)
+    for path in written:
+        if path is not None:
+            console.print(f"wrote {path}", soft_wrap=True)
 
 
 def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> None:
@@ -291,19 +343,19 @@ def _show_trial(console: Any, trial: dict[str, Any]) -> None:
     _show_fates(console, trial)
     names = [rung["theory"] for rung in trial["ladder"]["rungs"]]
     console.print(
-        f"\nSnap of each class; predicted transition: t_0' = {trial['t0_prime']:.4g} to t_0 = "
-        f"{trial['t0']:.4g} steps",
+        f"\nSnap of each class; predicted transition: {trial['t0_prime']:.4g} <= t <= "
+        f"{trial['t0']:.4g} (t_0' <= t <= t_0)",
     )
     print_table(
         console,
         ("class", "next", *names, "training"),
         [
-            [str(row["sequence_class"]), row["next"], *_predicted_and_simulated(row)]
+            [str(row["sequence_class"]), row["next"], *_moments(row)]
             for row in trial["snap"][:MOST_ROWS]
         ],
         right=("class", *names, "training"),
     )
-    console.print("-: attention never moved, or is still moving at the end", style="dim")
+    console.print(">=: attention still moves at the end; -: it never moved", style="dim")
 
 
 def _show_ladder(console: Any, ladder: dict[str, Any]) -> None:
@@ -351,6 +403,13 @@ def _show_fates(console: Any, trial: dict[str, Any]) -> None:
 
 def _predicted_and_simulated(row: dict[str, Any]) -> list[str]:
     return [_cell(value) for value in (*row["predicted"].values(), row["simulated"])]
+
+
+def _moments(row: dict[str, Any]) -> list[str]:
+    """The cells of a row of times, with >= where attention still moves at the end."""
+    times = {**row["predicted"], "training": row["simulated"]}
+    later = row["at_least"]
+    return [f">= {later[name]:.4g}" if name in later else _cell(of) for name, of in times.items()]
 
 
 def _cell(value: float | None) -> str:
