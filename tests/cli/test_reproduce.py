@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 import attnlab
+from attnlab.experiments.made import the_record
 from attnlab.files.shipped import recipe_folder
 
 
@@ -47,11 +48,16 @@ def test_some_parts_are_made_then_reused_and_told(place, call):
     assert "This report has 1 of 11 figures: 1 reproduced." in " ".join(report.split())
     assert "Figure 8" in report
     assert "Not made yet" not in report
+    assert 'id="story"' not in report
     code, out, err = call("reproduce", "report", *asked[2:], cwd=place)
     assert code == 0, err
     report = (results / "report.html").read_text()
     assert "Figure 8" in report
     assert "Not made yet: fig2" in report
+    assert 'id="story"' in report and 'src="playground.html"' in report
+    assert (results / "playground.html").is_file()
+    opening = the_record(results / "story")
+    assert (opening.outcome, opening.out_of_bounds()) == ("reproduced", {})
 
     code, out, err = call(*asked, "--json", cwd=place)
     assert (code, err) == (0, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from importlib import resources
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def notebook(browser: Any, server: Any) -> Any:
 
 def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
     widget = attnlab.play(Simulation("syn-small", Limit(), eta_y=2.0, steps=30))
-    esm = resources.files("attnlab.playground").joinpath("widget.js").read_text()
+    esm = str(widget._esm)
     notebook.evaluate(HOST, [esm, {"files": widget.files, "state": widget.state}])
     frame = notebook.frame_locator("iframe")
     frame.locator("#live[data-drawn]").wait_for(state="attached")
@@ -73,7 +72,7 @@ def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
 
 def test_the_kernel_is_asked_for_what_the_page_does_not_compute(notebook: Any) -> None:
     widget = attnlab.play(Simulation("syn-small", Flow(), steps=100.0))
-    esm = resources.files("attnlab.playground").joinpath("widget.js").read_text()
+    esm = str(widget._esm)
     notebook.evaluate(HOST, [esm, {"files": widget.files, "state": widget.state}])
     notebook.wait_for_function("model.questions.length")
     question = notebook.evaluate("model.questions[0]")

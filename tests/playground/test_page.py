@@ -17,6 +17,7 @@ from small_run import LIMIT
 import attnlab
 from attnlab.dynamics import Simulation
 from attnlab.playground import server as server_module
+from attnlab.playground.page_files import single_page
 
 Open = Callable[..., Any]
 AXE = Path(__file__).parents[1] / "support" / "axe" / "axe.min.js"
@@ -207,6 +208,20 @@ def test_without_attnlab_the_page_says_which_command_shows_it(open_page: Open) -
     assert commands[0] == "attnlab play"
     assert commands[1].startswith("attnlab simulate syn-small --engine limit")
     assert "--residual" in commands[1]
+
+
+def test_as_one_file_it_works_from_a_folder(open_page: Open, tmp_path: Path) -> None:
+    """Where a browser loads neither modules nor a worker: as in a report that is double-clicked."""
+    (tmp_path / "playground.html").write_text(single_page(), encoding="utf-8")
+    (tmp_path / "report.html").write_text('<iframe src="playground.html"></iframe>')
+    page = open_page(address=(tmp_path / "report.html").as_uri(), bars=False)
+    frame = page.frame_locator("iframe")
+    frame.locator("#live[data-drawn]").wait_for(state="attached")
+    assert not page.errors
+    page = open_page({"a": LIMIT}, address=(tmp_path / "playground.html").as_uri())
+    go_to_end(page)
+    expect_bars(page, LIMIT)
+    assert not page.errors
 
 
 def test_every_experiment_shows_its_point(open_page: Open) -> None:

@@ -37,7 +37,7 @@ def claims():
                 "source": claim.source,
                 "ours": claim.ours, "verdict": claim.recorded.verdict, "number": "1.5 < 2",
                 "training": None, "training_number": "", "counterexample": "",
-                "as_recorded": True,
+                "as_recorded": True, "figure": claim.figure,
             }
             for claim in CLAIMS
         ]
@@ -58,8 +58,9 @@ def whole():
     of_fig6 = {"table": table.shown(), "caption": table.caption}
     figures = [part(name, **(of_fig6 if name == "fig6" else {})) for name in NAMES]
     return page(
-        figures=figures, missing=[], pictures=dict.fromkeys(NAMES, PNG),
+        figures=figures, missing=[], pictures=dict.fromkeys([*NAMES, "story"], PNG),
         audit=part("audit", outcome="as recorded"), claims=claims(), seconds=12.0,
+        story=part("story"), playground=True,
     )  # fmt: skip
 
 
@@ -74,7 +75,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         values = dict(attrs)
         self.loads += [values[key] for key in ("src", "srcset", "data") if key in values]
-        if tag in ("link", "script", "iframe"):
+        if tag in ("link", "script"):
             self.loads.append(tag)
         if tag == "img":
             self.images.append(values)
@@ -94,13 +95,21 @@ def test_every_figure_is_there_with_claim_verdict_command_and_settings(whole):
             assert text in whole
     for claim in CLAIMS:
         assert claim.id in whole
-    for word in ("Summary", "Audit", "Errata", "Provenance", "@inproceedings{tian2023scan"):
+    for word in (
+        "Figure by figure",
+        "Claim by claim",
+        "Audit",
+        "Errata",
+        "Provenance",
+        "@inproceedings{tian2023scan",
+    ):
         assert word in whole
 
 
 def test_nothing_is_loaded_from_elsewhere(whole):
     reader = Reader(whole)
-    assert all(load.startswith("data:image/png;base64,") for load in reader.loads)
+    beside = [load for load in reader.loads if not load.startswith("data:image/png;base64,")]
+    assert beside == ["playground.html"]  # which is opened by whoever wants to
     assert "url(" not in whole
     assert "@import" not in whole
     assert not re.search(r"https?://", whole)
@@ -108,8 +117,14 @@ def test_nothing_is_loaded_from_elsewhere(whole):
 
 def test_links_lead_somewhere_and_headings_nest(whole):
     reader = Reader(whole)
-    assert reader.links
-    assert {link.removeprefix("#") for link in reader.links} <= reader.ids
+    inside = {link.removeprefix("#") for link in reader.links if link.startswith("#")}
+    assert inside <= reader.ids
+    assert {f"claim-{claim.id}" for claim in CLAIMS} <= inside
+    files = {f"{name}/{name}.png" for name in (*NAMES, "story")}
+    assert {link for link in reader.links if not link.startswith("#")} == {
+        *files,
+        "playground.html",
+    }
     assert reader.headings[0] == 1
     assert reader.headings.count(1) == 1
     steps = zip(reader.headings, reader.headings[1:], strict=False)
@@ -119,7 +134,7 @@ def test_links_lead_somewhere_and_headings_nest(whole):
 def test_pictures_have_texts_with_numbers_and_sizes(whole):
     reader = Reader(whole)
     assert [image["alt"] for image in reader.images] == [
-        f'Alt of {name} with 42 and "quotes".' for name in NAMES
+        f'Alt of {name} with 42 and "quotes".' for name in ("story", *NAMES)
     ]
     assert {image["width"] for image in reader.images} == {"700"}
 
@@ -131,6 +146,28 @@ def test_texts_are_escaped_and_letters_are_set(whole):
     for claim in CLAIMS:
         for formula in claim.latex.split("$")[1::2]:
             assert mathml(formula) in whole
+
+
+def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
+    places = [whole.index(f'id="{name}"') for name in ("story", "claims", "summary", "fig2")]
+    assert places == sorted(places)
+    brief = whole[places[1] : places[2]]
+    for claim in CLAIMS:
+        assert f'<a href="#claim-{claim.id}">{claim.id}</a>' in brief
+    assert brief.count("1.5 &lt; 2") == len(CLAIMS)
+
+
+def test_its_subtitle_counts_what_it_has(whole):
+    lead = whole.partition('<p class="lead">')[2].partition("</p>")[0]
+    assert lead.startswith(f"{len(NAMES)} experiments about what")
+    assert f"and {len(CLAIMS)} claims examined one by one" in lead
+
+
+def test_a_figure_names_its_code_and_the_claims_that_it_shows(whole):
+    article = whole.partition('<article id="fig4"')[2].partition("</article>")[0]
+    assert "attnlab.experiments.scan_and_snap.fig4" in article
+    for claim in CLAIMS:
+        assert (f'href="#claim-{claim.id}"' in article) == (claim.figure == "fig4")
 
 
 def test_published_cells_are_shown_beside_ours(whole):
@@ -146,4 +183,7 @@ def test_what_is_missing_or_out_of_bounds_is_said():
     assert "Not made yet: fig3" in text
     assert "fig2: rms = 9" in text
     assert "<h3>Not reproduced</h3>" in text
-    assert 'id="audit"' not in text
+    for absent in ("audit", "claims", "story"):
+        assert f'id="{absent}"' not in text
+    assert "iframe" not in text.partition("</style>")[2]
+    assert "1 experiment about what" in text

@@ -52,8 +52,12 @@ def reproduce_verb(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
+        from attnlab.playground.page_files import single_page
         from attnlab.report import reproduce
 
     with watching_parts(as_json) as watch:
-        done = reproduce(names or [], out=out, recipes=recipes, seeds=seeds, watch=watch)
+        done = reproduce(
+            names or [], out=out, recipes=recipes, seeds=seeds, watch=watch,
+            playground=single_page(),
+        )  # fmt: skip
     tell_parts(done, as_json=as_json)

@@ -13,13 +13,14 @@ from attnlab.data import SequenceClasses
 from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.playground.opening import opening
-from attnlab.playground.page_files import page_files
+from attnlab.playground.page_files import page_texts
 from attnlab.playground.workers import Workers
 
 
-def _texts() -> dict[str, str]:
-    """The files of the page that are text, for the notebook's browser to put together."""
-    return {path: content.decode() for path, (_, content) in page_files().items() if path != "/"}
+def _script() -> str:
+    folder = resources.files("attnlab.playground")
+    parts = [folder.joinpath(name).read_text() for name in ("assembled.js", "widget.js")]
+    return "\n".join(parts)
 
 
 class Playground(anywidget.AnyWidget):
@@ -29,13 +30,13 @@ class Playground(anywidget.AnyWidget):
     state: the page's own state, {"a", "b", ...}, where a and b are documents of simulations.
     """
 
-    _esm = resources.files("attnlab.playground").joinpath("widget.js").read_text()
+    _esm = _script()
     files = traitlets.Dict().tag(sync=True)
     state = traitlets.Dict().tag(sync=True)
 
     def __init__(self, given: Simulation | SequenceClasses | str | None = None) -> None:
         state = {} if given is None else opening(given)
-        super().__init__(files=_texts(), state=state)
+        super().__init__(files=page_texts(), state=state)
         self._workers = Workers(1)
         self._cancelled: set[int] = set()
         self.on_msg(self._hear)

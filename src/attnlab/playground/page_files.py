@@ -1,7 +1,9 @@
-"""The files of the page, by the path under which a browser asks for them."""
+"""The files of the page, by the path under which a browser asks for them; and all as one."""
 
 from __future__ import annotations
 
+import json
+import re
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -38,3 +40,29 @@ def page_files(*, api: str | None = None) -> Files:
         found["/index.html"] = kind, page.replace(MARK, mark)
     found["/"] = found["/index.html"]
     return found
+
+
+def page_texts() -> dict[str, str]:
+    """The files as texts by their paths, for a browser to put together."""
+    return {path: content.decode() for path, (_, content) in page_files().items() if path != "/"}
+
+
+def single_page() -> str:
+    """The whole page as one file, which works where it is opened from a folder.
+
+    A browser loads no modules from files. So they are texts inside it, of which it makes modules
+    itself.
+    """
+    files = page_texts()
+    index, style = files.pop("/index.html"), files.pop("/style.css")
+    # in a script, only this sign could end it
+    texts = json.dumps(files).replace("<", "\\u003c")
+    script = resources.files("attnlab.playground").joinpath("assembled.js").read_text()
+    begin = (
+        f"<script>{script}const made = assembled({texts});"
+        "globalThis.attnlabWorker = made.worker; import(made.main)</script>"
+    )
+    index = re.sub(r' *<link rel="modulepreload"[^>]*>\n', "", index)
+    index = index.replace('<link rel="stylesheet" href="style.css">', f"<style>{style}</style>")
+    whole = index.replace('<script type="module" src="main.js"></script>', "")
+    return whole.replace("</body>", f"{begin}\n</body>")

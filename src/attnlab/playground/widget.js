@@ -1,22 +1,7 @@
 /**
- * The page in a notebook: its modules arrive as text, become addresses of this document, and run in a
- * frame of their own. What is turned there comes back as the model's `state`.
+ * The page in a notebook: put together by assembled.js, which stands before this, in a frame of its
+ * own. What is turned there comes back as the model's `state`.
  */
-const IMPORT = /(\b(?:from|import)\s*\(?\s*)"(\.[^"]+)"/g
-
-function assembled(files) {
-  const made = new Map()
-  const at = (path) => {
-    if (!made.has(path)) {
-      const base = `http://page${path}`
-      const text = files[path].replace(IMPORT, (_, before, name) => `${before}"${at(new URL(name, base).pathname)}"`)
-      made.set(path, URL.createObjectURL(new Blob([text], { type: "text/javascript" })))
-    }
-    return made.get(path)
-  }
-  return { main: at("/main.js"), worker: at("/worker.js"), all: made }
-}
-
 /** Runs in the frame: what the page does not compute itself is asked of the kernel. */
 function asking() {
   const waiting = new Map()

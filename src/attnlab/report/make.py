@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments import Made, experiment, names_of, recipe_for
+from attnlab.experiments import Made, experiment, names_of, recipe_for, story
 from attnlab.experiments.catalogue import by_paper, has_recipe
 from attnlab.experiments.run import find, find_or_run
 from attnlab.files.atomic import atomic_path
@@ -20,7 +20,7 @@ from attnlab.report.page import page
 
 FIGURES, STUDIES = names_of("figure"), names_of("study")
 PARTS = (*FIGURES, "audit", "report")
-REPORT = "report.html"
+REPORT, PLAYGROUND = "report.html", "playground.html"
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,15 @@ def reproduce(
     recipes: Path | None = None,
     seeds: int | None = None,
     watch: Watcher | None = None,
+    playground: str | None = None,
 ) -> Reproduction:
     """Make the parts that are named (see `PARTS`; all of them by default) in the folder `out`.
 
     The folder of a paper ("joma") names all of its figures. It ends in a report about these; where
     `report` itself is named, about all that is there. A part that is there already, made by the
     same recipe and code, is reused. recipes: a folder with recipes of your own. seeds: for figures
-    that are averaged over some, such as Fig. 6 and Figs. 11 and 12, which use its runs.
+    that are averaged over some, such as Fig. 6 and Figs. 11 and 12, which use its runs. playground:
+    the page that a whole report has in it, as a file beside it.
     """
     chosen = chosen_parts(names, PARTS)
     whole = "report" in chosen
@@ -64,7 +66,13 @@ def reproduce(
             there = making.made | before
             shown = {name: there[name] for name in PARTS if name in there}
             missing = [name for name in FIGURES if whole and name not in shown]
-            _write_report(out, shown, missing, seconds=time.perf_counter() - begun)
+            opening = find_or_run(story.EXPERIMENT, story.recipe(), out=out) if whole else None
+            if whole and playground is not None:
+                _write(out / PLAYGROUND, playground)
+            _write_report(
+                out, shown, missing, seconds=time.perf_counter() - begun, opening=opening,
+                playground=whole and playground is not None,
+            )  # fmt: skip
             return None
         if name == "audit":
             return make_audit(folder=out / name, progress=progress)
@@ -130,17 +138,27 @@ def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dic
     return {name: part for name, part in found.items() if part is not None}
 
 
-def _write_report(out: Path, parts: dict[str, Made], missing: list[str], seconds: float) -> None:
+def _write_report(
+    out: Path, parts: dict[str, Made], missing: list[str], *, seconds: float, opening: Made | None,
+    playground: bool,
+) -> None:  # fmt: skip
     """The report about these parts; missing: figures that one would expect in it."""
     audit = parts.get("audit")
     figures = {name: part for name, part in parts.items() if name in FIGURES}
+    drawn = [*figures, *([opening.name] if opening else [])]
     text = page(
         figures=list(figures.values()),
         missing=missing,
-        pictures={name: (out / name / f"{name}.png").read_bytes() for name in figures},
+        pictures={name: (out / name / f"{name}.png").read_bytes() for name in drawn},
         audit=audit,
         claims=read_audit(out / "audit") if audit else None,
         seconds=seconds,
+        story=opening,
+        playground=playground,
     )
-    with atomic_path(out / REPORT) as temporary:
+    _write(out / REPORT, text)
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -17,7 +17,7 @@ from attnlab.audit import SECTIONS
 from attnlab.audit.html import said
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.base import WORDS
-from attnlab.experiments.catalogue import by_paper, papers
+from attnlab.experiments.catalogue import by_paper, module_of, papers
 from attnlab.files.pages import environment
 from attnlab.files.provenance import versions
 from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
@@ -31,16 +31,20 @@ def page(
     audit: Made | None,
     claims: Mapping[str, Any] | None,
     seconds: float,
+    story: Made | None = None,
+    playground: bool = False,
 ) -> str:
     """The page as HTML.
 
     figures, audit: what to show. missing: figures that were not made. pictures: PNGs by the
-    name of the figure. claims: the audit's document. seconds: how long this call took. Every text
-    is escaped, and nothing is loaded from elsewhere.
+    name of the figure. claims: the audit's document. seconds: how long this call took. story: what
+    the page opens with. playground: whether playground.html stands beside it. Every text is
+    escaped, and nothing is loaded from elsewhere.
     """
     pages = environment()
     pages.filters |= {
         "capitalised": capitalised, "number": number, "said": said, "title": figure_title,
+        "module": module_of,
     }  # fmt: skip
     template = resources.files("attnlab.report").joinpath("page.html").read_text(encoding="utf-8")
     groups = [
@@ -51,7 +55,7 @@ def page(
         }
         for outcome in WORDS["figure"].values()
     ]
-    parts = [*figures, *([audit] if audit else [])]
+    parts = [*([story] if story else []), *figures, *([audit] if audit else [])]
     by_name = {made.name: made for made in figures}
     shown = {
         folder: [by_name[name] for name in names] for folder, names in by_paper(by_name).items()
@@ -74,6 +78,11 @@ def page(
         audit=audit,
         sections=sections(claims) if claims else [],
         errata=errata(claims) if claims else [],
+        claims=len(claims["claims"]) if claims else 0,
+        tested={name: claims_of_figure(claims, name) for name in by_name},
+        shown_figures=set(by_name),
+        story=story,
+        playground=playground,
         parts=parts,
         versions=versions(),
         machine=machine(),
@@ -88,6 +97,11 @@ def sections(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
         {"title": title, "claims": [found[claim.id] for claim in members if claim.id in found]}
         for title, members in SECTIONS.items()
     ]
+
+
+def claims_of_figure(claims: Mapping[str, Any] | None, name: str) -> list[str]:
+    """The claims that a figure shows."""
+    return [claim["id"] for claim in claims["claims"] if claim["figure"] == name] if claims else []
 
 
 def errata(claims: Mapping[str, Any]) -> list[dict[str, Any]]:

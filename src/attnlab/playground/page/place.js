@@ -1,5 +1,5 @@
-/** Where the worker is: beside this file, unless whoever assembled the page says otherwise. */
+/** Where the worker is: beside this file, unless whoever assembled the page has made one script of it. */
 export function makeWorker() {
-  const address = globalThis.attnlabWorker ?? new URL("worker.js", import.meta.url)
-  return new Worker(address, { type: "module" })
+  if (globalThis.attnlabWorker) return new Worker(globalThis.attnlabWorker)
+  return new Worker(new URL("worker.js", import.meta.url), { type: "module" })
 }
