@@ -12,8 +12,9 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # What people quote is tested with the programs that they run. Elsewhere most programs run for less
-# time than it takes to optimise them. (Sweeps are compared with processes of their own.)
-AS_SHIPPED = {"dynamics", "theory", "prediction", "audit", "test_figures", "sweep", "docs"}
+# time than it takes to optimise them, and so do those of files that test no numbers.
+AS_SHIPPED = {"dynamics", "theory", "prediction", "audit", "test_figures", "test_sweep", "docs"}
+NO_NUMBERS = {"test_shapes", "test_simulation"}
 CACHE_BYTES = 2**30
 # Folders whose tests share runs that are kept in memory; elsewhere a file is what goes together.
 TOGETHER = {"audit"}
@@ -52,7 +53,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _as_shipped(item: pytest.Item) -> bool:
-    return bool(AS_SHIPPED & {item.path.parent.name, item.path.stem})
+    names = {item.path.parent.name, item.path.stem}
+    return bool(AS_SHIPPED & names) and not NO_NUMBERS & names
 
 
 def _optimize(wanted: bool) -> None:

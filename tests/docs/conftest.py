@@ -1,3 +1,3 @@
 """What the tests of the pages share."""
 
-from commands import call  # noqa: F401
+from commands import call, script  # noqa: F401

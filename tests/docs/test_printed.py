@@ -4,7 +4,6 @@ import contextlib
 import io
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -58,13 +57,6 @@ def missing(expected, found):
     return None
 
 
-def run_example(python, path, *, cwd):
-    """./lab python examples/..., in another folder: code, stdout, stderr."""
-    command = [sys.executable, GUIDES.parent / path]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
 def test_pages_that_print_are_found_and_differences_are_seen():
     named = [page.name for page in PAGES]
     own = ["own_claim.md", "own_model.md", "own_theory.md"]
@@ -77,7 +69,7 @@ def test_pages_that_print_are_found_and_differences_are_seen():
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the built-in text is Python's own")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_print_what_the_page_says(page, call, tmp_path, monkeypatch):
+def test_commands_print_what_the_page_says(page, call, script, tmp_path, monkeypatch):
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     for language, text, expected in printed_blocks(page):
@@ -87,9 +79,11 @@ def test_commands_print_what_the_page_says(page, call, tmp_path, monkeypatch):
                 exec(compile(text, page.name, "exec"), {})
             found = out.getvalue()
         else:
-            lab, *arguments = shlex.split(text)
+            lab, verb, *arguments = shlex.split(text)
             assert lab == "./lab"
-            run = run_example if arguments[0] == "python" else call
-            code, found, err = run(*arguments, cwd=tmp_path)
-            assert code == 0, err
+            if verb == "python":
+                found = script(GUIDES.parent / arguments[0], *arguments[1:], cwd=tmp_path)
+            else:
+                code, found, err = call(verb, *arguments, cwd=tmp_path)
+                assert code == 0, err
         assert missing(expected, found) is None, (text, found)

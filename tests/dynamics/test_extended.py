@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from plain import plain
+from quickly import quickly
 
 import attnlab
 from attnlab import (
@@ -30,6 +31,7 @@ from attnlab import (
 )
 from attnlab.data import syn_small
 from attnlab.dynamics import program
+from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.gradient import Parameters, Rows, class_rows
 from attnlab.dynamics.layout import dense_layout
 from attnlab.dynamics.models.extended import Given, Logits
@@ -121,7 +123,7 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
         layout, where = layout_of(model, CLASSES, symmetric=False)
         A = where.num_shared
         places = jnp.asarray(where.places(tokens))
-        mass = jax.jit(log_position_mass, static_argnums=2)(places, bias[0], A)
+        mass = compiled("width")(log_position_mass)(places, bias[0], A)
         rows = Rows(
             None if learned else mass, layout.exclusive_log_prob, np.asarray(layout.query)[drawn],
             np.asarray(layout.target)[drawn], jnp.asarray(weights), places if learned else None,
@@ -135,10 +137,10 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
             ),
         )
         given = Given(jnp.asarray(where.places(CLASSES.queries)), jnp.asarray(bias[0]))
-        value, slope = jax.jit(model.loss_and_gradient)(layout, rows, trained, given)
+        value, slope = compiled()(model.loss_and_gradient)(layout, rows, trained, given)
 
         by_autodiff = jax.value_and_grad(partial(brute.extended_loss, **switches(model)), (0, 1, 2))
-        brute_value, (dY, dZ, dp) = jax.jit(by_autodiff)(Y, Z, bias, sequences, weights)
+        brute_value, (dY, dZ, dp) = quickly(by_autodiff)(Y, Z, bias, sequences, weights)
         close = {"rtol": 0, "atol": 1e-13}
         assert float(value) == pytest.approx(float(brute_value), rel=1e-12)
         np.testing.assert_allclose(slope.Y.transpose(0, 2, 1), dY[:, by_place], **close)
@@ -151,7 +153,7 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
         assert not np.any(np.delete(dZ, CLASSES.queries, axis=1))
 
         way = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), trained)
-        moved = jax.jit(
+        moved = quickly(
             lambda s: model.loss(
                 layout, rows, jax.tree.map(lambda x, d: x + s * d, trained, way), given
             )
@@ -177,7 +179,7 @@ def test_groups_of_equal_entries_train_as_the_whole_matrices():
     tokens = np.stack([np.repeat([0, 1, 2], [5, 3, 2]), np.repeat([0, 2, 3], [5, 1, 4])])
     sequences = (tokens, classes.query, classes.next_token)
     with jax.enable_x64(True):
-        gradient = jax.jit(jax.grad(partial(brute.extended_loss, **switches(model)), (0, 1)))
+        gradient = quickly(jax.grad(partial(brute.extended_loss, **switches(model)), (0, 1)))
         Y, Z = np.zeros((2, M, M)), np.zeros((2, M, M))
         Z[:, 4] = start[:, 0]
         for _ in range(8):
@@ -191,12 +193,12 @@ def test_everything_trains_as_the_brute_force_on_the_same_sequences(everything):
         layout, where = layout_of(EVERYTHING, CLASSES, symmetric=True)
         key = program.seed_keys(np.array([11], np.uint32), None, program.DATA_STREAM)[0]
         source = TRAINING_SET.source(CLASSES, where, EVERYTHING.position)
-        kept = jax.jit(source.collect)(layout, key)
+        kept = compiled()(source.collect)(layout, key)
         tokens = where.tokens[np.argsort(where.position)][np.asarray(kept.places)]
         query = CLASSES.queries[np.asarray(kept.query)]
         target = np.unique(CLASSES.next_token)[np.asarray(kept.target)]
         loss = partial(brute.extended_loss, **switches(EVERYTHING))
-        gradient = jax.jit(jax.grad(loss, (0, 1, 2)))
+        gradient = quickly(jax.grad(loss, (0, 1, 2)))
         W = [np.zeros((2, 8, 8)), np.zeros((2, 8, 8)), np.zeros((2, LENGTH - 1))]
         W[1][:, CLASSES.queries] = HEAD_STARTS
         for _ in range(5):
@@ -266,7 +268,7 @@ def test_the_residual_moves_attention_as_the_theory_says():
         given = Given(jnp.asarray(place[7:]), jnp.zeros(0))
         trained = Parameters(jnp.asarray(Y), Logits(jnp.asarray(logits), jnp.zeros((1, 0))))
         rows = class_rows(layout, layout.prior)
-        _, slope = jax.jit(model.loss_and_gradient)(layout, rows, trained, given)
+        _, slope = compiled()(model.loss_and_gradient)(layout, rows, trained, given)
     velocity = theory.residual_velocity(P, z, psi=psi, M=M)
     measured = -np.asarray(slope.Z.z)[0][:, place[:7]] / gamma
     np.testing.assert_allclose(measured, velocity, atol=1e-12)
@@ -280,7 +282,7 @@ def test_a_position_bias_cancels_in_the_mean_and_leaves_fewer_tokens():
     layout, where = dense_layout(classes, symmetric_start=True)
     layout = layout.on_device(jnp.float32)
     source = Sampled(length, 4000).source(classes, where, AlibiPosition(slope))
-    rows = jax.jit(lambda key: source.draw(layout, key, None))(jax.random.key(0))
+    rows = compiled()(lambda key: source.draw(layout, key, None))(jax.random.key(0))
     first = np.asarray(rows.query) == 0
     w = np.exp(np.asarray(rows.shared_log_mass)[first])
     seen = w / w.sum(axis=1, keepdims=True)

@@ -5,8 +5,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quickly import quickly
 
 from attnlab.data import SequenceClasses, local_common, random, syn_small
+from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.gradient import (
     Block,
     Parameters,
@@ -51,7 +53,7 @@ def random_parameters(layout, rng, scale=1.0):
 
 def closed_form(layout, rows, parameters):
     """Loss and gradient as numpy arrays, on which each further operation compiles nothing."""
-    anew = jax.jit(lambda *arguments: loss_and_gradient(*arguments))  # whatever was traced before
+    anew = compiled()(lambda *given: loss_and_gradient(*given))  # whatever was traced before
     return jax.device_get(anew(layout, rows, parameters))
 
 
@@ -69,7 +71,7 @@ def test_closed_form_is_the_derivative_of_the_loss(name, kind, monkeypatch):
     rows = class_rows(layout, layout.prior)
     parameters = random_parameters(layout, np.random.default_rng(0))
     value, gradient = closed_form(layout, rows, parameters)
-    derivative = jax.jit(jax.value_and_grad(loss, argnums=2))
+    derivative = quickly(jax.value_and_grad(loss, argnums=2))
     expected_value, expected = jax.device_get(derivative(layout, rows, parameters))
     assert value == pytest.approx(float(expected_value), rel=1e-13)
     for ours, theirs in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
@@ -185,7 +187,7 @@ def test_attention_is_equation_5():
     layout, where = sparse_layout(classes, symmetric_start=True, lump=False)
     z = np.random.default_rng(5).normal(size=(classes.queries.size, classes.vocab_size))
     blocks = where.blocks(z, classes.query_index, layout.exclusive_log_prob.shape)
-    c = jax.jit(attention)(layout.on_device(jnp.float64), Block(*map(jnp.asarray, blocks)))
+    c = compiled()(attention)(layout.on_device(jnp.float64), Block(*map(jnp.asarray, blocks)))
     ours = where.attention(np.asarray(c.shared), np.asarray(c.exclusive), classes.vocab_size)
     entries = classes.attention_entries(z)
     np.testing.assert_allclose(ours[classes.class_of_entry, classes.tokens], entries, rtol=1e-12)

@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from plain import plain
+from quickly import quickly
 
 import attnlab
 from attnlab import Flow, Joint, Limit, Sampled, Save, SequenceClasses, Simulation, measures
+from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.gradient import Parameters, Rows
 from attnlab.dynamics.models.joint import Perceptron
 from attnlab.files.errors import InputError
@@ -87,10 +89,10 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
             Z[CLASSES.queries][:, by_place],
         ))  # fmt: skip
         fixed = jnp.asarray(upper if model.stationary else none)
-        value, slope = jax.jit(model.loss_and_gradient)(layout, rows, trained, fixed)
+        value, slope = compiled()(model.loss_and_gradient)(layout, rows, trained, fixed)
 
         loss = partial(brute.joint_loss, **switches(model))
-        by_autodiff = jax.jit(jax.value_and_grad(loss, (0, 1, 2)))
+        by_autodiff = quickly(jax.value_and_grad(loss, (0, 1, 2)))
         brute_value, (dW, dZ, dV) = by_autodiff(W, Z, V, U, sequences, weights)
         close = {"rtol": 0, "atol": 1e-13}
         assert float(value) == pytest.approx(float(brute_value), rel=1e-12)
@@ -102,7 +104,7 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
             np.testing.assert_allclose(slope.Y.upper, dV, **close)
 
         way = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), trained)
-        moved = jax.jit(
+        moved = quickly(
             lambda s: model.loss(
                 layout, rows, jax.tree.map(lambda x, d: x + s * d, trained, way), fixed
             )
@@ -139,7 +141,7 @@ def test_it_trains_as_the_brute_force(runs):
     sequences = (tokens, CLASSES.query, LABELS)
     with jax.enable_x64(True):
         loss = partial(brute.joint_loss, **switches(model))
-        slope = jax.jit(jax.grad(loss, (0, 1, 2)))
+        slope = quickly(jax.grad(loss, (0, 1, 2)))
         for _ in range(6):
             dW, dZ, dV = slope(W, Z, V, U, sequences, CLASSES.prior)
             dW, dZ, dV = map(np.asarray, (dW, dZ, dV))

@@ -89,9 +89,10 @@ def test_it_is_told_apart_written_and_read_back(tmp_path):
 
 def test_hot_attention_moves_less():
     runs = [
-        attnlab.simulate(CLASSES, Limit(), model=Heated(t), steps=50)["attention"].isel(seed=0)
+        attnlab.simulate(CLASSES, Limit(), model=Heated(t), steps=50, save=Save("attention"))
         for t in (1.0, 4.0)
     ]
+    runs = [run["attention"].isel(seed=0) for run in runs]
     moved = [abs(c.isel(step=-1) - c.isel(step=0)).max().item() for c in runs]
     assert moved[0] > 2 * moved[1] > 0
 
@@ -163,7 +164,7 @@ class Huge(Heated):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NoisyRows(RowSource):
-    noise: float = field(metadata={"static": True})
+    noise: np.float32
     batch_size: int = field(metadata={"static": True})
 
     def draw(self, layout, key, kept):
@@ -183,7 +184,7 @@ class Noisy(attnlab.Engine):
     batch_size: int = 64
 
     def source(self, classes, where, position):
-        return NoisyRows(self.noise, self.batch_size)
+        return NoisyRows(np.float32(self.noise), self.batch_size)
 
     def rows_per_step(self, num_classes):
         return self.batch_size
@@ -191,7 +192,8 @@ class Noisy(attnlab.Engine):
 
 @pytest.mark.parametrize("model", [Pairwise(), Extended(), Heated(), Embedded(12)])
 def test_an_engine_is_what_draws_its_rows(model):
-    fields = dict(model=model, eta_y=1.0, eta_z=1.0, steps=200, save=Save(at=[0, 200]))
+    save = Save("loss", at=[0, 200])
+    fields = dict(model=model, eta_y=1.0, eta_z=1.0, steps=200, save=save)
     noisy, clean = (
         attnlab.simulate(CLASSES, Noisy(noise), **fields)["loss"].isel(seed=0, step=-1).item()
         for noise in (0.5, 0.0)

@@ -1,11 +1,14 @@
 """Row sources: what each engine draws, by its prior, in the right places, anew or from a set."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab import AlibiPosition, LearnedPosition, Limit, Sampled, SequenceClasses
+from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.layout import dense_layout
 
 # Token 2 belongs to two queries and so comes first in the layout; next token 6 to two queries.
@@ -17,13 +20,20 @@ LAYOUT, WHERE = dense_layout(CLASSES, symmetric_start=True, also=CLASSES.queries
 LAYOUT = LAYOUT.on_device(jnp.float32)
 
 
-def draw(engine, position=None, step=0, seed=0):
+@cache
+def drawing(engine, position):
     source = engine.source(CLASSES, WHERE, position)
 
-    def rows(key):
+    @compiled()
+    def rows(seed, step):
+        key = jax.random.key(seed)
         return source.draw(LAYOUT, jax.random.fold_in(key, step), source.collect(LAYOUT, key))
 
-    return jax.tree.map(np.asarray, jax.jit(rows)(jax.random.key(seed)))
+    return rows
+
+
+def draw(engine, position=None, step=0, seed=0):
+    return jax.tree.map(np.asarray, drawing(engine, position)(seed, step))
 
 
 def frequencies(rows):
@@ -51,7 +61,7 @@ def test_slots_have_what_a_whole_row_has():
     assert layout.exclusive_each == 1
     layout = layout.on_device(jnp.float32)
     source = Sampled(40, 200).source(CLASSES, where, None)
-    slots = jax.jit(lambda key: source.draw(layout, jax.random.fold_in(key, 0), None))
+    slots = compiled()(lambda key: source.draw(layout, jax.random.fold_in(key, 0), None))
     slots = jax.tree.map(np.asarray, slots(jax.random.key(0)))
     whole = draw(Sampled(40, 200))
     np.testing.assert_array_equal(slots.query, whole.query)

@@ -9,6 +9,7 @@ import pytest
 
 import attnlab
 from attnlab import Embedded, Extended, LearnedPosition, Limit, Pairwise, Sampled, Simulation
+from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.run import Run
 from attnlab.dynamics.stack import stacks
 
@@ -51,7 +52,7 @@ def test_shapes_are_as_annotated(case):
     layout, source, start = jax.tree.map(lambda leaf: leaf[0], (*stack.data, stack.start))
     fixed = jax.tree.map(lambda leaf: leaf[0, 0], fixed)
     trained = jax.tree.map(lambda leaf: leaf[0, 0, 0], states.trained)
-    rows = source.draw(layout, keys[0], source.collect(layout, keys[0]))
+    rows = compiled()(lambda key: source.draw(layout, key, source.collect(layout, key)))(keys[0])
     with jaxtyping.jaxtyped("context"):
         for value in (layout, run.sets[0].where, run.sets[0], source, rows, start):
             check(value)

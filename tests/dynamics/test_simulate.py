@@ -25,6 +25,8 @@ from attnlab.dynamics import driving
 from attnlab.dynamics.stepping import SteppingBatch
 
 DOUBLE = {"dtype": "float64"}
+# Only what is looked at: the loss of a record draws a batch, which takes long to compile.
+MAPS = Save("attention")
 
 
 def final(result, name="attention"):
@@ -77,7 +79,8 @@ def test_columns_that_are_no_target_may_be_one_column():
 def test_batched_is_looped():
     ratio = xr.DataArray([1.0, 4.0], dims="ratio", coords={"ratio": [1.0, 4.0]})
     eta_z = xr.DataArray([0.5, 1.0, 2.0], dims="eta_z", coords={"eta_z": [0.5, 1.0, 2.0]})
-    common = {"steps": 12, "momentum": 0.9, "init": "uniform", "save": Save(at=[0, 12])}
+    save = Save("attention", at=[0, 12])
+    common = {"steps": 12, "momentum": 0.9, "init": "uniform", "save": save}
     engine, classes = Sampled(16, 8), syn_small()
     grid = simulate(classes, engine, eta_y=ratio * eta_z, eta_z=eta_z, seeds=[3, 5], **common)
     assert grid.attention.dims == ("ratio", "eta_z", "seed", "step", "sequence_class", "token")
@@ -92,7 +95,10 @@ def test_batched_is_looped():
 
 
 def test_batches_of_any_size_give_the_same(monkeypatch):
-    arguments = {"eta_y": [0.5, 1.0, 2.0], "eta_z": 1.0, "steps": 5, "seeds": 5, "init": "uniform"}
+    arguments = {
+        "eta_y": [0.5, 1.0, 2.0], "eta_z": 1.0, "steps": 5, "seeds": 5, "init": "uniform",
+        "save": Save(("attention", "loss")),
+    }  # fmt: skip
     whole = plain(syn_small(), Sampled(16, 8), **arguments)
     monkeypatch.setitem(attnlab.dynamics.stack.WORKING_BYTES, "cpu", 200_000)
     pieces = plain(syn_small(), Sampled(16, 8), **arguments)
@@ -101,7 +107,7 @@ def test_batches_of_any_size_give_the_same(monkeypatch):
 
 
 def test_cells_may_draw_data_of_their_own_whatever_they_run_with():
-    common = {"eta_z": 1.0, "steps": 5, "seeds": 5}
+    common = {"eta_z": 1.0, "steps": 5, "seeds": 5, "save": MAPS}
     nearly = [1.0, 1.0 + 1e-6]
     shared = plain(syn_small(), Sampled(16, 8), eta_y=nearly, **common).attention
     np.testing.assert_allclose(shared[0], shared[1], atol=1e-5)
@@ -183,7 +189,9 @@ def test_long_sequences_approach_the_limit_at_first_order():
     lengths, errors = [65, 257], []
     limit = plain(syn_small(), Limit(), eta_y=1.0, eta_z=1.0, steps=30)
     for length in lengths:
-        finite = plain(syn_small(), Sampled(length, 4096), eta_y=1.0, eta_z=1.0, steps=30, seeds=4)
+        finite = plain(
+            syn_small(), Sampled(length, 4096), eta_y=1.0, eta_z=1.0, steps=30, seeds=4, save=MAPS
+        )
         errors.append(float(abs(final(finite).mean("seed") - final(limit).isel(seed=0)).max()))
     assert errors[1] < errors[0] / 2
     assert errors[1] < 2e-3
@@ -191,7 +199,7 @@ def test_long_sequences_approach_the_limit_at_first_order():
 
 def test_batches_of_classes_average_to_the_expected_gradient():
     expected = plain(syn_small(), Limit(), eta_y=0.2, eta_z=0.2, steps=50)
-    drawn = plain(syn_small(), Limit(64), eta_y=0.2, eta_z=0.2, steps=50, seeds=32)
+    drawn = plain(syn_small(), Limit(64), eta_y=0.2, eta_z=0.2, steps=50, seeds=32, save=MAPS)
     np.testing.assert_allclose(final(drawn).mean("seed"), final(expected)[0], atol=1e-3)
 
 
@@ -208,7 +216,7 @@ def test_flow_reaches_very_late_times():
 
 def test_embedding_approaches_the_pairwise_dynamics():
     classes = random(12, 3, overlap=0.4)
-    arguments = {"eta_y": 0.5, "eta_z": 0.5, "steps": 40, **DOUBLE}
+    arguments = {"eta_y": 0.5, "eta_z": 0.5, "steps": 40, "save": MAPS, **DOUBLE}
     pairwise = plain(classes, Limit(), **arguments)
     errors, scales = [], [4.0, 16.0]
     for scale in scales:
@@ -221,7 +229,7 @@ def test_embedding_approaches_the_pairwise_dynamics():
 def test_embedding_trains_with_fewer_dimensions_than_tokens():
     result = plain(
         syn_small(), Sampled(64, 32), eta_y=1.0, eta_z=1.0, steps=100, model=Embedded(16),
-        init="uniform", seeds=2,
+        init="uniform", seeds=2, save=Save("loss"),
     )  # fmt: skip
     assert float(final(result, "loss").max()) < 0.5 * float(result.loss.isel(step=0).min())
 
@@ -296,8 +304,9 @@ def test_given_logits_are_a_prior():
 def test_uniform_start_has_its_bounds_and_moments():
     classes = syn_medium(num_last=3)
     result = plain(
-        classes, Limit(), eta_y=1.0, eta_z=1.0, steps=1, init="uniform", seeds=30, save=Save(at=[0])
-    )
+        classes, Limit(), eta_y=1.0, eta_z=1.0, steps=1, init="uniform", seeds=30,
+        save=Save("logits", at=[0]),
+    )  # fmt: skip
     z = result.attention_logits.isel(step=0, token=classes.in_play).values
     moved = np.stack([(classes.probs[classes.query_index == q] > 0).any(0) for q in range(3)])
     z = z[:, moved[:, classes.in_play]] * np.sqrt(classes.vocab_size)
@@ -336,7 +345,10 @@ def test_statistics_on_the_device_are_the_measures():
 
     for classes, init in ((syn_medium(num_last=2), "uniform"), (syn_small(), "zero")):
         for engine in (Limit(), Sampled(32, 16)):
-            result = plain(classes, engine, eta_y=1.0, eta_z=1.0, steps=20, init=init, **DOUBLE)
+            result = plain(
+                classes, engine, eta_y=1.0, eta_z=1.0, steps=20, init=init,
+                save=Save(("attention", "statistics")), **DOUBLE,
+            )  # fmt: skip
             for name in ("entropy", "distinct_entropy", "common_mass", "effective_tokens"):
                 measured = getattr(measures, name)(result)
                 np.testing.assert_allclose(result[name], measured, rtol=1e-10, err_msg=name)
@@ -362,7 +374,7 @@ def test_only_what_was_asked_is_recorded():
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another():
-    arguments = {"eta_y": 1.0, "eta_z": 1.0, "steps": 8}
+    arguments = {"eta_y": 1.0, "eta_z": 1.0, "steps": 8, "save": MAPS}
     first, again = (plain(syn_small(), Sampled(16, 4), seeds=[7], **arguments) for _ in range(2))
     np.testing.assert_array_equal(first.attention, again.attention)
     other = plain(syn_small(), Sampled(16, 4), seeds=[8], **arguments)

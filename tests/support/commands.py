@@ -1,5 +1,6 @@
-"""The command line, run inside a test."""
+"""The command line, and scripts, run inside a test."""
 
+import runpy
 import sys
 
 import pytest
@@ -20,5 +21,18 @@ def call(monkeypatch, capsys):
         with pytest.raises(SystemExit) as stopped:
             app.main()
         return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def script(monkeypatch, capsys):
+    """Run a script in this process, where what it imports is imported; gives what it printed."""
+
+    def run(path, *arguments, cwd):
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+        runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out
 
     return run

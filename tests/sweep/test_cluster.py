@@ -52,21 +52,21 @@ def test_two_nodes_and_a_killed_worker_give_what_one_process_gives(tmp_path, clu
         return attempt(group, expected=expected)
 
     monkeypatch.setattr(module, "_task", task)
+    store = Memory()  # first, since workers then read what it has compiled
+    local = whole(run_plan(PLAN, store, executor=Local()).index, store.read).load()
     ran = run_in(out, PLAN, executor=Ray(address=cluster.address))
     assert (ran.computed, ran.index.failed_runs) == (4, 0)
     assert (marks / "killed").exists()
     assert len({path.name.partition("-")[0] for path in marks.iterdir()} - {"killed"}) == 2
-    store = Memory()
-    local = whole(run_plan(PLAN, store, executor=Local()).index, store.read).load()
     xr.testing.assert_identical(open_sweep(out).load().drop_attrs(), local)  # bit for bit
     assert {entry["state"] for entry in Folder(out).ledger.read()[0]} == {"running", "done"}
     assert not ray.is_initialized()
 
 
 def test_trainings_on_two_nodes_are_those_of_one_process(tmp_path, cluster):
+    local = tiny_trainings.here()
     ran = run_in(tmp_path, tiny_trainings.plan(), executor=Ray(address=cluster.address))
     assert (ran.computed, ran.index.failed_runs) == (4, 0)
-    local = tiny_trainings.here()
     xr.testing.assert_identical(open_sweep(tmp_path).load().drop_attrs(), local)
 
 

@@ -17,7 +17,7 @@ from tiny_trainings import SPEC, counting_corpus, tiny
 import attnlab
 from attnlab.files.recipe import as_recipe, read_recipe
 from attnlab.files.shipped import recipe_folder
-from attnlab.sweep import Local, SweepRecipe, make_plan, open_sweep, run_in, status
+from attnlab.sweep import SweepRecipe, make_plan, open_sweep, run_in, status
 from attnlab.text import Source, Training, TransformerSpec
 
 SMALL = {"corpus": "builtin", "steps": 5}
@@ -76,7 +76,7 @@ def test_a_killed_driver_of_two_workers_is_resumed(tmp_path, expected):
         driver.wait()
     before = status(folder)
     assert 1 <= before.done <= 4
-    ran = run_in(folder, tiny_trainings.plan(), executor=Local(workers=2))
+    ran = run_in(folder, tiny_trainings.plan())  # here, where its programs are compiled
     assert (ran.kept, ran.computed) == (before.done, 4 - before.done)
     xr.testing.assert_identical(open_sweep(folder).load().drop_attrs(), expected)
     rows = list(csv.DictReader((folder / "table.csv").read_text().splitlines()))

@@ -30,10 +30,16 @@ class Compiled:
 
     def __init__(self, function: Callable[..., Any], static: tuple[str, ...]) -> None:
         self.function, self.static = function, static
-        self.on = cache(self._on)
+        self._made = cache(self._make)
 
-    def _on(self, backend: str) -> Any:
-        options = OPTIONS.get(backend, {})
+    def on(self, backend: str) -> Any:
+        """The function as it is compiled there."""
+        return self._made(backend, jax.config.read("jax_disable_most_optimizations"))
+
+    def _make(self, backend: str, plain: bool) -> Any:
+        options = dict(OPTIONS.get(backend, {}))
+        if plain:  # who asks JAX for no optimisations gets none, and the quickest to compile
+            options.pop("xla_backend_optimization_level", None)
         return jax.jit(self.function, static_argnames=self.static, compiler_options=options)
 
     def __call__(self, *arguments: Any) -> Any:
