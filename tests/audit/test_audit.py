@@ -189,8 +189,11 @@ def test_a_claim_of_ones_own_needs_no_more_than_a_measurement():
 
 
 def test_claims_of_the_catalogue_are_examined_where_they_can_be():
-    (finding,) = audit(syn_small(), claims=select(["lemma-4"]), theories=["sgd"]).findings
+    found = audit(syn_small(), claims=select(["lemma-4"]), theories=["sgd"])
+    (finding,) = found.findings
     assert finding.claim.id == "lemma-4"
+    assert not finding.as_recorded
+    assert "recorded:" not in page(found.document())  # what is on record is of other classes
     with pytest.raises(InputError, match="built-in classes only"):
         audit(syn_small(), claims=select(["lemma-6"]))
 

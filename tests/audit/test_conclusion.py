@@ -51,7 +51,7 @@ def test_inside_all_assumptions_the_theory_is_right(inside):
     assert found.signs == {"printed": 7, "corrected": 7, "sgd": 7}
     speaks, behaves, asks, *_ = found.sentences
     assert speaks == "Theorem 2 and Corollary 2 speak of 7 of 7 tokens."
-    assert behaves == "In training 7 of these 7 do what is claimed."
+    assert behaves == "In training all 7 of these do what is claimed."
     assert asks == f"All {len(found.asked)} hypotheses hold here."
 
 

@@ -29,9 +29,16 @@ def test_names_of_functions_are_upright_and_apart():
     assert ("mi", "diag") in parts(r"\operatorname{diag}(b)")
 
 
+def test_a_prime_stands_beside_its_letter():
+    assert "<msup>" not in mathml("t_0' + x'")
+    (index,) = ElementTree.fromstring(mathml("E'_{nn'}")).iter("msub")
+    assert ["".join(part.itertext()) for part in index] == ["E′", "nn′"]
+
+
 def test_a_sign_before_a_term_stands_close():
     assert 'form="prefix"' in mathml(r"T \to +\infty")
     assert 'form="prefix"' not in mathml(r"(a) + b")
+    assert ("mo", "≔") in parts("a := b")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +76,7 @@ def test_words_are_escaped_and_a_dollar_can_be_written():
         ("|lambda_i(E)| >= 6/sqrt(M)", r"$\lvert \lambda_i(E) \rvert \ge 6/\sqrt{M}$"),
         ("f_1.f_2 = 0.3, 0.2 ln M", r"$f_1 \cdot f_2 = 0.3$, 0.2 $\ln M$"),
         ("T -> infinity", r"$T \to \infty$"),
+        ("0.7 <= t <= 2.1, 1.5 < 2", r"$0.7 \le t \le 2.1$, 1.5 < 2"),
         ("t* = 12.66 and |p|^2", r"$t^* = 12.66$ and $\lvert p \rvert^2$"),
         ('a word "t_0" for $5', r'a word "t_0" for \$5'),
         (

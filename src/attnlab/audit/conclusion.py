@@ -86,7 +86,7 @@ class Conclusion:
         if not self.claimed:
             return ""
         if not self.astray:
-            return f"In training {self.claimed} of these {self.claimed} do what is claimed."
+            return f"In training all {self.claimed} of these do what is claimed."
         told, more = "; ".join(self.astray[:FEW]), len(self.astray) - FEW
         left = f"; and {more} more" if more > 0 else ""
         return (

@@ -82,7 +82,7 @@ def _row(claim: Claim) -> str:
         _verdict(recorded.verdict, claim.quote(recorded.number)),
         _verdict(recorded.training, claim.quote(recorded.training_number, training=True)),
         ", ".join(f"`{name}`" for name in claim.code),
-        f"[{test}](../{file})",
+        f"[{test.removeprefix('test_').replace('_', ' ')}](../{file})",
         claim.figure or "",
     ]
     return "| " + " | ".join(cells) + " |"

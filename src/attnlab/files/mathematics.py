@@ -24,7 +24,7 @@ SIGNS = {
     "<=": r"\le", ">=": r"\ge", "<<": r"\ll", ">>": r"\gg", "->": r"\to", "<~": r"\lesssim",
     "infinity": r"\infty", "ln": r"\ln", ".": r" \cdot ", "*": "^*",
 }  # fmt: skip
-SHOWN = {"<=": "≤", ">=": "≥", "<<": "≪", ">>": "≫", "->": "→", "<~": "≲"}
+SHOWN = {"==": "=", "<=": "≤", ">=": "≥", "<<": "≪", ">>": "≫", "->": "→", "<~": "≲"}
 
 _INDEX = r"_(?:\{[^{}]*\}|[A-Za-z0-9]+)"
 _POWER = r"\^-?\d+(?:\.\d+)?"
@@ -42,7 +42,8 @@ _SYMBOL = (
 _TERM = rf"(?:{_SYMBOL}|{_BEFORE}(?:{_NUMBER}|[A-Za-z]'*|infinity|sqrt\([A-Z]\)){_AFTER})"
 _SIGN = r"(?:/|\.(?=f_)| (?:=|<=|>=|<<|>>|<~|->|<|>) )"
 _FORMULA = re.compile(
-    rf'"[^"]*"|(?P<formula>{_SYMBOL}(?:{_SIGN}{_TERM})*|{_BEFORE}[A-Za-z]{_AFTER}(?:{_SIGN}{_TERM})+)'
+    rf'"[^"]*"|(?P<formula>(?:{_BEFORE}{_NUMBER} <=? )?'
+    rf"(?:{_SYMBOL}(?:{_SIGN}{_TERM})*|{_BEFORE}[A-Za-z]{_AFTER}(?:{_SIGN}{_TERM})+))"
 )
 _PART = re.compile(
     rf"(?P<number>\d+(?:\.\d+)?)e(?P<exponent>[-+]?\d+)|(?P<greek>{GREEK})(?![a-z])"
@@ -102,7 +103,7 @@ def markdown(text: str) -> str:
 
 def _signs(words: str) -> str:
     """Signs between words as one character each; no break between a number and its %."""
-    shown = re.sub(r"(?<=[ (])(?:<=|>=|<<|>>|->|<~)(?=[ )])", lambda sign: SHOWN[sign[0]], words)
+    shown = re.sub(r"(?<=[ (])(?:==|<=|>=|<<|>>|->|<~)(?=[ )])", lambda sign: SHOWN[sign[0]], words)
     return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", shown)
 
 
@@ -130,7 +131,7 @@ def mathml(latex: str) -> str:
     if braces.count("{") != braces.count("}"):
         raise InputError(f"latex: braces do not match in {latex!r}")
     try:
-        math = convert_to_element(latex)
+        math = convert_to_element(latex.replace(":=", "≔"))
     except Exception as problem:  # the library's errors have no class in common
         raise InputError(f"latex: {latex!r} is not LaTeX: {type(problem).__name__}") from problem
     for part in math.iter():
@@ -140,16 +141,35 @@ def mathml(latex: str) -> str:
         if len(part) != _CHILDREN.get(part.tag, len(part)):
             raise InputError(f"latex: a part of {latex!r} is missing, in {part.tag}")
     for part in list(math.iter()):
+        _primed(part)
+    for part in list(math.iter()):
         _spaced(part)
     math.attrib.clear()
     return ElementTree.tostring(math, encoding="unicode")
+
+
+def _primed(part: ElementTree.Element) -> None:
+    """A prime beside its letter: raised, it cannot be seen unless a mathematical font is there."""
+    if part.tag not in ("msup", "msubsup") or part[-1].text not in ("′", "″"):
+        return
+    base, prime = part[0], ElementTree.Element("mo", {"lspace": "0", "rspace": "0"})
+    prime.text = part[-1].text
+    if part.tag == "msup":
+        part.tag, part[:] = "mrow", [base, prime]
+    else:
+        letter = ElementTree.Element("mrow")
+        letter[:] = [base, prime]
+        part.tag, part[:] = "msub", [letter, part[1]]
 
 
 def _spaced(part: ElementTree.Element) -> None:
     """The spaces of TeX, where a browser has others: around ln and max, none at | and /."""
     text = part.text or ""
     if part.tag == "mo" and text in ("|", "‖", "/"):
-        part.attrib |= {"lspace": "0", "rspace": "0"}
+        # of a pair of bars, one may have an index: neither grows unless \left and \right say so
+        part.attrib |= {"lspace": "0", "rspace": "0", "stretchy": part.get("stretchy", "false")}
+    if text == "≔":
+        part.tag = "mo"
     if part.tag == "mo" and (text.isalpha() or text == "∞"):
         part.tag = "mi"
     if part.tag == "mi" and len(text) == 1 and "Α" <= text <= "Ω":

@@ -303,8 +303,8 @@ eq_88 = Claim(
     id="eq-88",
     statement="beta_nn' = (1+sigma)[q1 (1+theta_n) E'_nn' + q0((1+theta_n') + sum ..)]",
     latex=(
-        r"$\beta_{nn'} = (1+\sigma) \left[q_1 (1+\theta_n) E'_{nn'} + q_0 \left((1+\theta_{n'}) + "
-        r"\sum_{k \ne n} (1+\theta_k) E'_{kn'}\right)\right]$"
+        r"$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ "
+        r"$+ q_0 ((1+\theta_{n'}) + \sum_{k \ne n} (1+\theta_k) E'_{kn'})]$"
     ),
     source="Eq. 88",
     relation=EQUAL,
