@@ -17,6 +17,15 @@ def test_the_ten_lines_run(capsys, tmp_path, monkeypatch):
     assert (tmp_path / "compared.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_moving_picture_is_modest_and_its_command_stands_below_it():
+    text = (ROOT / "README.md").read_text()
+    (path,) = re.findall(r"!\[[^\]]+\]\((.*\.gif)\)", text)
+    assert f"--animate {path}\n" in text.partition(path)[2].partition("##")[0]
+    picture = (ROOT / path).read_bytes()
+    assert picture.startswith(b"GIF89a")
+    assert len(picture) < 600_000
+
+
 def test_links_and_pictures_are_there():
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]:
         for target in re.findall(r"\]\(([^)#]+)", page.read_text()):

@@ -4,9 +4,12 @@ from pathlib import Path
 
 from attnlab.experiments import experiment, names_of, recipe_for
 from attnlab.experiments.base import WORDS
+from attnlab.measures.published import fig6
+from attnlab.report.gallery import markdown, study_rows
 from attnlab.report.page import figure_title
 
 DOCS = Path(__file__).parents[2] / "docs"
+MEASURED = ("entropy_mean", "entropy_std")
 
 
 def test_the_gallery_has_the_claim_of_every_figure_and_what_was_found():
@@ -22,6 +25,33 @@ def test_the_gallery_has_the_claim_of_every_figure_and_what_was_found():
         of_this_size = entry.partition("![")[0]
         assert sum(words in of_this_size for words in found) == 1, name
         assert f"./lab reproduce {name}`" in entry
+        assert "\n\nWhat it shows: " in entry
+        assert f"`out/{name}/{name}.nc`" in entry
+        assert f"/{name}.py)" in entry
+
+
+def test_it_has_the_studies_and_what_they_found():
+    text = (DOCS / "gallery.md").read_text()
+    rows = study_rows((DOCS / "studies" / "README.md").read_text())
+    for name in names_of("study"):
+        entry = text.partition(f"\n### {name.capitalize()}. {experiment(name).title}\n")[2]
+        entry = entry.partition("\n##")[0]
+        headline, outcome = rows[name]
+        assert f"**{outcome[0].upper()}{outcome[1:]}.** {headline}\n" in entry, name
+        assert f"(images/studies/{name}.png)" in entry
+        assert f"`./lab study {name}`" in entry
+
+
+def test_published_values_stand_beside_ours():
+    text = (DOCS / "gallery.md").read_text()
+    entry = text.partition("\n### Figure 6.")[2].partition("\n##")[0]
+    for mean, std in zip(*(fig6()[name].values.ravel() for name in MEASURED), strict=True):
+        assert f"<br>published {mean:.3f} ± {std:.3f}<br>" in entry
+    assert entry.count("published ") >= 64
+
+
+def test_a_cell_may_have_bars_and_lines():
+    assert markdown([["a"], ["|x|\ny"]]) == "| a |\n| --- |\n| \\|x\\|<br>y |"
 
 
 def test_its_pictures_are_there_and_modest():

@@ -6,11 +6,12 @@ python -m attnlab.report.gallery out docs out-wikitext    # the figures at paper
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attnlab.experiments import Made, experiment, names_of
+from attnlab.experiments import Made, experiment, names_of, recipe_for
 from attnlab.experiments.catalogue import by_paper, module_of, papers
 from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
@@ -26,8 +27,14 @@ The figures of the papers, made by one command:
     ./lab reproduce
 
 It writes to `out/`: for each figure a folder with PNG and PDF and its data as CSV and netCDF, the
-audit, and `report.html` with settings, verdicts and numbers. This page is made from it by
-`./lab python -m attnlab.report.gallery out docs`.
+audit, and `report.html` with settings, verdicts and numbers. Each entry has what the paper says
+beside what was found, what the picture shows, its data and its code; published values stand where
+they are known. This page is made from it by `./lab python -m attnlab.report.gallery out docs`.
+"""
+STUDIES = """## Studies of our own
+
+What the papers leave open ([all about them](studies/README.md)). `./lab study` makes them, each
+with its data in a folder of its name.
 """
 
 
@@ -43,16 +50,7 @@ def gallery(made: Mapping[str, Made], docs: Path) -> str:
         if name in first:
             paper = first[name]
             shown.append(f"## {paper.name} ({paper.authors}, {paper.venue} {paper.year})\n")
-        ours = "ours" in part.settings
-        shown.append(
-            f"### {figure_title(name)}. {part.title}\n\n"
-            f"{capitalised(part.source)}: {part.about}\n\n"
-            f"**{capitalised(part.outcome)}.** {part.headline}\n\n"
-            + (f"Ours, not the paper's: {part.settings['ours']}.\n\n" if ours else "")
-            + f"![{figure_title(name)}: {part.title}](images/{name}.png)\n\n"
-            f"`./lab reproduce {name}` · recipe [recipes/{name}.yaml](../recipes/{name}.yaml) · "
-            f"code [{name}.py](../src/{_code(name)})\n"
-        )
+        shown.append(entry(name, part))
         at_paper_size = docs / "wikitext" / f"{name}.md"
         if at_paper_size.exists():
             shown.append(
@@ -61,7 +59,63 @@ def gallery(made: Mapping[str, Made], docs: Path) -> str:
                 f"`{PAPER_SIZE.format(name=name)}` · recipe "
                 f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
             )
+    shown.append(STUDIES)
+    rows = study_rows((docs / "studies" / "README.md").read_text(encoding="utf-8"))
+    shown += [study_entry(name, *rows[name]) for name in names_of("study")]
     return "\n".join(shown)
+
+
+def entry(name: str, part: Made) -> str:
+    """A figure: claim, finding, picture, what it shows, numbers, and how to make it."""
+    data = [f"`out/{name}/{file}`" for file in part.files if file.endswith((".csv", ".nc"))]
+    lines = [
+        f"### {figure_title(name)}. {part.title}",
+        f"{capitalised(part.source)}: {part.about}",
+        f"**{capitalised(part.outcome)}.** {part.headline}",
+        f"Ours, not the paper's: {part.settings['ours']}." if "ours" in part.settings else "",
+        f"![{figure_title(name)}: {part.title}](images/{name}.png)",
+        f"What it shows: {part.alt}",
+        f"{part.caption}\n\n{markdown(part.table)}" if part.table else "",
+        f"`./lab reproduce {name}` · {_sources(name, f'recipes/{name}.yaml')} · data "
+        f"{', '.join(data)}",
+    ]
+    return "\n\n".join(filter(None, lines)) + "\n"
+
+
+def study_entry(name: str, headline: str, outcome: str) -> str:
+    """A study: what is asked, what was found, picture, and how to make it."""
+    study, about = experiment(name), recipe_for(name).about or ""
+    lines = [
+        f"### {capitalised(name)}. {study.title}",
+        about,
+        f"**{capitalised(outcome)}.** {headline}",
+        f"![{capitalised(name)}: {study.title}](images/studies/{name}.png)",
+        f"`./lab study {name}` · {_sources(name, f'recipes/study-{name}.yaml')} · data "
+        f"`out/{name}/{name}.csv`, `out/{name}/{name}.nc` · [page](studies/{name}.md)",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def study_rows(page: str) -> dict[str, list[str]]:
+    """Headline and outcome of each study, from their list."""
+    found = {}
+    for name in names_of("study"):
+        row = next(line for line in page.splitlines() if line.startswith(f"| [{name}]("))
+        _, headline, outcome = re.split(r"(?<!\\)\|", row.strip("| "))
+        found[name] = [headline.strip().replace("\\|", "|"), outcome.strip()]
+    return found
+
+
+def markdown(table: Sequence[Sequence[str]]) -> str:
+    """A table, its heading first; lines within a cell stay apart."""
+    heading, *rows = table
+    cells = [heading, ["---"] * len(heading), *rows]
+    lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in cells)
+    return "\n".join(f"| {line} |".replace("\n", "<br>") for line in lines)
+
+
+def _sources(name: str, recipe: str) -> str:
+    return f"recipe [{recipe}](../{recipe}) · code [{name}.py](../src/{_code(name)})"
 
 
 def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
@@ -104,9 +158,7 @@ def at_paper_size(name: str, out: Path) -> str:
         f"split. **{capitalised(figure.in_words(judgement.standing))}.** {judgement.summary}",
     ]
     if figure.table:
-        heading, *rows = figure.table(data).shown()
-        cells = [heading, ["---"] * len(heading), *rows]
-        lines.append("\n".join(f"| {' | '.join(row)} |".replace("\n", "<br>") for row in cells))
+        lines.append(markdown(figure.table(data).shown()))
     return "\n\n".join(lines) + "\n"
 
 
