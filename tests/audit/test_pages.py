@@ -78,6 +78,12 @@ def test_the_page_says_what_was_found(shown):
     assert "Lemma 6, Eqs. 44, 45" in shown
 
 
+def test_the_page_says_whose_claims_it_is_about(shown):
+    assert "<title>Scan and Snap, audited</title>" in shown
+    other = audit_document(examine_all(select(["joma-tree"])))
+    assert "<title>JoMA, audited</title>" in page(other)
+
+
 def test_the_page_is_typeset(shown):
     """The claim's formula, and the letters of plain sentences."""
     (claim,) = select(["lemma-6"])

@@ -10,10 +10,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from attnlab.audit.catalogue import SECTIONS
+from attnlab.audit.catalogue import SECTIONS, SOURCES
 from attnlab.files.mathematics import typeset, typeset_plain
 from attnlab.files.pages import environment
 
+PAPERS = {"scan-and-snap": "Scan and Snap", "joma": "JoMA"}
 SIGNS = {"==": "=", "<=": "≤", "<": "<", ">=": "≥", ">": ">"}
 MAPS = {
     "ratio": "eta_Y / eta_Z: two classes, the joint flow at 10 t_0",
@@ -49,7 +50,7 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
     sections.append({"title": "Claims of yours", "claims": others})
     trial = document.get("trial")
     return pages.from_string(template).render(
-        title="Scan and Snap, audited" if trial is None else f"Audit of {trial['classes']}",
+        title=_title(found) if trial is None else f"Audit of {trial['classes']}",
         trial=trial,
         setting="" if trial is None else setting(trial),
         transition="" if trial is None else transition(trial),
@@ -86,6 +87,16 @@ def transition(trial: Mapping[str, Any]) -> str:
 def moment(time: float | None, at_least: float | None = None) -> str:
     """When, with ≥ where it is the end of the run, by which it had not come."""
     return short(time) if at_least is None else f"≥ {short(at_least)}"
+
+
+def _title(found: Mapping[str, Any]) -> str:
+    """Whose claims they are."""
+    whose = [
+        PAPERS[source]
+        for source, sections in SOURCES.items()
+        if any(claim.id in found for claims in sections.values() for claim in claims)
+    ]
+    return f"{' and '.join(whose) or 'Claims'}, audited"
 
 
 def _map(knob: str, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,40 @@
+"""One hand made the pages: they share a stylesheet, which none of them says again."""
+
+import re
+from pathlib import Path
+
+import attnlab
+from attnlab.files.pages import environment, stylesheet
+
+SOURCE = Path(attnlab.__file__).parent
+TEMPLATES = [
+    SOURCE / name for name in ("audit/page.html", "observe/report.html", "report/page.html")
+]
+
+
+def rules(css):
+    """The selectors of a stylesheet outside of what is for phones and for print."""
+    plain = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
+    plain = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", plain)
+    return {selector.strip() for selector in re.findall(r"([^{}]+)\{[^{}]*\}", plain)}
+
+
+def test_every_page_has_the_stylesheet_and_says_none_of_it_again():
+    shared = rules(stylesheet())
+    assert {"body", "table", ".badge", ".badge.premise"} <= shared
+    for template in TEMPLATES:
+        text = template.read_text(encoding="utf-8")
+        own = re.search(r"<style>\n\{\{ stylesheet \}\}\n(.*?)</style>", text, re.DOTALL)
+        assert own, template
+        again = rules(own[1]) & {"body", "h1", "h2", "table", "th, td", "code", ".badge"}
+        assert not again, f"{template}: {again}"
+        assert not re.search(r"\.badge\.\w+ *\{", own[1]), template
+
+
+def test_nothing_is_loaded_by_the_stylesheet():
+    assert not re.search(r"url\(|@import|https?:", stylesheet())
+
+
+def test_a_template_escapes_and_sets():
+    shown = environment().from_string("{{ a }} {{ b | letters }} {{ c | typeset }}")
+    assert shown.render(a="<a>", b="<t_0>", c="<$x$>").count("&lt;") == 3
