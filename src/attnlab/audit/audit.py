@@ -111,14 +111,34 @@ def audit(
 ) -> Audit:
     """Hold theories, and claims, against the training of a simulation.
 
-        attnlab.audit("syn-small", eta_y=10.0, eta_z=1.0).ladder
+    Parameters
+    ----------
+    simulation : Simulation, SequenceClasses or str
+        A `Simulation`, or its classes: of classes alone, the flow in float64 for 100 t_0. One set
+        of classes and one pair of rates. Of several seeds, what is simulated is the mean.
+    engine : Engine, optional
+        As in `simulate`.
+    claims : sequence of Claim, optional
+        What to examine on it: claims of your own, or of the catalogue (`select`), which then train
+        the joint flow at these rates.
+    theories : sequence of Theory or str, optional
+        Rungs of the ladder by name, or any `Theory`.
+    tell : callable, optional
+        Called with the name of each piece of work before its turn.
+    **fields
+        As in `simulate`.
 
-    simulation, engine, fields: as in `simulate`; of classes alone, the flow in float64 for 100 t_0.
-        One set of classes and one pair of rates. Of several seeds, what is simulated is the mean.
-    claims: what to examine on it: claims of your own, or of the catalogue (`select`), which then
-        train the joint flow at these rates.
-    theories: rungs of the ladder by name, or any `Theory`.
-    tell: called with the name of each piece of work before its turn.
+    Returns
+    -------
+    Audit
+        What was found: assumptions, the ladder, the fates of tokens, the clocks.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> found = attnlab.audit("syn-small", attnlab.Limit(), eta_y=10.0, eta_z=0.1, steps=100)
+    >>> found.ladder.theory.values.tolist()
+    ['printed', 'corrected', 'sgd']
     """
     require_general(claims)
     chosen = simulation_of(simulation, engine, **fields)

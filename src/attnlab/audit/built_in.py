@@ -22,8 +22,17 @@ def whole_audit(
 ) -> tuple[list[Finding], dict[str, xr.Dataset]]:
     """Every claim about "Scan and Snap" examined, and all maps.
 
-    `tell` is called with the name of each before its turn. Both compile much and share little of
-    it, so that they are done at the same time.
+    Both compile much and share little of it, so that they are done at the same time.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Called with the name of each piece of work before its turn.
+
+    Returns
+    -------
+    list of Finding, dict of xarray.Dataset
+        The findings, and the maps by name.
     """
     return side_by_side(
         lambda: examine_all(claims_of(PAPER), tell=tell),
@@ -37,9 +46,21 @@ def examine_all(
     case: Case | None = None,
     tell: Callable[[str], None] = lambda name: None,
 ) -> list[Finding]:
-    """Examine claims one after another; `tell` is called with each id before its turn.
+    """Examine claims one after another.
 
-    On the built-in cases, or all on the one given; a claim with a case must then be a general one.
+    Parameters
+    ----------
+    claims : sequence of Claim
+        Which.
+    case : Case, optional
+        One case for all, on which a claim must be a general one; by default the built-in cases.
+    tell : callable, optional
+        Called with each id before its turn.
+
+    Returns
+    -------
+    list of Finding
+        One for each claim.
     """
     if case is not None:
         require_general(claims)
@@ -60,5 +81,16 @@ def require_general(claims: Sequence[Claim]) -> None:
 
 
 def changed(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings whose verdicts are not the recorded ones."""
+    """The findings whose verdicts are not the recorded ones.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+        Of `examine_all`.
+
+    Returns
+    -------
+    list of Finding
+        Those of them.
+    """
     return [finding for finding in findings if not finding.as_recorded]

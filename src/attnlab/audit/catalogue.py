@@ -79,14 +79,48 @@ NUMBERED = (
 
 
 def claims_of(source: str) -> tuple[Claim, ...]:
-    """The claims of one source."""
+    """The claims of one source.
+
+    Parameters
+    ----------
+    source : str
+        As `SOURCES` has it.
+
+    Returns
+    -------
+    tuple of Claim
+        In the order of the source.
+
+    Examples
+    --------
+    >>> from attnlab.audit import claims_of
+    >>> claims_of("joma")[0].id
+    'joma-linear'
+    """
     if source not in SOURCES:
         raise InputError(f"source: {source!r} is not one; {did_you_mean(source, SOURCES)}")
     return tuple(claim for section in SOURCES[source].values() for claim in section)
 
 
 def select(ids: Sequence[str]) -> tuple[Claim, ...]:
-    """The claims with these ids, in the order of the catalogue; all of them for no ids."""
+    """The claims with these ids, in the order of the catalogue.
+
+    Parameters
+    ----------
+    ids : sequence of str
+        Which; all claims for none.
+
+    Returns
+    -------
+    tuple of Claim
+        The claims.
+
+    Examples
+    --------
+    >>> from attnlab.audit import select
+    >>> [claim.id for claim in select(["lemma-6"])]
+    ['lemma-6']
+    """
     known = [claim.id for claim in CLAIMS]
     for wanted in ids:
         if wanted not in known:

@@ -37,8 +37,26 @@ def judge(checks: Sequence[Check], hypotheses: Sequence[Hypothesis] = ()) -> Ver
     `outside assumptions` when a hypothesis fails, `we cannot tell` when nothing was checked. Else,
     if everything printed holds, `exact` when all of it are equalities to rounding and `holds`
     otherwise. Else `corrected` when there is a corrected form and all of it holds; `premise fails
-    in training` when a premise of the statement does not hold there, so that nothing was said
-    about it; and `fails` when not.
+    in training` when a premise of the statement does not hold there, so that nothing was said about
+    it; and `fails` when not.
+
+    Parameters
+    ----------
+    checks : sequence of Check
+        What was measured.
+    hypotheses : sequence of Hypothesis, optional
+        What is asked for there.
+
+    Returns
+    -------
+    Verdict
+        The verdict.
+
+    Examples
+    --------
+    >>> from attnlab.audit import judge
+    >>> print(judge([]))
+    we cannot tell
     """
     if not all(hypothesis.holds for hypothesis in hypotheses):
         return Verdict.OUTSIDE

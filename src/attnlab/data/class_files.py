@@ -48,7 +48,18 @@ _ID = re.compile(r"0|[1-9][0-9]*")
 
 
 def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
-    """Read sequence classes from a .yaml, .yml or .json file; its path becomes their origin."""
+    """Read sequence classes from a .yaml, .yml or .json file; its path becomes their origin.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+    """
     path = Path(path)
     document = read_document(path, noun=NOUN, advice=ADVICE)
     try:
@@ -77,6 +88,23 @@ def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> Non
     """Write sequence classes to a .yaml, .yml or .json file, so that reading gives equal ones.
 
     Probabilities keep every bit. The file appears complete or not at all.
+
+    Parameters
+    ----------
+    classes : SequenceClasses
+        What to write.
+    path : str or path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from attnlab.data import read_classes, syn_small, write_classes
+    >>> path = Path(tempfile.mkdtemp()) / "classes.json"
+    >>> write_classes(syn_small(), path)
+    >>> read_classes(path) == syn_small()
+    True
     """
     path = Path(path)
     text = format_classes(classes, suffix=document_suffix(path, noun=NOUN))

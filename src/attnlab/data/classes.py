@@ -33,6 +33,30 @@ class SequenceClasses:
     Several classes may share a query, and several queries a next token. The paper's case, in
     which the next token determines the query (m = psi(n)), is a property that can be asked:
     see :attr:`has_psi`.
+
+    Parameters
+    ----------
+    probs : array_like or sequence of mappings
+        P(l|m,n), either an array (sequence_class, token) or, for large vocabularies, one mapping
+        {token: probability} per class (then give `vocab_size`).
+    query, next_token : array_like
+        Token ids m and n, one per class.
+    prior : array_like, optional
+        Probability of each class; uniform when absent.
+    vocab_size : int, optional
+        M, where probs are mappings.
+    names : sequence of str, optional
+        Token names, one per token of the vocabulary.
+    origin : str, optional
+        Where the classes come from, kept as provenance.
+
+    Examples
+    --------
+    >>> from attnlab import SequenceClasses
+    >>> rows = [{0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}]
+    >>> classes = SequenceClasses(rows, query=[3, 3], next_token=[4, 5], vocab_size=6)
+    >>> classes.common_tokens(), classes.distinct_tokens(1)
+    (array([0]), array([2]))
     """
 
     vocab_size: int
@@ -56,15 +80,7 @@ class SequenceClasses:
         names: Sequence[str] | None = None,
         origin: str = "custom",
     ) -> None:
-        """Validate and store sequence classes.
-
-        probs: P(l|m,n), either an array (sequence_class, token) or, for large vocabularies,
-            one mapping {token: probability} per class (then give `vocab_size`).
-        query, next_token: token ids m and n, one per class.
-        prior: probability of each class; uniform when absent.
-        names: optional token names, one per token of the vocabulary.
-        origin: where the classes come from, kept as provenance.
-        """
+        """Validate and store sequence classes."""
         if _is_mappings(probs):
             rows = [sorted(row.items()) for row in probs]
             if vocab_size is None:

@@ -34,6 +34,22 @@ def from_preset(text: str) -> SequenceClasses:
 
     The keys are the parameters of the construction of that name, with hyphens for underscores in
     the name. The `origin` of classes made by a construction is such a text.
+
+    Parameters
+    ----------
+    text : str
+        A preset's name, perhaps with parameters.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import from_preset
+    >>> len(from_preset("syn-medium:num_last=5"))
+    10
     """
     name, colon, rest = text.partition(":")
     name = name.strip()
@@ -67,7 +83,24 @@ def parameters_of(text: str) -> list[str]:
 
 
 def resolve(text: str | os.PathLike[str]) -> SequenceClasses:
-    """Make classes from a preset, or read them from a .yaml, .yml or .json file."""
+    """Make classes from a preset, or read them from a .yaml, .yml or .json file.
+
+    Parameters
+    ----------
+    text : str or path
+        A preset's name, perhaps with parameters, or the path of a file.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> attnlab.classes_from("recipes/classes-two-words.yaml").names[:3]
+    ('the', 'in', 'of')
+    """
     text = os.fspath(text)
     if text.lower().endswith(SUFFIXES) or os.sep in text or os.path.exists(text):
         return read_classes(text)

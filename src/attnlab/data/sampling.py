@@ -91,6 +91,18 @@ def count_sampler(classes: SequenceClasses, length: int) -> CountSampler | Token
     """Prepare exact multinomial counts for sequences of `length` tokens, query included.
 
     The cost of a draw is the smaller of the support (a tree of binomials) and of T (its tokens).
+
+    Parameters
+    ----------
+    classes : SequenceClasses
+        What is drawn from.
+    length : int
+        T, query included.
+
+    Returns
+    -------
+    sampler
+        Draws the token counts of sequences.
     """
     _require_length(length)
     draws = length - 1
@@ -210,7 +222,20 @@ class TokenSampler:
 
 @lru_cache(maxsize=32)
 def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
-    """Prepare token sequences of `length` tokens, query included."""
+    """Prepare token sequences of `length` tokens, query included.
+
+    Parameters
+    ----------
+    classes : SequenceClasses
+        What is drawn from.
+    length : int
+        T, query included.
+
+    Returns
+    -------
+    sampler
+        Draws the tokens of sequences, in order.
+    """
     _require_length(length)
     widths = np.diff(classes.offsets)
     slot = np.arange(classes.num_nonzeros) - np.repeat(classes.offsets[:-1], widths)
@@ -224,12 +249,38 @@ def token_sampler(classes: SequenceClasses, length: int) -> TokenSampler:
 
 @lru_cache(maxsize=32)
 def class_table(classes: SequenceClasses) -> AliasTable:
-    """The alias table of the class prior; draw with row 0."""
+    """The alias table of the class prior; draw with row 0.
+
+    Parameters
+    ----------
+    classes : SequenceClasses
+        Whose prior it is.
+
+    Returns
+    -------
+    AliasTable
+        For `draw_classes`.
+    """
     return alias_table(classes.prior[None] / classes.prior.sum())
 
 
 def draw_classes(table: AliasTable, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Class indices of independent sequences, by their prior."""
+    """Class indices of independent sequences, by their prior.
+
+    Parameters
+    ----------
+    table : AliasTable
+        Of `class_table`.
+    key : jax.Array
+        JAX's random key.
+    shape : tuple
+        Of the result.
+
+    Returns
+    -------
+    array
+        Class indices.
+    """
     return classes_from_words(table, jax.random.bits(key, shape, jnp.uint32))
 
 

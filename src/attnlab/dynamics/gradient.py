@@ -60,7 +60,20 @@ class Rows(NamedTuple):
 
 
 def dense_block(layout: Layout, per_token: jax.Array) -> Block:
-    """A matrix over the tokens of a dense layout, (..., A), as a block: none are exclusive."""
+    """A matrix over the tokens of a dense layout, (..., A), as a block: none are exclusive.
+
+    Parameters
+    ----------
+    layout : Layout
+        A dense layout.
+    per_token : jax.Array
+        The matrix, (..., A).
+
+    Returns
+    -------
+    Block
+        The same in parts.
+    """
     exclusive = jnp.zeros(
         (*per_token.shape[:-2], *layout.exclusive_log_prob.shape), per_token.dtype
     )
@@ -68,14 +81,42 @@ def dense_block(layout: Layout, per_token: jax.Array) -> Block:
 
 
 def dense_parameters(layout: Layout, Y: jax.Array, Z: jax.Array) -> Parameters:
-    """Y (A, J) and Z (Q, A) of a dense layout, as blocks."""
+    """Y (A, J) and Z (Q, A) of a dense layout, as blocks.
+
+    Parameters
+    ----------
+    layout : Layout
+        A dense layout.
+    Y : jax.Array
+        The decoder, (A, J).
+    Z : jax.Array
+        Attention logits, (Q, A).
+
+    Returns
+    -------
+    Parameters
+        The same in blocks.
+    """
     tiles, width = layout.exclusive_log_prob.shape
     exclusive = jnp.zeros((tiles, Y.shape[1], width), Y.dtype)
     return Parameters(Block(Y, exclusive), dense_block(layout, Z))
 
 
 def class_rows(layout: Layout, weight: jax.Array) -> Rows:
-    """The rows of the limit T to infinity: one per class."""
+    """The rows of the limit T to infinity: one per class.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the classes.
+    weight : jax.Array
+        Of each class in the loss, (K,).
+
+    Returns
+    -------
+    Rows
+        What is attended from.
+    """
     return Rows(
         layout.shared_log_prob, layout.exclusive_log_prob, layout.query, layout.target, weight
     )
@@ -177,7 +218,22 @@ def _logit_gradient(
 
 
 def decode(layout: Layout, rows: Rows, parameters: Parameters) -> jax.Array:
-    """The decoder's logits Y^T f of each row, (N, J)."""
+    """The decoder's logits Y^T f of each row, (N, J).
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the classes.
+    rows : Rows
+        What is attended from.
+    parameters : Parameters
+        Y and Z in blocks.
+
+    Returns
+    -------
+    array
+        Logits, (N, J).
+    """
     return _outputs(layout, rows, _features(layout, rows, parameters.Z), parameters.Y)
 
 

@@ -28,6 +28,21 @@ class Optimizer:
     Weight decay (None: 0.01 for adamw, else 0) acts on all that is trained. For sgd and adam it is
     the L2 penalty weight_decay |w|^2 / 2: the gradient has weight_decay * w added before momentum
     or Adam's moments see it. For adamw it is decoupled: w -= rate * weight_decay * w besides.
+
+    Parameters
+    ----------
+    name : str, optional
+        Which.
+    momentum : float, optional
+        Of sgd.
+    beta_1 : float, optional
+        Adam's, of the mean.
+    beta_2 : float, optional
+        Adam's, of the square.
+    epsilon : float, optional
+        Adam's.
+    weight_decay : float, optional
+        By default 0.01 for adamw, else 0.
     """
 
     name: Name = "sgd"

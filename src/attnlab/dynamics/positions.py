@@ -23,7 +23,10 @@ from attnlab.files.recipe import Named
 class Position(Named, ABC):
     """How the distance to the query counts.
 
-    learned: whether the bias is trained, so that it is needed which token stands where.
+    Attributes
+    ----------
+    learned
+        Whether the bias is trained, so that it is needed which token stands where.
     """
 
     learned: ClassVar[bool] = False
@@ -49,7 +52,13 @@ class LearnedPosition(Position):
 
 @dataclass(frozen=True)
 class AlibiPosition(Position):
-    """A fixed bias -`slope` * distance (ALiBi); a negative slope favours what is far away."""
+    """A fixed bias -`slope` * distance (ALiBi); a negative slope favours what is far away.
+
+    Parameters
+    ----------
+    slope : float
+        Per step of distance.
+    """
 
     slope: float
 
@@ -64,7 +73,13 @@ class AlibiPosition(Position):
 
 @dataclass(frozen=True)
 class FixedPosition(Position):
-    """A fixed prior of any shape: `bias` at distances 1, 2, ..., one number for each."""
+    """A fixed prior of any shape: `bias` at distances 1, 2, ..., one number for each.
+
+    Parameters
+    ----------
+    bias : tuple
+        Of distances 1, 2, ...
+    """
 
     bias: tuple[float, ...]
 
@@ -88,7 +103,24 @@ class FixedPosition(Position):
 
 
 def position_from(text: str) -> Position:
-    """Read "learned", "alibi:SLOPE" or "fixed:P1,P2,..." (the biases of distances 1, 2, ...)."""
+    """Read "learned", "alibi:SLOPE" or "fixed:P1,P2,..." (the biases of distances 1, 2, ...).
+
+    Parameters
+    ----------
+    text : str
+        As on the command line.
+
+    Returns
+    -------
+    Position
+        The position.
+
+    Examples
+    --------
+    >>> from attnlab.dynamics import position_from
+    >>> position_from("alibi:0.1")
+    AlibiPosition(slope=0.1)
+    """
     name, _, rest = text.partition(":")
     try:
         numbers = tuple(float(part) for part in rest.split(",")) if rest else ()

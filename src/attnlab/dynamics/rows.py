@@ -40,8 +40,16 @@ def sequence_rows(
 ) -> Rows:
     """The rows of sequences of these classes, all of one weight.
 
-    log_mass: the log of their token counts (N, A) by place in the layout; -inf where there is none.
-    places: (N, T - 1) instead, where the order of tokens matters and its bias is trained.
+    Parameters
+    ----------
+    layout : Layout
+        Of the classes.
+    sequence_class : jax.Array
+        The class of each sequence, (N,).
+    log_mass : jax.Array, optional
+        The log of their token counts (N, A) by place in the layout; -inf where there is none.
+    places : jax.Array, optional
+        (N, T - 1) instead, where the order of tokens matters and its bias is trained.
     """
     size = sequence_class.shape[0]
     return Rows(

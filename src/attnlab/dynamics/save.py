@@ -22,15 +22,21 @@ STEP_BYTES = 32  # of a step or time, while they are found
 class Save:
     """What to record and when; one way of saying when, or none for the default.
 
-    what: any of "attention" (c_{l|m,n}), "logits" (z), "loss" and "statistics" (entropy, entropy
-        over distinct tokens, common-token mass, effective tokens; per class). Statistics are
-        computed where the run is and cost little; attention costs classes x vocabulary a record.
-    every: steps 0, every, 2 every, ... and the last.
-    geometric: 0 and about this many times in even ratios up to the last.
-    at: exactly these steps (or times of `Flow`); the run ends at the last of them.
-
     By default, 101 evenly spaced records (geometric ones for `Flow`), fewer where they would
     take more than 256 MiB.
+
+    Parameters
+    ----------
+    what : str or sequence, optional
+        Any of "attention" (c_{l|m,n}), "logits" (z), "loss" and "statistics" (entropy, entropy over
+        distinct tokens, common-token mass, effective tokens; per class). Statistics are computed
+        where the run is and cost little; attention costs classes x vocabulary a record.
+    every : int, optional
+        Steps 0, every, 2 every, ... and the last.
+    geometric : int, optional
+        0 and about this many times in even ratios up to the last.
+    at : sequence, optional
+        Exactly these steps (or times of `Flow`); the run ends at the last of them.
     """
 
     what: str | Sequence[str] = WHAT

@@ -37,17 +37,38 @@ def simulate(
 ) -> xr.Dataset:
     """Run a simulation and record it.
 
-        attnlab.simulate("syn-small", eta_y=2.0, steps=1000, seeds=3)
+    Parameters
+    ----------
+    simulation : Simulation, SequenceClasses, str or sequence of them
+        A `Simulation`, which explains every field, or its classes.
+    engine : Engine, optional
+        Of the simulation. With a `Simulation`, engine and fields replace its own.
+    progress : {"auto", True, False} or callable, optional
+        Whether to show how far it is, or a function that is called with the fraction done.
+    **fields
+        Other fields of the simulation: model, optimizer, momentum, eta_y, eta_z, steps, init,
+        seeds, independent, save, dtype, lump.
 
-    simulation: a `Simulation`, which explains every field, or its classes; then `engine` and
-        `fields` (model, optimizer, momentum, eta_y, eta_z, steps, init, seeds, independent, save,
-        dtype, lump) are its fields. With a simulation they replace its own.
-    progress: "auto", True, False, or a function that is called with the fraction done.
+    Returns
+    -------
+    xarray.Dataset
+        With dims (swept rates, seed, step or time, sequence_class, query, token); docs/results.md
+        describes it, and `Simulation.of` gives the value back.
 
-    Returns a Dataset with dims (swept rates, seed, step or time, sequence_class, query, token);
-    docs/results.md describes it, and `Simulation.of` gives the value back. Raises `Diverged`, which
-    carries what was recorded, when numbers leave the finite range, and `Interrupted`, which does so
-    too, on Ctrl-C.
+    Raises
+    ------
+    Diverged
+        When numbers leave the finite range; it carries what was recorded.
+    Interrupted
+        On Ctrl-C; so does it.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> run = attnlab.Simulation("syn-small", attnlab.Limit(), eta_y=[1, 2], steps=100)
+    >>> result = attnlab.simulate(run, progress=False)
+    >>> result.attention.dims
+    ('eta_y', 'seed', 'step', 'sequence_class', 'token')
     """
     simulation = as_simulation(simulation, engine, **fields)
     begun = time.perf_counter()

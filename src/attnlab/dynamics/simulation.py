@@ -53,28 +53,41 @@ class Simulation:
     The defaults are the paper's protocol for Syn-Small. A value that is checked when it is made,
     equal to others by content, and changed by `dataclasses.replace`.
 
-    classes: what is learnt from, or the name of a preset ("syn-medium:num_last=3"). Several sets
-        of the same sizes and queries, as a list, run together and have a dim `setting`.
-    engine: `Sampled(length=128, batch_size=128)` (default), `Limit(batch_size=None)` or `Flow()`.
-    model: `Pairwise()` (Y and Z, default), `Embedded(dim)` (U, W_Q, W_K, W_V), `Extended(...)`
+    Parameters
+    ----------
+    classes : SequenceClasses, str or sequence of them
+        What is learnt from, or the name of a preset ("syn-medium:num_last=3"). Several sets of the
+        same sizes and queries, as a list, run together and have a dim `setting`.
+    engine : Engine, optional
+        `Sampled(length=128, batch_size=128)` (default), `Limit(batch_size=None)` or `Flow()`.
+    model : Model, optional
+        `Pairwise()` (Y and Z, default), `Embedded(dim)` (U, W_Q, W_K, W_V), `Extended(...)`
         (residual, normalisation, heads, positions, self-attention; docs/guides/variants.md),
         `Joint(hidden, activation, attention)` (an MLP over attention, the model of JoMA).
-    optimizer: "sgd", "adam", "adamw", an `Optimizer`, or a function that makes an optax
-        transformation from a rate. The momentum of sgd is 0.9 unless it is given; the flow has
-        none.
-    eta_y, eta_z: rates of the decoder Y and of the attention Z; numbers, lists (each becomes a
-        dim) or DataArrays (their dims are kept), all run together.
-    steps: optimiser steps; for `Flow`, time in units of one expected-gradient step.
-    init: "zero"; "uniform", each entry of Y and Z uniform in +-1/sqrt(M) (`Embedded` and `Joint`
-        say what they draw); or logits z(0), an array (query, token) or (token,), with Y(0) = 0;
-        with several heads also (head, query, token).
-    seeds: how many, or which. A seed fixes the data and the start; runs that differ only in
-        rates see the same data, so that their differences have little noise.
-    independent: let each combination of classes, engine, model, optimiser and rates draw data and
-        start of its own, so that cells are independent.
-    save: what to record and when; see `Save`.
-    dtype: "float32" or "float64".
-    lump: let exchangeable tokens share one entry; exact, and off only to check that it is.
+    optimizer : Optimizer, optional
+        "sgd", "adam", "adamw", an `Optimizer`, or a function that makes an optax transformation
+        from a rate. The momentum of sgd is 0.9 unless it is given; the flow has none.
+    eta_y, eta_z
+        Rates of the decoder Y and of the attention Z; numbers, lists (each becomes a dim) or
+        DataArrays (their dims are kept), all run together.
+    steps : float, optional
+        Optimiser steps; for `Flow`, time in units of one expected-gradient step.
+    init : str or array_like, optional
+        "zero"; "uniform", each entry of Y and Z uniform in +-1/sqrt(M) (`Embedded` and `Joint` say
+        what they draw); or logits z(0), an array (query, token) or (token,), with Y(0) = 0; with
+        several heads also (head, query, token).
+    seeds : int or sequence, optional
+        How many, or which. A seed fixes the data and the start; runs that differ only in rates see
+        the same data, so that their differences have little noise.
+    independent : bool, optional
+        Let each combination of classes, engine, model, optimiser and rates draw data and start of
+        its own, so that cells are independent.
+    save : Save, optional
+        What to record and when; see `Save`.
+    dtype : {"float32", "float64"}, optional
+        "float32" or "float64".
+    lump : bool, optional
+        Let exchangeable tokens share one entry; exact, and off only to check that it is.
     """
 
     classes: Classes
@@ -262,6 +275,26 @@ def as_simulation(
     """A simulation, or what makes one: its classes, engine and any of its fields.
 
     What is None is as by default; with a simulation, the fields given replace its own.
+
+    Parameters
+    ----------
+    given : Simulation, SequenceClasses, str or sequence of them
+        A simulation, or its classes.
+    engine : Engine, optional
+        Its engine.
+    **fields
+        Its other fields, and the momentum of its sgd.
+
+    Returns
+    -------
+    Simulation
+        The value.
+
+    Examples
+    --------
+    >>> from attnlab.dynamics import as_simulation
+    >>> as_simulation("syn-small", eta_y=2.0).eta_y
+    2.0
     """
     chosen = {name: value for name, value in fields.items() if value is not None}
     if engine is not None:

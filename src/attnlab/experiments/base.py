@@ -71,8 +71,18 @@ WORDS: Mapping[Kind, Mapping[Standing, str]] = {
 class Judgement:
     """How the claim stands, in words and in numbers.
 
-    headline: what was found, in one sentence. summary: the same in a few. alt: what the picture
-    shows, for those who cannot see it. numbers: by name; a recipe has regression bounds for them.
+    Parameters
+    ----------
+    standing : Standing
+        How the claim stands.
+    headline : str
+        What was found, in one sentence.
+    summary : str
+        The same in a few.
+    alt : str
+        What the picture shows, for those who cannot see it.
+    numbers : mapping
+        By name; a recipe has regression bounds for them.
     """
 
     standing: Standing
@@ -86,8 +96,15 @@ class Judgement:
 class Table:
     """Rows of numbers, as they are written to table.csv, and as a page shows them.
 
-    caption: what is shown. cells: the texts of a page, its heading first, where they are not the
-    rows themselves; a second line in a cell is shown smaller.
+    Parameters
+    ----------
+    rows : Sequence[mapping
+        Numbers by name, row by row.
+    caption : str, optional
+        What is shown.
+    cells : sequence, optional
+        The texts of a page, its heading first, where they are not the rows themselves; a second
+        line in a cell is shown smaller.
     """
 
     rows: Sequence[Mapping[str, float]]
@@ -117,13 +134,28 @@ class Data(Protocol[R_contra]):
 class Experiment(Generic[R]):
     """A claim, put to the test.
 
-    name: of its folder and files. title: in a few words. kind: a figure of a paper, made again, or
-    a study of our own. A study keeps its seeds apart, along `seed`, so that every number is found
-    again on each half of them. recipe: the type of its recipes; a recipe says what is claimed
-    (`about`), which `inputs()` are read, and what it is `with_seeds(n)`. source: who claims it.
-
-    data: a labelled dataset, by the recipe. judge: what the data say about the claim. draw: their
-    picture. table: their numbers as a table, where there is one.
+    Parameters
+    ----------
+    name : str
+        Of its folder and files.
+    title : str
+        In a few words.
+    recipe : type
+        The type of its recipes; a recipe says what is claimed (`about`), which `inputs()` are read,
+        and what it is `with_seeds(n)`.
+    data : callable
+        A labelled dataset, by the recipe.
+    judge : callable
+        What the data say about the claim.
+    draw : callable
+        Their picture.
+    table : callable, optional
+        Their numbers as a table, where there is one.
+    kind : {"figure", "study"}, optional
+        A figure of a paper, made again, or a study of our own. A study keeps its seeds apart, along
+        `seed`, so that every number is found again on each half of them.
+    source : str, optional
+        Who claims it.
     """
 
     name: str

@@ -58,7 +58,24 @@ def _in_order(name: str) -> list[tuple[int, str]]:
 
 
 def experiment(name: str) -> Experiment[Any]:
-    """The experiment of this name."""
+    """The experiment of this name.
+
+    Parameters
+    ----------
+    name : str
+        As `names_of` has it.
+
+    Returns
+    -------
+    Experiment
+        The value.
+
+    Examples
+    --------
+    >>> from attnlab.experiments import experiment
+    >>> experiment("fig9").title
+    'The growth bound at a fixed ratio of the rates'
+    """
     found: Experiment[Any] = import_module(module_of(name)).EXPERIMENT
     return found
 
@@ -73,7 +90,18 @@ def module_of(name: str) -> str:
 
 @cache
 def names_of(kind: Kind) -> tuple[str, ...]:
-    """The names of the experiments of a kind: figures paper by paper, studies by the alphabet."""
+    """The names of the experiments of a kind: figures paper by paper, studies by the alphabet.
+
+    Parameters
+    ----------
+    kind : {"figure", "study"}
+        Figures of papers, or studies of our own.
+
+    Returns
+    -------
+    tuple of str
+        Their names.
+    """
     found = [name for name in _modules() if experiment(name).kind == kind]
     return tuple(sorted(found) if kind == "study" else found)
 
@@ -82,6 +110,24 @@ def recipe_for(name: str, folder: Path | None = None) -> Any:
     """The recipe of an experiment, from attnlab's recipes or from another folder.
 
     It must say that it is the one of that name, and every line of the lab note.
+
+    Parameters
+    ----------
+    name : str
+        Of the experiment.
+    folder : path, optional
+        Where recipes are; by default those of attnlab.
+
+    Returns
+    -------
+    ExperimentRecipe
+        Of the experiment's own type.
+
+    Examples
+    --------
+    >>> from attnlab.experiments import recipe_for
+    >>> recipe_for("fig9").eta_z
+    (0.25, 0.5, 1.0, 2.0)
     """
     path = _path(name, folder)
     recipe = read_recipe(path, experiment(name).recipe)

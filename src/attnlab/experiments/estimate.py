@@ -26,7 +26,17 @@ Numbers = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, its standard error, and over how many seeds."""
+    """A number, its standard error, and over how many seeds.
+
+    Parameters
+    ----------
+    value : float
+        The number.
+    error : float
+        Its standard error.
+    count : int
+        Over so many seeds.
+    """
 
     value: float
     error: float
@@ -42,7 +52,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Share(Estimate):
-    """A share, told as so many of so many: where all of them are, the seeds show no error."""
+    """A share, told as so many of so many: where all of them are, the seeds show no error.
+
+    Parameters
+    ----------
+    hits : int
+        So many.
+    total : int
+        Of so many.
+    """
 
     hits: int
     total: int
@@ -62,6 +80,20 @@ def jackknife(
     """`statistic` of all seeds, and its standard error by leaving out one seed at a time.
 
     For a mean this is the ordinary standard error; it serves slopes and crossings just as well.
+
+    Parameters
+    ----------
+    statistic : callable
+        A function of values with the dim.
+    values : xarray.DataArray
+        What each seed has.
+    dim : str, optional
+        Along which seeds are.
+
+    Returns
+    -------
+    Estimate
+        With its error.
     """
     n = values.sizes[dim]
     without = np.array(
@@ -78,12 +110,47 @@ def standard_error(values: xr.DataArray) -> xr.DataArray:
 
 
 def mean(values: xr.DataArray, *, dim: str = "seed") -> Estimate:
-    """The mean over seeds of a number that each seed has; NaN where one of them has none."""
+    """The mean over seeds of a number that each seed has; NaN where one of them has none.
+
+    Parameters
+    ----------
+    values : xarray.DataArray
+        What each seed has.
+    dim : str, optional
+        Along which seeds are.
+
+    Returns
+    -------
+    Estimate
+        With its error.
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> from attnlab.experiments import mean
+    >>> print(mean(xr.DataArray([1.0, 2.0, 3.0, 2.0], dims="seed")))
+    2 ± 0.4
+    """
     return jackknife(lambda kept: float(kept.mean(skipna=False)), values, dim=dim)
 
 
 def share(hits: xr.DataArray, *, of: xr.DataArray | None = None, dim: str = "seed") -> Share:
-    """The share of hits: of so many as `of` says, or of the entries of 0 and 1 that are not NaN."""
+    """The share of hits: of so many as `of` says, or of the entries of 0 and 1 that are not NaN.
+
+    Parameters
+    ----------
+    hits : xarray.DataArray
+        0, 1 or NaN for each entry, or counts.
+    of : xarray.DataArray, optional
+        Out of how many.
+    dim : str, optional
+        Along which seeds are.
+
+    Returns
+    -------
+    Share
+        With its error.
+    """
     both = xr.concat(xr.broadcast(hits, hits.notnull() if of is None else of), "part")
     found = jackknife(lambda kept: float(kept[0].sum() / kept[1].sum()), both, dim=dim)
     return Share(found.value, found.error, found.count, int(both[0].sum()), int(both[1].sum()))
@@ -98,7 +165,20 @@ def power(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def on_halves(judge: Callable[[xr.Dataset], Judgement], runs: xr.Dataset) -> list[dict[str, float]]:
-    """The numbers that `judge` finds on the first and on the second half of the seeds."""
+    """The numbers that `judge` finds on the first and on the second half of the seeds.
+
+    Parameters
+    ----------
+    judge : callable
+        Of an experiment.
+    runs : xarray.Dataset
+        Its data.
+
+    Returns
+    -------
+    list of dict
+        Numbers by name, of each half.
+    """
     if "seed" not in runs.dims:
         raise InputError("data: a study keeps its seeds apart, along the dim seed")
     middle = runs.sizes["seed"] // 2
@@ -109,7 +189,18 @@ def on_halves(judge: Callable[[xr.Dataset], Judgement], runs: xr.Dataset) -> lis
 
 
 def apart(halves: Sequence[Numbers]) -> dict[str, float]:
-    """How many errors the halves differ by, for each number that has an error."""
+    """How many errors the halves differ by, for each number that has an error.
+
+    Parameters
+    ----------
+    halves : sequence
+        Of `on_halves`.
+
+    Returns
+    -------
+    dict
+        By name.
+    """
     first, second = halves
     found = {}
     for name in first:
@@ -121,5 +212,16 @@ def apart(halves: Sequence[Numbers]) -> dict[str, float]:
 
 
 def unsettled(halves: Sequence[Numbers]) -> dict[str, float]:
-    """The numbers in which the halves do not agree, with how many errors they differ by."""
+    """The numbers in which the halves do not agree, with how many errors they differ by.
+
+    Parameters
+    ----------
+    halves : sequence
+        Of `on_halves`.
+
+    Returns
+    -------
+    dict
+        By name.
+    """
     return {name: by for name, by in apart(halves).items() if not by <= MOST_APART}

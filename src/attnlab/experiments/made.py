@@ -24,11 +24,40 @@ RECORD = "part.json"
 class Made:
     """A finished experiment, or the audit.
 
-    about: the claim, and source: whose. outcome, headline, summary, alt, numbers: the judgement.
-    regression_bounds: of each number, by the recipe. settings: what it was made with, to be shown.
-    files: name to SHA-256. seconds: how long it took when it was made. table: the texts of a table
-    to be shown with it, its heading first, if any; caption: what that is. halves: of a study, the
-    numbers on each half of its seeds.
+    Parameters
+    ----------
+    name : str
+        Of the experiment.
+    key : str
+        Of what it was made with.
+    title : str
+        In a few words.
+    about : str
+        The claim.
+    outcome, headline, summary, alt, numbers
+        The judgement.
+    regression_bounds : mapping
+        Of each number, by the recipe.
+    settings : mapping
+        What it was made with, to be shown.
+    files : mapping
+        Name to SHA-256.
+    seconds : float
+        How long it took when it was made.
+    made_at : str
+        When.
+    versions : mapping
+        Of the libraries.
+    source : str, optional
+        Whose it is.
+    caption : str, optional
+        What that is.
+    table : sequence, optional
+        The texts of a table to be shown with it, its heading first, if any.
+    halves : Sequence[mapping, optional
+        Of a study, the numbers on each half of its seeds.
+    reused : bool, optional
+        Whether it was there already.
     """
 
     name: str

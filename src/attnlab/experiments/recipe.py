@@ -19,8 +19,15 @@ NOTE = [line.name for line in fields(Recipe)]
 class ExperimentRecipe(Recipe):
     """What an experiment is made with, nothing of which is negative.
 
-    ours: which of its settings are not the source's, in words. resumes: whether its data take long,
-    and are gone on with after a stop.
+    Parameters
+    ----------
+    ours : str, optional
+        Which of its settings are not the source's, in words.
+
+    Attributes
+    ----------
+    resumes
+        Whether its data take long, and are gone on with after a stop.
     """
 
     ours: str | None = None

@@ -42,6 +42,22 @@ def run(
     The folder gets the picture (PNG, PDF), the data (netCDF, CSV), `table.csv` where the experiment
     has a table, and `part.json` with the judgement. Simulations that several experiments share are
     kept in `out`/runs. progress: called with the fraction done.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        One of attnlab's, or your own.
+    recipe : ExperimentRecipe
+        Of its type.
+    out : path or str, optional
+        The folder for its folder.
+    progress : callable or False, optional
+        Called with the fraction done.
+
+    Returns
+    -------
+    Made
+        What was found, and which files there are.
     """
     folder = Path(out) / experiment.name
     begun = time.perf_counter()

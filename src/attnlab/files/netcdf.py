@@ -65,6 +65,13 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     (put anything richer into a JSON string). The file is complete or not there: see
     :func:`~attnlab.files.atomic.atomic_path`. Before it takes its place it is read back and
     compared, so that what netCDF cannot hold is an error now and not a surprise later.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result.
+    path : str or path
+        The file, NAME.nc.
     """
     dataset = _storable(dataset)
     # In memory first: HDF5 does not survive a disk that fills up while it writes.
@@ -80,6 +87,27 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
 
     Raises FileNotFoundError when there is no such file, and :class:`DamagedFile` when it was
     truncated or changed since it was saved, or refers to anything outside itself.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    xarray.Dataset
+        The result.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import attnlab
+    >>> path = Path(tempfile.mkdtemp()) / "run.nc"
+    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> attnlab.save(run, path)
+    >>> attnlab.load(path).identical(run)
+    True
     """
     with open_regular(path) as file:
         verify_open(file, path)

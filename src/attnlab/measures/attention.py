@@ -18,7 +18,18 @@ from attnlab.measures.roles import in_play, is_common, is_distinct
 
 
 def clock_of(record: xr.Dataset | xr.DataArray) -> str:
-    """The dim along which a run was recorded: `step`, or `time` of the flow."""
+    """The dim along which a run was recorded: `step`, or `time` of the flow.
+
+    Parameters
+    ----------
+    record : xarray.Dataset or xarray.DataArray
+        A dataset, or a part of one.
+
+    Returns
+    -------
+    str
+        "step" or "time".
+    """
     for clock in ("step", "time"):
         if clock in record.dims:
             return clock
@@ -29,6 +40,24 @@ def entropy(dataset: xr.Dataset) -> xr.DataArray:
     """The entropy of c_n in nats, -sum_l c_{l|n} log c_{l|n} (c of Eq. 5), per class.
 
     From `attention`; where only the statistic itself was recorded, that.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of `simulate`, `predict` or an observer, with attention or what is measured of it.
+
+    Returns
+    -------
+    xarray.DataArray
+        For each class, and all other dims of the dataset.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> from attnlab import measures
+    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> measures.entropy(run).isel(step=[0, -1], sequence_class=0).values.round(2)
+    array([[2.9 , 2.78]])
     """
     if _only_recorded(dataset, "entropy"):
         return dataset["entropy"]
@@ -41,6 +70,24 @@ def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
     Keep the attention to the class's (globally) distinct tokens, renormalise it to sum to 1, and
     take the entropy in nats. NaN for a class without distinct tokens, and where their attention
     has underflowed to zero: there is nothing to renormalise.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of `simulate`, `predict` or an observer, with attention or what is measured of it.
+
+    Returns
+    -------
+    xarray.DataArray
+        For each class, and all other dims of the dataset.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> from attnlab import measures
+    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> measures.distinct_entropy(run).isel(step=-1).values.round(2)
+    array([[1.98, 1.98]])
     """
     if _only_recorded(dataset, "distinct_entropy"):
         return dataset["distinct_entropy"]
@@ -50,7 +97,26 @@ def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def common_mass(dataset: xr.Dataset) -> xr.DataArray:
-    """The attention that a class gives to common tokens, sum of c_{l|n} over G_CT."""
+    """The attention that a class gives to common tokens, sum of c_{l|n} over G_CT.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of `simulate`, `predict` or an observer, with attention or what is measured of it.
+
+    Returns
+    -------
+    xarray.DataArray
+        For each class, and all other dims of the dataset.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> from attnlab import measures
+    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> measures.common_mass(run).isel(step=[0, -1], sequence_class=0).values.round(2)
+    array([[0.65, 0.4 ]])
+    """
     if _only_recorded(dataset, "common_mass"):
         return dataset["common_mass"]
     attention = _attention(dataset).isel(token=np.flatnonzero(is_common(dataset)))
@@ -58,7 +124,18 @@ def common_mass(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def effective_tokens(dataset: xr.Dataset) -> xr.DataArray:
-    """exp(entropy): the number of tokens that equal attention of this entropy would cover."""
+    """exp(entropy): the number of tokens that equal attention of this entropy would cover.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of `simulate`, `predict` or an observer, with attention or what is measured of it.
+
+    Returns
+    -------
+    xarray.DataArray
+        For each class, and all other dims of the dataset.
+    """
     if _only_recorded(dataset, "effective_tokens"):
         return dataset["effective_tokens"]
     return _named(xr.apply_ufunc(maps.effective_tokens, entropy(dataset)), "effective_tokens")
@@ -71,6 +148,22 @@ def relative_gain(
 
     Theorem 3 writes it with f_n = c_n / |c_n|_2; the norm cancels. Infinite once the attention to
     `other` has underflowed to zero.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        With `attention`.
+    token : int
+        l, as the dataset labels it.
+    other : int
+        l'.
+    sequence_class : int
+        n.
+
+    Returns
+    -------
+    xarray.DataArray
+        r over what is left of the dims.
     """
     attention = _select(_attention(dataset), "sequence_class", sequence_class)
     gaining = _select(attention, "token", token)
@@ -92,6 +185,20 @@ def growth_factor(
 
     `token` and `query` are token ids. The growth is from step or time 0, which must be recorded.
     Infinite where it exceeds the largest float64.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        With `attention_logits`, recorded from the start on.
+    token : int, optional
+        One token; by default all.
+    query : int, optional
+        One query; by default all.
+
+    Returns
+    -------
+    xarray.DataArray
+        chi.
     """
     logits = _recorded(dataset, "attention_logits").astype(np.float64)
     axis = clock_of(logits)
@@ -116,6 +223,16 @@ def attention_speed(dataset: xr.Dataset) -> xr.DataArray:
     is the average over their interval and is labelled with the interval's left end, so there is
     one entry fewer than there are records. A change no larger than the rounding of the recorded
     dtype counts as none.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        With `attention`, at two moments at least.
+
+    Returns
+    -------
+    xarray.DataArray
+        One entry fewer than there are records.
     """
     attention = _recorded(dataset, "attention")
     axis = clock_of(attention)
@@ -146,6 +263,26 @@ def snap_time(dataset: xr.Dataset, *, fraction: float = 0.02) -> xr.DataArray:
 
     NaN where the attention is not quiet by the end (record longer), where it never moved (then
     there is nothing to snap), and where it is NaN.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        With `attention`.
+    fraction : float, optional
+        Of the peak, below which attention is quiet.
+
+    Returns
+    -------
+    xarray.DataArray
+        For each class, in steps or time.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> from attnlab import measures
+    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
+    >>> measures.snap_time(run).values
+    array([[49., 49.]])
     """
     return snap_of(attention_speed(dataset), fraction=fraction)
 
@@ -158,6 +295,20 @@ def snap_of(
     A speed is labelled with the left end of its interval. known: which of the intervals can be
     relied on, along step or time. Another counts neither as the peak nor as quiet, and no snap is
     claimed across it: attention that is quiet ever since may have come to rest anywhere in there.
+
+    Parameters
+    ----------
+    speed : xarray.DataArray
+        As `attention_speed` has it.
+    fraction : float, optional
+        Of the peak, below which attention is quiet.
+    known : xarray.DataArray, optional
+        Which of the intervals can be relied on, along step or time; by default all.
+
+    Returns
+    -------
+    xarray.DataArray
+        In steps or time.
     """
     if not 0 < fraction < 1:
         raise InputError(f"fraction: expected a number between 0 and 1, got {fraction}")
@@ -184,6 +335,18 @@ def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
     for each class, the fraction of its distinct tokens whose value in the row of its query exceeds
     `threshold`; then the mean over the classes that have distinct tokens. A 1-D `threshold` adds
     a last dim `threshold`.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        With `attention_logits`.
+    threshold : array_like
+        A number, or several.
+
+    Returns
+    -------
+    xarray.DataArray
+        Shares from 0 to 1.
     """
     thresholds = np.asarray(threshold, dtype=np.float64)
     if thresholds.ndim > 1:
@@ -229,6 +392,20 @@ def recall_fall(recall: xr.DataArray, *, upper: float, lower: float) -> xr.DataA
 
     The larger it is, the slower the descent, hence the sparser the attention (Appendix G); nan
     where the curve does not pass both.
+
+    Parameters
+    ----------
+    recall : xarray.DataArray
+        As `recall` has it, along `threshold`.
+    upper : float
+        Recall at which the descent begins.
+    lower : float
+        And where it ends.
+
+    Returns
+    -------
+    xarray.DataArray
+        The factor.
     """
     log = np.log(recall["threshold"].values)
 

@@ -32,6 +32,20 @@ def turning_points(curves: xr.DataArray, *, least: float, along: str = "step") -
     Of each: `shape` (its number in SHAPES), and for each of TURNS the value there and, by that name
     with `_at`, the place along the dim; nan where it did not come so far. The last extreme of a
     curve may be one only because the curve ends there.
+
+    Parameters
+    ----------
+    curves : xarray.DataArray
+        What is looked at.
+    least : float
+        Smaller turns do not count.
+    along : str, optional
+        The dim.
+
+    Returns
+    -------
+    xarray.Dataset
+        The shape of each curve, and its turns.
     """
     if not least > 0:
         raise InputError(f"least: expected a positive number, got {least}")

@@ -14,6 +14,16 @@ def stable_rank(dataset: xr.Dataset) -> xr.DataArray:
 
     Of `mlp_weights`, the coordinates of W along contextual tokens, at each record. JoMA: it falls,
     then rises again, as attention becomes sparse and then dense.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of the model `Joint`, with its weights.
+
+    Returns
+    -------
+    xarray.DataArray
+        From 1 to the rank.
     """
     if "mlp_weights" not in dataset:
         raise InputError('mlp_weights: not recorded; simulate Joint(...) with Save("logits")')

@@ -23,16 +23,27 @@ class AttentionCall:
     stands at place i + (keys - queries) among the keys, so that the last query is the last key;
     `torch`'s `is_causal` counts from the first, which differs where there are more keys.
 
-    query, key: after rotary embedding and QK norm; the number of KV heads divides that of heads.
-    value: for errors of the output and norms of values; None leaves those out.
-    scale: what the products are multiplied with.
-    mask: bool (True: may attend) or additive floats (so come the biases of T5 and ALiBi), where
-    -1e8 and less, or half of the dtype's lowest, hides a key.
-    causal: a query sees the keys up to its own place.
-    window: it sees only keys nearer than this, in either direction.
-    softcap: softcap * tanh(logits / softcap), before the mask.
-    sinks: learnable logits, one for each head, in the denominator of the softmax without a key.
-    cross: the keys are of another sequence, so that places of queries and keys do not compare.
+    Parameters
+    ----------
+    query, key
+        After rotary embedding and QK norm; the number of KV heads divides that of heads.
+    value : array (batch kv_head key value_width), optional
+        For errors of the output and norms of values; None leaves those out.
+    scale : float
+        What the products are multiplied with.
+    mask : Shaped[Any, '*broadcast'], optional
+        Bool (True: may attend) or additive floats (so come the biases of T5 and ALiBi), where -1e8
+        and less, or half of the dtype's lowest, hides a key.
+    causal : bool, optional
+        A query sees the keys up to its own place.
+    window : int, optional
+        It sees only keys nearer than this, in either direction.
+    softcap : float, optional
+        Softcap * tanh(logits / softcap), before the mask.
+    sinks : array (head), optional
+        Learnable logits, one for each head, in the denominator of the softmax without a key.
+    cross : bool, optional
+        The keys are of another sequence, so that places of queries and keys do not compare.
     """
 
     query: Float[Any, "batch head query width"]

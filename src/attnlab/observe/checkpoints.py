@@ -27,9 +27,14 @@ _KINDS = (
 class Checkpoint:
     """A model at one step of its training.
 
-    step: the optimiser step that its name gives.
-    path: the folder that holds it, with config.json and weights.
-    name: of the folder or the revision.
+    Parameters
+    ----------
+    step : int
+        The optimiser step that its name gives.
+    path : path
+        The folder that holds it, with config.json and weights.
+    name : str
+        Of the folder or the revision.
     """
 
     step: int
@@ -42,16 +47,29 @@ def find_checkpoints(
 ) -> tuple[Checkpoint, ...]:
     """The checkpoints of one training, ordered by step.
 
-        find_checkpoints("out")                                        # out/checkpoint-500, ...
-        find_checkpoints("~/.cache/huggingface/hub/models--EleutherAI--pythia-70m")
-        find_checkpoints("hub/models--google--multiberts-seed_0-step_*")
-        find_checkpoints(["a/early", "a/late10"], pattern=r"late(\\d+)")
-
-    where: a folder whose folders are checkpoints (as the Trainer leaves them); a repository of the
+    Parameters
+    ----------
+    where : str or path or sequence
+        A folder whose folders are checkpoints (as the Trainer leaves them); a repository of the
         Hugging Face cache, whose revisions are; a glob, or a list, of such folders.
-    pattern: a regular expression whose first group is the step; names without a match are left
-        out. Without it, names as step1000, step_20k, checkpoint-500 and stage1-step1000-tokens5B
-        are understood.
+    pattern : str, optional
+        A regular expression whose first group is the step; names without a match are left out.
+        Without it, names as step1000, step_20k, checkpoint-500 and stage1-step1000-tokens5B are
+        understood.
+
+    Returns
+    -------
+    tuple of Checkpoint
+        By step.
+
+    Examples
+    --------
+    >>> from attnlab.observe import find_checkpoints
+    >>> find_checkpoints("out")  # out/checkpoint-500, ...  # doctest: +SKIP
+    >>> hub = "~/.cache/huggingface/hub"
+    >>> find_checkpoints(f"{hub}/models--EleutherAI--pythia-70m")  # doctest: +SKIP
+    >>> find_checkpoints(f"{hub}/models--google--multiberts-seed_0-step_*")  # doctest: +SKIP
+    >>> find_checkpoints(["a/early", "a/late10"], pattern=r"late(\\d+)")  # doctest: +SKIP
     """
     try:
         step_of = None if pattern is None else re.compile(pattern)

@@ -36,9 +36,14 @@ MOST_NAMED = 5
 class Expectation:
     """How scores rank the tokens that gained attention in the first layer.
 
-    correlation: (score, mean, low, high): over the probe's sequences, with a 95 % t-interval.
-    sequences, tokens: how many were ranked, and how many tokens in each on average.
-    gained, expected: the tokens that gained most, and those that the theory says should.
+    Parameters
+    ----------
+    correlation : mapping
+        (score, mean, low, high): over the probe's sequences, with a 95 % t-interval.
+    sequences, tokens
+        How many were ranked, and how many tokens in each on average.
+    gained, expected : tuple
+        The tokens that gained most, and those that the theory says should.
     """
 
     correlation: dict[str, tuple[float, float, float]]
@@ -74,9 +79,26 @@ def classes(
 ) -> SequenceClasses:  # fmt: skip
     """The sequence classes of a text that a model reads, for `simulate`, `predict` and `audit`.
 
-    ids: its tokens, (sequence, place) or one long sequence, as a model takes them. names: a
-    tokenizer, or the names of tokens in the order of their ids; without it a token is called by
-    its number. The others are those of `attnlab.text.estimate_classes`.
+    Parameters
+    ----------
+    ids : array_like
+        Its tokens, (sequence, place) or one long sequence, as a model takes them.
+    names : tokenizer or sequence of str, optional
+        A tokenizer, or the names of tokens in the order of their ids; without it a token is called
+        by its number.
+    queries : int, optional
+        How many query words.
+    following : int, optional
+        Next words of each.
+    context : int, optional
+        Words before a pair that count.
+    min_count : int, optional
+        Rarer pairs and words are left out.
+
+    Returns
+    -------
+    SequenceClasses
+        As `attnlab.text.estimate_classes` makes them.
     """
     corpus, _ = _corpus(ids, names, context)
     return classes_of(_windows(corpus, queries, following, context, min_count))
@@ -89,9 +111,33 @@ def expectation(
 ) -> Expectation:  # fmt: skip
     """Hold what theories expect of a text against what an observed model's first layer did.
 
-    dataset: of an observer. text: the tokens that the model learns from, as for `classes`, of which
-    longer texts tell more; without it, the probe's own. eta_y, eta_z, steps: where the theories
-    are read, as in `attnlab.text.measure_agreement`.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of an observer.
+    text : array_like, optional
+        The tokens that the model learns from, as for `classes`, of which longer texts tell more;
+        without it, the probe's own.
+    names : tokenizer or sequence of str, optional
+        A tokenizer, or the names of tokens in the order of their ids; without it a token is called
+        by its number.
+    queries : int, optional
+        How many query words.
+    following : int, optional
+        Next words of each.
+    context : int, optional
+        Words before a pair that count.
+    min_count : int, optional
+        Rarer pairs and words are left out.
+    eta_y, eta_z : float, optional
+        Where the theories are read, as in `attnlab.text.measure_agreement`.
+    steps : int, optional
+        How long their runs are.
+
+    Returns
+    -------
+    Expectation
+        Rank correlations with their intervals; `in_words()` tells them.
     """
     if "received_start" not in dataset:
         raise InputError(

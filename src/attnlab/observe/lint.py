@@ -36,10 +36,15 @@ _VOLATILE = {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "u
 class Fault:
     """Something that is wrong with some checkpoints.
 
-    kind: "identical" (several steps have the same weights), "final" (a step has the weights of the
+    Parameters
+    ----------
+    kind : str
+        "identical" (several steps have the same weights), "final" (a step has the weights of the
         last one), "config", "tensors" or "dtype" (it changes at this step), "nan", "unreadable".
-    steps: those concerned; of a change, the step before it and the one from which it holds.
-    words: what was found.
+    steps : tuple
+        Those concerned; of a change, the step before it and the one from which it holds.
+    words : str
+        What was found.
     """
 
     kind: str
@@ -51,7 +56,12 @@ class Fault:
 class Lint:
     """What is wrong with a trajectory.
 
-    steps: those that were looked at. faults: in the order of their steps.
+    Parameters
+    ----------
+    steps : tuple
+        Those that were looked at.
+    faults : tuple
+        In the order of their steps.
     """
 
     steps: tuple[int, ...]
@@ -97,6 +107,18 @@ def lint(checkpoints: Sequence[Checkpoint], *, progress: Choice = False) -> Lint
     """Look through the files of a trajectory: every tensor is read and hashed.
 
     Nothing is run: weights are read as data, from safetensors or as torch reads weights alone.
+
+    Parameters
+    ----------
+    checkpoints : sequence of Checkpoint
+        Of `find_checkpoints`.
+    progress : {"auto", True, False} or callable, optional
+        Whether to show how far it is, or a function that is called with the fraction done.
+
+    Returns
+    -------
+    Lint
+        The faults, if there are any.
     """
     prints: list[Print] = []
     faults: list[Fault] = []

@@ -286,26 +286,49 @@ def observe(
 ) -> Observer:  # fmt: skip
     """Watch a model's attention while it trains: `attnlab.observe(model, probe=ids)`.
 
-        with attnlab.observe(model, probe=ids, every=100) as observer:
-            train(model)                                       # any loop with an optimiser
-        observer.result()                                      # over (step, layer, head)
+    Around any loop with an optimiser, as below; or `observer.step(n)` in a loop of your own,
+    `Trainer(..., callbacks=[observer.callback()])`, `observer.lightning()`. A measurement is one
+    forward of the probe without gradients, in evaluation mode; outputs, gradients and losses of the
+    training are bitwise what they would be without it. Of replicas that train together, that of the
+    first process is measured.
 
-    Or `observer.step(n)` in a loop of your own, `Trainer(..., callbacks=[observer.callback()])`,
-    `observer.lightning()`. A measurement is one forward of the probe without gradients, in
-    evaluation mode; outputs, gradients and losses of the training are bitwise what they would be
-    without it. Of replicas that train together, that of the first process is measured.
-
-    model: any torch module that attends through transformers' attention functions, torch's
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any torch module that attends through transformers' attention functions, torch's
         `scaled_dot_product_attention` or `MultiheadAttention`; compiled or not.
-    probe: token ids (sequence, place), what a tokenizer returns, or any other arguments of
-        `forward` as a mapping or a tuple.
-    every: measure when the number of steps is a multiple of this.
-    live: look at the training's own batches instead of a probe. Each measurement is then of other
+    probe
+        Token ids (sequence, place), what a tokenizer returns, or any other arguments of `forward`
+        as a mapping or a tuple.
+    every : int, optional
+        Measure when the number of steps is a multiple of this.
+    live : bool, optional
+        Look at the training's own batches instead of a probe. Each measurement is then of other
         tokens, so that nothing is said of maps that move; processes are put together.
-    rows: how many queries are sampled, of all sequences together; None measures all.
-    min_keys: queries that see fewer keys are left out.
-    log: called with the step and the means over (layer, head) of each measurement;
+    rows : int, optional
+        How many queries are sampled, of all sequences together; None measures all.
+    min_keys : int, optional
+        Queries that see fewer keys are left out.
+    log : callable, optional
+        Called with the step and the means over (layer, head) of each measurement;
         `attnlab.observe.tensorboard`, `wandb` and `mlflow` make such functions.
+
+    Returns
+    -------
+    Observer
+        A context manager; `result()`, `report()` and `plot()` say what it saw.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import attnlab
+    >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    >>> sgd = torch.optim.SGD(model.parameters(), 0.1)
+    >>> with attnlab.observe(model, probe=(torch.randn(2, 16, 8),), every=1) as observer:
+    ...     model(torch.randn(4, 16, 8)).square().mean().backward()
+    ...     sgd.step()
+    >>> observer.result().entropy.dims
+    ('step', 'layer', 'head')
     """
     return Observer(
         model, probe=probe, every=every, live=live, rows=rows, min_keys=min_keys, log=log

@@ -38,15 +38,62 @@ def record(
     budget_bytes: int = BUDGET_BYTES,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Measure attention of which you have the queries and keys: a dataset over (layer, head).
+    """Measure attention of which you have the queries and keys.
 
-    Queries and keys are those that the softmax sees, after rotary embedding and norms; scale is
-    1/sqrt(width) unless given. They may be of numpy, JAX or torch, and stay where they are. The
-    other arguments are those of `AttentionCall` and `statistics`; values are means over sequences.
+    They are those that the softmax sees, after rotary embedding and norms, and may be of numpy, JAX
+    or torch; they stay where they are. Values are means over sequences.
 
+    Parameters
+    ----------
+    q : array
+        Queries (batch, head, query, width).
+    k : array
+        Keys (batch, kv_head, key, width); the number of KV heads divides that of heads.
+    v : array, optional
+        Values, for errors of the output and norms of values; None leaves those out.
+    layer : int, optional
+        Its number in the result.
+    scale : float, optional
+        What the products are multiplied with, 1/sqrt(width) unless given.
+    causal : bool, optional
+        Whether a query sees the keys up to its own place only; the last query is the last key.
+    mask : array, optional
+        Bool (True: may attend) or additive floats, where -1e8 and less, or half of the dtype's
+        lowest, hides a key.
+    window : int, optional
+        A query sees only keys nearer than this, in either direction.
+    softcap : float, optional
+        softcap * tanh(logits / softcap), before the mask.
+    sinks : array, optional
+        Learnable logits, one for each head, in the denominator of the softmax without a key.
+    cross : bool, optional
+        Whether the keys are of another sequence, so that places do not compare.
+    tokens : array_like, optional
+        The token of each key, (batch, key), for induction and the like.
+    present : array_like, optional
+        Which keys are no padding, (batch, key).
+    starts : array_like, optional
+        The first key of a query's own text, in packed sequences.
+    rows : int, optional
+        How many queries are sampled; None measures all.
+    min_keys : int, optional
+        Queries that see fewer keys are left out.
+    budget_bytes : int, optional
+        What a block may take.
+    seed : int, optional
+        Of the sample.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (layer, head).
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> import attnlab
     >>> q, k = np.random.default_rng(0).normal(size=(2, 3, 4, 64, 8))  # batch head query width
-    >>> found = record(q, k, causal=True)
+    >>> found = attnlab.observe.record(q, k, causal=True)
     >>> found.entropy.dims
     ('layer', 'head')
     """

@@ -64,10 +64,21 @@ SHOWN = (
 def report(
     dataset: xr.Dataset, path: str | Path | None = None, *, theory: Sequence[str] = ()
 ) -> str:
-    """The page about a dataset of `attnlab.observe`, as HTML; written to `path` if there is one.
+    """The page about a dataset of `attnlab.observe`, as HTML.
 
-    dataset: over (step, layer, head), measured or loaded; one over (layer, head) is one moment.
-    theory: sentences of `attnlab.observe.expectation(...).in_words()`, if it was asked.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Over (step, layer, head), measured or loaded; one over (layer, head) is one moment.
+    path : path, optional
+        Where it is written, if it is.
+    theory : sequence of str, optional
+        Sentences of `attnlab.observe.expectation(...).in_words()`, if it was asked.
+
+    Returns
+    -------
+    str
+        The page, which needs nothing from elsewhere.
     """
     dataset = with_steps(dataset)
     pages = environment()

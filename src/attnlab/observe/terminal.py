@@ -30,6 +30,16 @@ def terminal(console: Console | None = None) -> Log:
 
     Each cell has the mean over a layer's heads now, and at the first measurement. What the training
     prints goes above it. Where there is no terminal, it is a line for each measurement.
+
+    Parameters
+    ----------
+    console : Console, optional
+        Of rich, if it is not the usual one.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
     """
     from rich.console import Console
     from rich.live import Live

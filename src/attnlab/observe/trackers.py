@@ -19,7 +19,18 @@ SENT = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previou
 
 
 def tensorboard(writer: Any) -> Log:
-    """To a `SummaryWriter`."""
+    """To a `SummaryWriter`.
+
+    Parameters
+    ----------
+    writer : SummaryWriter
+        Of torch.utils.tensorboard, or one that has `add_scalar`.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
 
     def log(step: int, moment: xr.Dataset) -> None:
         for name, value in numbers(moment).items():
@@ -29,7 +40,18 @@ def tensorboard(writer: Any) -> Log:
 
 
 def wandb(run: Any) -> Log:
-    """To a run of Weights & Biases (or the module `wandb` itself)."""
+    """To a run of Weights & Biases.
+
+    Parameters
+    ----------
+    run : Run or module
+        The run, or the module `wandb` itself.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
 
     def log(step: int, moment: xr.Dataset) -> None:
         # its own count of steps is that of the training's logs, which may be ahead of this one
@@ -39,7 +61,18 @@ def wandb(run: Any) -> Log:
 
 
 def mlflow(module: Any) -> Log:
-    """To the active run of the module `mlflow`."""
+    """To the active run of MLflow.
+
+    Parameters
+    ----------
+    module : module
+        The module `mlflow`.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
 
     def log(step: int, moment: xr.Dataset) -> None:
         module.log_metrics(numbers(moment), step=step)

@@ -38,10 +38,27 @@ def observe_model(
     folder: str | Path, probe: Any, *, rows: int | None = None, min_keys: int = MIN_KEYS,
     device: str = "cpu",
 ) -> xr.Dataset:  # fmt: skip
-    """Measure the model of a folder as it is: a dataset over (layer, head).
+    """Measure the model of a folder as it is.
 
-    folder: a model as transformers saves it; nothing is fetched, and none of its code is run.
-    probe: as for `attnlab.observe`.
+    Nothing is fetched, and none of its code is run.
+
+    Parameters
+    ----------
+    folder : path
+        A model as transformers saves it.
+    probe : tensor, mapping or tuple
+        Token ids (sequence, place), or anything else that `attnlab.observe` takes.
+    rows : int, optional
+        How many queries are sampled, of all sequences together; None measures all.
+    min_keys : int, optional
+        Queries that see fewer keys are left out.
+    device : str, optional
+        Where it runs.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (layer, head).
     """
     place = Path(folder).expanduser()
     moment = _moment(place, probe, rows, min_keys, device)
@@ -58,15 +75,36 @@ def observe_checkpoints(
     pattern: str | None = None, out: str | Path | None = None, rows: int | None = None,
     min_keys: int = MIN_KEYS, device: str = "cpu", progress: Choice = "auto",
 ) -> xr.Dataset:  # fmt: skip
-    """Measure a training by its checkpoints: a dataset over (step, layer, head).
+    """Measure a training by its checkpoints.
 
     The files are looked through first (`attnlab.observe.lint`). A step whose file cannot hold the
-    weights of that step is left out, and no snap is claimed across it; `lint` in the attributes
-    has all that was found. One model is in memory at a time.
+    weights of that step is left out, and no snap is claimed across it; `lint` in the attributes has
+    all that was found. One model is in memory at a time.
 
-    where, pattern: as for `find_checkpoints`.
-    out: a folder in which each step is kept when it is measured, and the result; the same call
-        goes on where one was stopped.
+    Parameters
+    ----------
+    where : path, or sequence of paths or Checkpoint
+        As for `find_checkpoints`.
+    probe : tensor, mapping or tuple
+        Token ids (sequence, place), or anything else that `attnlab.observe` takes.
+    pattern : str, optional
+        As for `find_checkpoints`.
+    out : path, optional
+        A folder in which each step is kept when it is measured, and the result; the same call goes
+        on where one was stopped.
+    rows : int, optional
+        How many queries are sampled, of all sequences together; None measures all.
+    min_keys : int, optional
+        Queries that see fewer keys are left out.
+    device : str, optional
+        Where it runs.
+    progress : {"auto", True, False} or callable, optional
+        Whether to show how far it is, or a function that is called with the fraction done.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (step, layer, head).
     """
     checkpoints = _checkpoints(where, pattern)
     looked = lint(checkpoints, progress=progress)

@@ -25,7 +25,18 @@ POLICY_WORDS = {
 
 
 def in_words(dataset: xr.Dataset) -> list[str]:
-    """Sentences about what was measured, each of which says what it counts."""
+    """Sentences about what was measured, each of which says what it counts.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of an observer.
+
+    Returns
+    -------
+    list of str
+        The sentences.
+    """
     told = (_measured, _sparsity, _keys, _sinks, _snaps, _induction, _caches, _left_out)
     return [sentence for tell in told for sentence in tell(dataset)]
 

@@ -18,9 +18,17 @@ __all__ = ["play", "require_extra"]
 def play(given: Simulation | SequenceClasses | str | None = None) -> Any:
     """The playground as a widget, which a notebook shows; `.simulation` is what it shows.
 
-    given: a `Simulation`, or what is learnt from: classes, a preset ("syn-medium:num_last=3") or
-    the path of a file; without it, the page starts with sentences about sport and the weather. The
-    command line has the same page in a browser: `attnlab play [CLASSES]`.
+    Parameters
+    ----------
+    given : Simulation or SequenceClasses or str, optional
+        A `Simulation`, or what is learnt from: classes, a preset ("syn-medium:num_last=3") or the
+        path of a file; without it, the page starts with sentences about sport and the weather. The
+        command line has the same page in a browser: `attnlab play [CLASSES]`.
+
+    Returns
+    -------
+    Playground
+        A widget, which a notebook shows; `.simulation` is what it shows.
     """
     require_extra()
     from attnlab.playground.notebook import Playground

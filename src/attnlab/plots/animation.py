@@ -53,8 +53,20 @@ def animate(
 
     A panel for each class has a bar for each of its tokens, with a mark where it started; below is
     the course of attention. Frames are at most `MOST_FRAMES` of the recorded moments, evenly in
-    ratio. classes, tokens: which to show, by number or name. progress: "auto" for a bar, False, or
-    a function that is told the fraction done.
+    ratio.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of `simulate` or `predict`; of several runs the first is drawn.
+    path : path
+        The file, NAME.gif.
+    classes : int, str or sequence of them, optional
+        Which classes to show, by number or by name.
+    tokens : int, str or sequence of them, optional
+        Which tokens to show, by number or by name.
+    progress : "auto", False or callable, optional
+        "auto" for a bar, False, or a function that is told the fraction done.
     """
     path = Path(path)
     if path.suffix.lower() != ".gif":

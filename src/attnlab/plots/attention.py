@@ -45,7 +45,30 @@ def bars(
     """Bars of c_n: a row per class, a column per moment; the outline is the start, P(l|m,n).
 
     Moments are those of Fig. 4 (0, 2, 4, 6, 8, 10 and the end) where they were recorded in a short
-    run, else spread evenly in ratio. classes, tokens: which to show, by number or name.
+    run, else spread evenly in ratio.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of `simulate` or `predict`; of several runs the first is drawn.
+    classes : int, str or sequence of them, optional
+        Which classes to show, by number or by name.
+    tokens : int, str or sequence of them, optional
+        Which tokens to show, by number or by name.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        To show or to save.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> run = attnlab.Simulation("syn-small", attnlab.Limit(), steps=100)
+    >>> result = attnlab.simulate(run, progress=False)
+    >>> figure = attnlab.plots.bars(result, classes=[0])
+    >>> [ax.get_title() for ax in figure.axes]
+    ['step 0', 'step 2', 'step 4', 'step 6', 'step 8', 'step 10', 'step 100']
     """
     from matplotlib.figure import Figure
 
@@ -84,7 +107,19 @@ def heatmap(
 ) -> Figure:
     """Attention as an image: a panel per class, tokens across, moments of training upwards.
 
-    classes, tokens: which to show, by number or name.
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of `simulate` or `predict`; of several runs the first is drawn.
+    classes : int, str or sequence of them, optional
+        Which classes to show, by number or by name.
+    tokens : int, str or sequence of them, optional
+        Which tokens to show, by number or by name.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        To show or to save.
     """
     clock, shown = clock_of(result), frames(result, classes=classes, tokens=tokens)
     moments = shown[clock].values
@@ -111,8 +146,22 @@ def heatmap(
 def curves(result: xr.Dataset, name: str = "entropy", *, classes: Choice | None = None) -> Figure:
     """A measured variable during training: a panel per class, a line for each of the swept values.
 
-    Lines are means over seeds, bands one standard deviation. What is measured of every token is
-    for `bars`, `heatmap` and `compare`. classes: which to show, by number or name.
+    Lines are means over seeds, bands one standard deviation. What is measured of every token is for
+    `bars`, `heatmap` and `compare`.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of `simulate` or `predict`.
+    name : str, optional
+        Of the variable.
+    classes : int, str or sequence of them, optional
+        Which classes to show, by number or by name.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        To show or to save.
     """
     clock = clock_of(result)
     known = {str(key): of for key, of in result.data_vars.items() if clock in of.dims}
@@ -175,7 +224,22 @@ def compare(
 
     The two must be of one schema and align exactly, as `simulate` and `predict` of one simulation
     do. A class shows the tokens that move furthest in either of them, or those that are chosen.
-    classes, tokens: which to show, by number or name.
+
+    Parameters
+    ----------
+    simulated : xarray.Dataset
+        What training does.
+    predicted : xarray.Dataset
+        What a theory says of it.
+    classes : int, str or sequence of them, optional
+        Which classes to show, by number or by name.
+    tokens : int, str or sequence of them, optional
+        Which tokens to show, by number or by name.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        To show or to save.
     """
     from matplotlib.lines import Line2D
 

@@ -22,9 +22,20 @@ MOST_PANELS, MOST_LINES = 6, 12
 def grid(result: xr.Dataset, name: str | None = None) -> Figure:
     """A number of each run over the swept parameters: means over seeds, bars one deviation.
 
-    result: of `sweep`, or `open_sweep`. name: `final_entropy` unless given, or another number of
-    each run. The parameter that was named last goes along the axis, the one before it is a line
-    each, the one before that a panel each; of further ones the first value is shown.
+    The parameter that was named last goes along the axis, the one before it is a line each, the one
+    before that a panel each; of further ones the first value is shown.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of `sweep`, or `open_sweep`.
+    name : str, optional
+        `final_entropy` unless given, or another number of each run.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        To show or to save.
     """
     known = outcomes(result)
     if not known:

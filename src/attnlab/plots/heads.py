@@ -28,9 +28,22 @@ TITLES = {
 def heads(result: xr.Dataset, variable: str = "relative_entropy", **entry: Any) -> Figure:
     """A panel for each layer with a curve for each head, bands, and snaps as marks.
 
-    result: of an observer, over (step, layer, head). variable: what is drawn; where it has another
-    dim, its entry: `heads(result, "keys_for", mass=0.95)`. Bands are 95 % intervals: of
-    what other sequences would have given, or where there is one, other rows of a sample.
+    Bands are 95 % intervals: of what other sequences would have given, or where there is one, other
+    rows of a sample.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of an observer, over (step, layer, head).
+    variable : str, optional
+        What is drawn.
+    **entry
+        Where the variable has another dim, its entry: `heads(result, "keys_for", mass=0.95)`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        To show or to save.
     """
     if variable not in result or not {"step", "layer", "head"} <= set(result[variable].dims):
         over = [n for n, v in result.data_vars.items() if {"step", "layer", "head"} <= set(v.dims)]

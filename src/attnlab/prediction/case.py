@@ -17,9 +17,26 @@ from attnlab.dynamics import Model, Pairwise, Simulation
 class Case:
     """Classes, rates, how long to train (flow time), and the length T of sequences.
 
-    z0: logits at the start, (query, contextual token); None for zero. decoder_start: the largest
-    entry of Y(0). momentum: of the steps, of which `steps` and whatever else counts plain ones.
-    model: what is trained.
+    Parameters
+    ----------
+    classes : SequenceClasses
+        The set of classes.
+    eta_y : float
+        Rate of the decoder.
+    eta_z : float
+        Rate of attention.
+    steps : float
+        How long the run is, in plain steps.
+    length : float, optional
+        T.
+    z0 : ndarray, optional
+        Logits at the start, (query, contextual token); None for zero.
+    decoder_start : float, optional
+        The largest entry of Y(0).
+    momentum : float, optional
+        Of the steps, of which `steps` and whatever else counts plain ones.
+    model : Model, optional
+        What is trained.
     """
 
     classes: SequenceClasses

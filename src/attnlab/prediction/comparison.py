@@ -15,7 +15,26 @@ Form = Literal["printed", "corrected", "premise"]
 
 
 def labelled(values: ArrayLike, **coords: Any) -> xr.DataArray:
-    """`values` with one dim per keyword, in their order; a keyword holds the labels of its dim."""
+    """`values` with one dim per keyword, in their order; a keyword holds the labels of its dim.
+
+    Parameters
+    ----------
+    values : array_like
+        Numbers.
+    **coords
+        Labels, by dim.
+
+    Returns
+    -------
+    xarray.DataArray
+        The same with labels.
+
+    Examples
+    --------
+    >>> from attnlab.audit import labelled
+    >>> labelled([1.0, 2.0], step=[0, 10]).sel(step=10).item()
+    2.0
+    """
     array = np.asarray(values, dtype=np.float64)
     return xr.DataArray(array, dims=tuple(coords), coords=dict(coords))
 
@@ -25,8 +44,22 @@ def shortfall(
 ) -> xr.DataArray:
     """How far each entry is from the relation, signed so that a positive one speaks against it.
 
-    The labels must agree exactly. Relative to the size of the prediction, entry by entry, where
-    asked for (an entry predicted to be 0 stays absolute); orders of magnitude always are.
+    The labels must agree exactly.
+
+    Parameters
+    ----------
+    predicted, measured : xarray.DataArray
+        What is compared.
+    relation : Relation
+        How the sign between them is read.
+    relative : bool
+        To the size of the prediction, entry by entry (an entry predicted to be 0 stays absolute);
+        orders of magnitude always are.
+
+    Returns
+    -------
+    xarray.DataArray
+        Entry by entry.
     """
     predicted, measured = xr.align(predicted, measured, join="exact")
     if relation.sign == "==" and relation.factor > 1.0:

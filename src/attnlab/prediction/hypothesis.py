@@ -10,7 +10,21 @@ from attnlab.prediction.relation import Relation
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """`value` `relation` `bound`, where `source` asks for it in the words of `says`."""
+    """`value` `relation` `bound`, where `source` asks for it in the words of `says`.
+
+    Parameters
+    ----------
+    source : str
+        Who asks for it.
+    says : str
+        In which words.
+    value : float
+        What the case has.
+    relation : Relation
+        How they compare.
+    bound : float
+        With what.
+    """
 
     source: str
     says: str

@@ -24,17 +24,28 @@ RUNGS = ("joma", "joma-moving")
 def joint_invariants(result: xr.Dataset) -> xr.Dataset:
     """The logits that JoMA's invariants give from the recorded weights, and what they assume.
 
-        result = attnlab.simulate("joma-toy", attnlab.Limit(), model=attnlab.Joint(), steps=2000)
-        found = attnlab.prediction.joint_invariants(result)
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of `simulate` with `Joint`, with the logits recorded, from the start on. One set of classes;
+        any rates and seeds.
 
-    result: of `simulate` with `Joint`, with the logits recorded (`Save("logits")` among others),
-    from the start on. One set of classes; any rates and seeds.
+    Returns
+    -------
+    xarray.Dataset
+        With dim `rung` before those of the logits: `implied_logits` of "joma" (claim 1: b-bar as it
+        starts, each query as if it were alone) and of "joma-moving" (ours: b-bar of the moment,
+        each of several queries by its own share; for exp and linear attention of one query the two
+        are the same). Beside it, along the run: `mean_attention_drift` and `factorisation_residual`
+        for each query, and `gradient_change` (`theory.joint_assumptions`).
 
-    Returns a Dataset with dim `rung` before those of the logits: `implied_logits` of "joma" (claim
-    1: b-bar as it starts, each query as if it were alone) and of "joma-moving" (ours: b-bar of the
-    moment, each of several queries by its own share; for exp and linear attention of one query the
-    two are the same). Beside it, along the run: `mean_attention_drift` and
-    `factorisation_residual` for each query, and `gradient_change` (`theory.joint_assumptions`).
+    Examples
+    --------
+    >>> import attnlab
+    >>> run = attnlab.Simulation("joma-toy", attnlab.Limit(), model=attnlab.Joint(), steps=100)
+    >>> found = attnlab.prediction.joint_invariants(attnlab.simulate(run, progress=False))
+    >>> found.rung.values.tolist()
+    ['joma', 'joma-moving']
     """
     simulation = Simulation.of(result)
     model = joint_model(simulation.model)

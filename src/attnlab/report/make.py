@@ -42,13 +42,32 @@ def reproduce(
     watch: Watcher | None = None,
     playground: str | None = None,
 ) -> Reproduction:
-    """Make the parts that are named (see `PARTS`; all of them by default) in the folder `out`.
+    """Make parts of the report in a folder.
 
-    The folder of a paper ("joma") names all of its figures. It ends in a report about these; where
-    `report` itself is named, about all that is there. A part that is there already, made by the
-    same recipe and code, is reused. recipes: a folder with recipes of your own. seeds: for figures
-    that are averaged over some, such as Fig. 6 and Figs. 11 and 12, which use its runs. playground:
-    the page that a whole report has in it, as a file beside it.
+    It ends in a report about these; where `report` itself is named, about all that is there. A part
+    that is there already, made by the same recipe and code, is reused.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Which, as `PARTS` has them; all by default. The folder of a paper ("joma") names all of its
+        figures.
+    out : path, optional
+        The folder.
+    recipes : path, optional
+        A folder with recipes of your own.
+    seeds : int, optional
+        For figures that are averaged over some, such as Fig. 6 and Figs. 11 and 12, which use its
+        runs.
+    watch : callable, optional
+        Told what happens.
+    playground : str, optional
+        The page that a whole report has in it, as a file beside it.
+
+    Returns
+    -------
+    Reproduction
+        What was made, and where the report is.
     """
     chosen = chosen_parts(names, PARTS)
     whole = "report" in chosen
@@ -96,10 +115,27 @@ def make_studies(
     seeds: int | None = None,
     watch: Watcher | None = None,
 ) -> Reproduction:
-    """Make the studies that are named (all of them by default) in the folder `out`.
+    """Make studies in a folder.
 
-    A study that is there already, made by the same recipe and code, is reused. recipes: a folder
-    with recipes of your own. seeds: more of them make every number surer.
+    A study that is there already, made by the same recipe and code, is reused.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Which; all by default.
+    out : path, optional
+        The folder.
+    recipes : path, optional
+        A folder with recipes of your own.
+    seeds : int, optional
+        More of them make every number surer.
+    watch : callable, optional
+        Told what happens.
+
+    Returns
+    -------
+    Reproduction
+        What was made, and where the report is.
     """
     chosen = chosen_parts(names, STUDIES)
     asked = {name: _recipe(name, recipes, seeds) for name in chosen}

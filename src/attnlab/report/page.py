@@ -34,12 +34,29 @@ def page(
     story: Made | None = None,
     playground: bool = False,
 ) -> str:
-    """The page as HTML.
+    """The page as HTML. Every text is escaped, and nothing is loaded from elsewhere.
 
-    figures, audit: what to show. missing: figures that were not made. pictures: PNGs by the
-    name of the figure. claims: the audit's document. seconds: how long this call took. story: what
-    the page opens with. playground: whether playground.html stands beside it. Every text is
-    escaped, and nothing is loaded from elsewhere.
+    Parameters
+    ----------
+    figures, audit
+        What to show.
+    missing : sequence
+        Figures that were not made.
+    pictures : mapping
+        PNGs by the name of the figure.
+    claims : mapping, optional
+        The audit's document.
+    seconds : float
+        How long this call took.
+    story
+        What the page opens with.
+    playground
+        Whether playground.html stands beside it.
+
+    Returns
+    -------
+    str
+        The page.
     """
     pages = environment()
     pages.filters |= {

@@ -27,6 +27,21 @@ def run_apart(
     the fraction done. keep: a folder in which groups are kept, and found again when the same
     simulations are asked for, by whichever recipe. Raises `Diverged` when a run does, and
     RuntimeError when a group fails otherwise.
+
+    Parameters
+    ----------
+    recipe : SweepRecipe
+        What is swept.
+    progress : callable or False, optional
+        Called with the fraction done.
+    keep : path, optional
+        A folder in which groups are kept, and found again when the same simulations are asked for,
+        by whichever recipe.
+
+    Returns
+    -------
+    list of xarray.Dataset
+        In the order of the grid.
     """
     plan = make_plan(recipe)
     if keep is not None:

@@ -21,8 +21,12 @@ from attnlab.sweep.kind import Tell
 class Ray:
     """Ray Core tasks. Results come back through Ray to the driver, which writes them.
 
-    address: "local" starts Ray here and stops it afterwards; "auto" or HOST:PORT joins a cluster.
-    cpus, gpus: of each task; Ray counts them, and shows a task only its own GPUs.
+    Parameters
+    ----------
+    address : str, optional
+        "local" starts Ray here and stops it afterwards; "auto" or HOST:PORT joins a cluster.
+    cpus, gpus : float, optional
+        Of each task; Ray counts them, and shows a task only its own GPUs.
     """
 
     address: str = "local"

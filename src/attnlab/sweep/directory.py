@@ -36,7 +36,24 @@ PLAN, INDEX, TABLE = "plan.json", "index.json", "table.csv"
 def run_in(
     directory: Path, plan: Plan, *, executor: Executor | None = None, watch: Watcher | None = None
 ) -> Ran:
-    """Run a plan in a directory, or what is missing of it there."""
+    """Run a plan in a directory, or what is missing of it there.
+
+    Parameters
+    ----------
+    directory : path
+        Where results are kept.
+    plan : Plan
+        Of `make_plan`.
+    executor : Executor, optional
+        Who computes; by default this process.
+    watch : callable, optional
+        Told what happens.
+
+    Returns
+    -------
+    Ran
+        What was done.
+    """
     if directory.exists() and not directory.is_dir():
         raise InputError(f"out: {directory} is not a folder")
     try:
@@ -69,6 +86,16 @@ def open_sweep(directory: str | Path) -> xr.Dataset:
     Its dims are the swept parameters, `seed`, and those of a single run (see docs/results.md).
     `finished` is False for the runs that failed, which are NaN from then on; table.csv has the
     summary. A sweep of which groups are missing is refused: run it again to finish it.
+
+    Parameters
+    ----------
+    directory : str or path
+        Of a sweep that was run with `out`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Everything, lazily.
     """
     directory = Path(directory)
     planned = _read_plan(directory)
@@ -87,9 +114,28 @@ def open_sweep(directory: str | Path) -> xr.Dataset:
 class Status:
     """How a sweep stands: groups by state, runs, and the causes of what failed, by group.
 
-    done: with a result, even if runs in it diverged. failed: without. complete: every group was
-    settled, the table and the index are written. damaged: what of the rest is not as it was
-    written, in words; the next run makes it anew.
+    Parameters
+    ----------
+    groups : int
+        How many.
+    done : int
+        With a result, even if runs in it diverged.
+    running : int
+        How many now.
+    failed : int
+        Without.
+    runs : int
+        How many.
+    runs_done : int
+        How many of them.
+    failed_runs : int
+        How many of them.
+    causes : mapping
+        Of what failed, by group.
+    complete : bool
+        Every group was settled, the table and the index are written.
+    damaged : tuple, optional
+        What of the rest is not as it was written, in words; the next run makes it anew.
     """
 
     groups: int
@@ -113,6 +159,16 @@ def status(directory: str | Path) -> Status:
 
     Groups are gone by their names here: whether they are whole is seen when they are read, or by
     the next run.
+
+    Parameters
+    ----------
+    directory : str or path
+        Of a sweep.
+
+    Returns
+    -------
+    Status
+        How it stands.
     """
     directory = Path(directory)
     planned = _read_plan(directory)

@@ -27,7 +27,13 @@ from attnlab.sweep.kind import Tell
 @dataclass(frozen=True)
 class Local:
     """In this process, or in `workers` processes of this machine, which are spawned, not forked:
-    JAX does not survive a fork. Call it from under `if __name__ == "__main__":`."""
+    JAX does not survive a fork. Call it from under `if __name__ == "__main__":`.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Processes; 0 for this one.
+    """
 
     workers: int = 0
 

@@ -63,7 +63,17 @@ class Shape:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep will do; `seconds` and `memory` are rough (see `cost`)."""
+    """What a sweep will do; `seconds` and `memory` are rough (see `cost`).
+
+    Parameters
+    ----------
+    recipe : SweepRecipe
+        What is swept.
+    memory_budget : float
+        Bytes that a group may take.
+    shapes : tuple
+        Groups that compile alike.
+    """
 
     recipe: SweepRecipe
     memory_budget: float
@@ -109,7 +119,20 @@ class Plan:
 
 
 def make_plan(recipe: SweepRecipe, *, memory_budget: float = MEMORY_BUDGET) -> Plan:
-    """Group the cells of a recipe."""
+    """Group the cells of a recipe.
+
+    Parameters
+    ----------
+    recipe : SweepRecipe
+        What is swept.
+    memory_budget : float, optional
+        Bytes that a group of runs may take.
+
+    Returns
+    -------
+    Plan
+        Groups that fit, with rough costs.
+    """
     if not as_value("memory_budget", memory_budget, float) > 0:
         raise InputError(f"memory_budget: expected a positive number, got {memory_budget}")
     kind, settings = recipe.kind, recipe.settings()

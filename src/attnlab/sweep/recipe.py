@@ -40,12 +40,16 @@ def kind_in(given: Mapping[str, Any]) -> Kind:
 class SweepRecipe(Recipe):
     """A grid of simulations or of trainings on text: the fields of one, and the values to try.
 
-    given: the fields of a `Simulation` that are the same for all. In a file they stand beside
-        `grid`, which makes the file that of a simulation, but for three things: rates are numbers,
-        `ratio` may stand for eta_y (eta_y = ratio * eta_z), and classes are named, by a preset that
-        may lack those parameters that are in the grid.
-        A file that has a `corpus` instead is that of a `Training`.
-    grid: for each name the values to take, in all combinations. A name is a rate (`eta_y`, `eta_z`,
+    Parameters
+    ----------
+    given : mapping, optional
+        The fields of a `Simulation` that are the same for all. In a file they stand beside `grid`,
+        which makes the file that of a simulation, but for three things: rates are numbers, `ratio`
+        may stand for eta_y (eta_y = ratio * eta_z), and classes are named, by a preset that may
+        lack those parameters that are in the grid. A file that has a `corpus` instead is that of a
+        `Training`.
+    grid : mapping, optional
+        For each name the values to take, in all combinations. A name is a rate (`eta_y`, `eta_z`,
         `ratio`; of trainings `rate`), a field (`init`, `steps`, `classes`, `model`), a field inside
         one (`engine.length`, `optimizer.beta_2`, `model.position.slope`), or a parameter of the
         preset that `classes` names (`num_last`).

@@ -44,20 +44,42 @@ def sweep(
 ) -> xr.Dataset:
     """Run every combination of the values in `grid`, each with every seed.
 
-        attnlab.sweep("syn-medium", grid={"num_last": [1, 3], "eta_z": [1, 2]}, ratio=2, seeds=10)
+    Runs that diverge are NaN from that step on and marked in `finished`.
 
-    value: a `Simulation`, or the classes of one; then `engine` and `fields` are its fields. Or a
-        `Training` on text, whose rates are "rate" in the grid.
-    grid: values by name, each of which becomes a dim of the result: "eta_y", "eta_z", "ratio"
-        (eta_y = ratio * eta_z), any field ("init", "steps", "classes", "model"), a field inside one
+    Parameters
+    ----------
+    value : Simulation, Training, SequenceClasses or str
+        A `Simulation`, or the classes of one; or a `Training` on text, whose rates are "rate" in
+        the grid.
+    engine : Engine, optional
+        Of the simulation, where classes are given.
+    grid : mapping
+        Values by name, each of which becomes a dim of the result: "eta_y", "eta_z", "ratio" (eta_y
+        = ratio * eta_z), any field ("init", "steps", "classes", "model"), a field inside one
         ("engine.length", "optimizer.beta_2", "model.heads"), and parameters of the preset that
         `classes` names. Rates that are not swept are given as fields.
-    out: a directory in which results are kept, group by group; the same call resumes there, and
+    out : path, optional
+        A directory in which results are kept, group by group; the same call resumes there, and
         `open_sweep` opens it. Without it everything stays in memory.
-    executor: `Local()` (in this process), `Local(workers=2)` or `Ray(...)`.
-    memory_budget: bytes that a group of runs may take.
+    executor : Executor, optional
+        `Local()` (in this process), `Local(workers=2)` or `Ray(...)`.
+    memory_budget : float, optional
+        Bytes that a group of runs may take.
+    **fields
+        Other fields of the value, the same in all runs.
 
-    Runs that diverge are NaN from that step on and marked in `finished`.
+    Returns
+    -------
+    xarray.Dataset
+        A dim for each name in the grid, `seed`, and those of a single run.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> grid = {"eta_z": [1, 2], "ratio": [1, 5]}
+    >>> found = attnlab.sweep("syn-small", attnlab.Limit(), grid=grid, steps=100)
+    >>> found.attention.dims[:3]
+    ('eta_z', 'ratio', 'seed')
     """
     given = _given(value, {"engine": engine, **fields}, grid)
     if isinstance(given.get("seeds"), np.integer):

@@ -58,13 +58,38 @@ def measure_agreement(
 ) -> xr.Dataset:
     """Train the paper's model on a text in three ways, and hold six scores against it.
 
-    The first four arguments choose the classes (see `find_windows`). eta_y well above eta_z is
-    Assumption 1c. top: of how many tokens the recall is taken.
+    Parameters
+    ----------
+    corpus : Corpus
+        The text.
+    queries : int, optional
+        How many query words.
+    following : int, optional
+        Next words of each.
+    context : int, optional
+        Words before a pair that count.
+    min_count : int, optional
+        Rarer pairs and words are left out.
+    eta_y : float, optional
+        Rate of the decoder; well above eta_z is Assumption 1c.
+    eta_z : float, optional
+        Rate of attention.
+    steps : int, optional
+        Of each training.
+    seeds : int, optional
+        Of the trainings that draw.
+    top : int, optional
+        Of how many tokens the recall is taken.
+    progress : {"auto", True, False} or callable, optional
+        Whether to show how far it is, or a function that is called with the fraction done.
 
-    Returns `rank_correlation` (Spearman's) and `recall` over (training, target, tokens, score,
-    seed, sequence_class), of all tokens in the class's windows and of the 10 % most frequent; and,
-    over (training, sequence_class, token), the mean over seeds of `attention` and
-    `attention_logits`.
+    Returns
+    -------
+    xarray.Dataset
+        `rank_correlation` (Spearman's) and `recall` over (training, target, tokens, score, seed,
+        sequence_class), of all tokens in the class's windows and of the 10 % most frequent; and,
+        over (training, sequence_class, token), the mean over seeds of `attention` and
+        `attention_logits`.
     """
     for name, value in (("steps", steps), ("seeds", seeds), ("top", top)):
         if value < 1:

@@ -12,7 +12,26 @@ from attnlab.text.windows import LEFT_OUT, Windows, find_windows
 def estimate_classes(
     corpus: Corpus, *, queries: int = 5, following: int = 4, context: int = 35, min_count: int = 10
 ) -> SequenceClasses:
-    """The sequence classes of a corpus; see `find_windows` for what is chosen."""
+    """The sequence classes of a corpus; see `find_windows` for what is chosen.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The text.
+    queries : int, optional
+        How many query words.
+    following : int, optional
+        Next words of each.
+    context : int, optional
+        Words before the pair that count.
+    min_count : int, optional
+        Rarer pairs and words are left out.
+
+    Returns
+    -------
+    SequenceClasses
+        With words for names.
+    """
     return classes_of(
         find_windows(
             corpus, queries=queries, following=following, context=context, min_count=min_count

@@ -26,7 +26,18 @@ TOKEN_VERSION = 1
 class Source:
     """A corpus by name, which is read when it is used; the fields are those of `open_corpus`.
 
-    digest: of the corpus that it was; a text that has changed since is refused.
+    Parameters
+    ----------
+    name : str, optional
+        As `open_corpus` takes it.
+    tokens : {"word", "bpe"}, optional
+        "word" or "bpe".
+    vocab_size : int, optional
+        Keep so many tokens.
+    validation : str, optional
+        A text file to judge by.
+    digest : str, optional
+        Of the corpus that it was; a text that has changed since is refused.
     """
 
     name: str = "builtin"
@@ -52,11 +63,20 @@ class Source:
 class Corpus:
     """A text as token ids.
 
-    vocabulary: the tokens as text, in the order of their ids, from the training part.
-    train, validation: token ids in the order of the text; read-only.
-    tokens: "word" (basic English, lower case) or "bpe" (bytes and pairs).
-    digest: SHA-256 of the vocabulary and both parts. Corpora with the same are equal.
-    source: how it can be opened again.
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    tokens : {"word", "bpe"}
+        "word" (basic English, lower case) or "bpe" (bytes and pairs).
+    vocabulary : tuple
+        The tokens as text, in the order of their ids, from the training part.
+    train, validation : NDArray[np.int32]
+        Token ids in the order of the text; read-only.
+    digest : str
+        SHA-256 of the vocabulary and both parts. Corpora with the same are equal.
+    source : Source, optional
+        How it can be opened again.
     """
 
     name: str
@@ -105,12 +125,19 @@ def open_corpus(
 ) -> Corpus:
     """Read a text and number its tokens, or take them from the cache.
 
-    source: "builtin" (the standard library's documentation topics), "wikitext-2",
-        "wikitext-103", a text file, or a folder; see `attnlab.text.sources.read_source`.
-    tokens: "word", lower-cased basic English, or "bpe", byte pairs (extra `text`).
-    vocab_size: keep so many tokens, <unk> among them; all words by default, 4096 for "bpe".
-    validation: a text file to judge by, instead of the source's own part or its last tenth.
-    cache: the folder of the token cache; by default $ATTNLAB_CACHE, or attnlab in the user's.
+    Parameters
+    ----------
+    source : str or path
+        "builtin" (the standard library's documentation topics), "wikitext-2", "wikitext-103", a
+        text file, or a folder; see `attnlab.text.sources.read_source`.
+    tokens : {"word", "bpe"}, optional
+        "word", lower-cased basic English, or "bpe", byte pairs (extra `text`).
+    vocab_size : int, optional
+        Keep so many tokens, <unk> among them; all words by default, 4096 for "bpe".
+    validation : str or path, optional
+        A text file to judge by, instead of the source's own part or its last tenth.
+    cache : path, optional
+        The folder of the token cache; by default $ATTNLAB_CACHE, or attnlab in the user's.
     """
     _check(tokens, vocab_size)
     text = read_source(source, validation)

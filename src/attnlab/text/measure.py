@@ -132,6 +132,18 @@ def snap_step(result: xr.Dataset, *, fraction: float = SNAP_FRACTION) -> xr.Data
 
     Quiet is slower than `fraction` of the head's peak speed, for good; NaN where the map still
     moves at the end. See `attnlab.measures.snap_time`.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of `train`.
+    fraction : float, optional
+        Of the peak, below which a map is quiet.
+
+    Returns
+    -------
+    xarray.DataArray
+        Over layer and head.
     """
     return measures.snap_time(_heads_as_rows(result), fraction=fraction).rename("snap_step")
 

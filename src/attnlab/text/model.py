@@ -36,13 +36,29 @@ INIT_SCALE = 0.1  # embedding and decoder start uniform in +-0.1
 class TransformerSpec:
     """A transformer; the defaults are the paper's 1-layer model on text.
 
-    norm: "post" normalises after each residual sum, "pre" before each block and at the end.
-    positions: "sinusoidal" or "learned" vectors added to the embedding, "alibi", a bias of the
-        attention logits that falls with distance, or "none".
-    activation: of the hidden units; "linear" leaves them as they are, a control.
-    dropout: of the embedding, the attention weights, the hidden units and both blocks' outputs.
-    tied: let the embedding be the decoder too.
-    context: T, tokens in a training sequence.
+    Parameters
+    ----------
+    layers : int, optional
+        How many.
+    heads : int, optional
+        Of each layer.
+    dim : int, optional
+        Width.
+    feed_forward : int, optional
+        Hidden units of the MLP.
+    activation : str, optional
+        Of the hidden units; "linear" leaves them as they are, a control.
+    norm : str, optional
+        "post" normalises after each residual sum, "pre" before each block and at the end.
+    positions : str, optional
+        "sinusoidal" or "learned" vectors added to the embedding, "alibi", a bias of the attention
+        logits that falls with distance, or "none".
+    dropout : float, optional
+        Of the embedding, the attention weights, the hidden units and both blocks' outputs.
+    tied : bool, optional
+        Let the embedding be the decoder too.
+    context : int, optional
+        T, tokens in a training sequence.
     """
 
     layers: int = 1

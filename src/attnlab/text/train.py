@@ -48,21 +48,38 @@ def train(
 ) -> xr.Dataset:
     """Train transformers on a corpus and record what their attention does.
 
-        attnlab.train("builtin", attnlab.text.TransformerSpec(dim=64), rates=[1, 2], steps=500)
-
-    training: a `Training`, which explains every field, or its corpus; then `model` and the rest
-        (rates, seeds, steps, optimizer, batch, clip, reset_moments, measure_every,
-        validation_tokens, probes, precision) are its fields. With a training they replace its own.
-        Rates and seeds are run together, one run for each pair.
-    out: a folder for checkpoints and the result. A training that was interrupted goes on from
-        there with bit-identical results on the same machine (on a GPU as far as XLA adds in the
-        same order); one that differs in any setting is refused. Ctrl-C keeps a checkpoint.
-    checkpoint_seconds: the least time between checkpoints.
-    progress: "auto", True, False, or a function that is called with the fraction done.
-
-    Returns a Dataset with dims (rate, seed, step, layer, head, probe, query, key); docs/results.md
-    describes it, and `Training.of` gives the value back. A run that leaves the finite numbers is
+    Rates and seeds are run together, one run for each pair. A run that leaves the finite numbers is
     NaN from there on, `diverged_step` says since when, and the others go on.
+
+    Parameters
+    ----------
+    training : Training, Corpus, Source or str
+        A `Training`, which explains every field, or its corpus.
+    model : TransformerSpec, optional
+        The transformer. With a `Training`, model and fields replace its own.
+    out : path, optional
+        A folder for checkpoints and the result. A training that was interrupted goes on from there
+        with bit-identical results on the same machine (on a GPU as far as XLA adds in the same
+        order); one that differs in any setting is refused. Ctrl-C keeps a checkpoint.
+    checkpoint_seconds : float, optional
+        The least time between checkpoints.
+    progress : {"auto", True, False} or callable, optional
+        Whether to show how far it is, or a function that is called with the fraction done.
+    **given
+        Other fields of the training: rates, seeds, steps, optimizer, batch, clip, reset_moments,
+        measure_every, validation_tokens, probes, precision.
+
+    Returns
+    -------
+    xarray.Dataset
+        With dims (rate, seed, step, layer, head, probe, query, key); docs/results.md describes it,
+        and `Training.of` gives the value back.
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> training = attnlab.Training("builtin", rates=(1.0, 2.0), steps=500)
+    >>> result = attnlab.train(training, out="run")  # doctest: +SKIP
     """
     plan = as_training(training, model, **given)
     folder = None if out is None else Path(out)

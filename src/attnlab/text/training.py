@@ -35,22 +35,38 @@ class Training:
     A value that is checked when it is made, equal to others by content, and changed by
     `dataclasses.replace`.
 
-    corpus: what is learnt from: a `Corpus`, or the name of one, as `open_corpus` takes it, or a
+    Parameters
+    ----------
+    corpus : Corpus or str or Source, optional
+        What is learnt from: a `Corpus`, or the name of one, as `open_corpus` takes it, or a
         `Source`; the text is read when it is used.
-    rates, seeds: one run for each pair. A seed fixes the start and the dropout; all runs read the
-        same text in the same order.
-    optimizer: SGD has no momentum unless it is given.
-    batch: streams read side by side. clip: the largest norm of a gradient.
-    reset_moments: whether the optimiser forgets what it has gathered (Adam's moments, momentum) at
-        the end of each pass over the text, as it does where every epoch has an optimiser of its
-        own.
-    measure_every: steps between measurements, "doubling" for steps 1, 2, 4, 8, ..., or the steps
-        themselves; the start and the end are measured too.
-    validation_tokens: how much of the validation part is measured each time; None for all of it.
-    probes: how many fixed sequences of the validation part have their maps kept.
-    precision: of matrix products: "highest" is float32, "default" what the device prefers (TF32 on
-        many GPUs), "bfloat16" that with logits and decoder in bfloat16; parameters, softmax and
-        what is measured stay as they are.
+    model : TransformerSpec, optional
+        The transformer.
+    rates, seeds : tuple, optional
+        One run for each pair. A seed fixes the start and the dropout; all runs read the same text
+        in the same order.
+    steps : int, optional
+        Of the optimiser.
+    optimizer : Optimizer, optional
+        SGD has no momentum unless it is given.
+    batch : int, optional
+        Streams read side by side.
+    clip : float, optional
+        The largest norm of a gradient.
+    reset_moments : bool, optional
+        Whether the optimiser forgets what it has gathered (Adam's moments, momentum) at the end of
+        each pass over the text, as it does where every epoch has an optimiser of its own.
+    measure_every : int, "doubling" or sequence of int, optional
+        Steps between measurements, "doubling" for steps 1, 2, 4, 8, ..., or the steps themselves;
+        the start and the end are measured too.
+    validation_tokens : int, optional
+        How much of the validation part is measured each time; None for all of it.
+    probes : int, optional
+        How many fixed sequences of the validation part have their maps kept.
+    precision : {"float32", "float64"}, optional
+        Of matrix products: "highest" is float32, "default" what the device prefers (TF32 on many
+        GPUs), "bfloat16" that with logits and decoder in bfloat16; parameters, softmax and what is
+        measured stay as they are.
     """
 
     clock: ClassVar[Literal["step"]] = "step"

@@ -26,6 +26,17 @@ def syn_small() -> SequenceClasses:
 
     Tokens 0-9 are common, 10-19 distinct to class 0, 20-29 distinct to class 1, 30-31 queries,
     32-33 next tokens. The paper's "M = 30" counts the contextual tokens only.
+
+    Returns
+    -------
+    SequenceClasses
+        Two classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import syn_small
+    >>> len(syn_small()), syn_small().vocab_size
+    (2, 34)
     """
     return _synthetic(num_last=2, next_per_last=1, local_common=0, origin="syn-small")
 
@@ -39,6 +50,26 @@ def syn_medium(num_last: int = 3, next_per_last: int = 2, local_common: int = 0)
     Tokens, in this order: 10 common; `local_common` for each query, shared by the classes of that
     query only and weighing 1, query after query; 10 distinct for each class, class after class;
     the queries; the next tokens. So M = 10 + 10 K + num_last + K, plus num_last * local_common.
+
+    Parameters
+    ----------
+    num_last : int, optional
+        Queries.
+    next_per_last : int, optional
+        Next tokens of each query.
+    local_common : int, optional
+        Tokens shared by the classes of one query only, for each query.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import syn_medium
+    >>> len(syn_medium(num_last=3)), syn_medium(num_last=3).vocab_size
+    (6, 79)
     """
     num_last = how_many("num_last", num_last, 1)
     next_per_last = how_many("next_per_last", next_per_last, 1)
@@ -76,6 +107,34 @@ def family(
 
     Tokens: common; distinct, class after class; the queries; the next tokens; tokens that never
     occur, up to `vocab_size`. Class k has query k * queries // classes.
+
+    Parameters
+    ----------
+    classes : int, optional
+        How many.
+    queries : int, optional
+        How many.
+    common : int, optional
+        Common tokens.
+    distinct : int, optional
+        Distinct tokens of each class.
+    common_mass : float, optional
+        Probability of all common tokens together.
+    lowest : float, optional
+        Weight of the rarest distinct token, the most frequent having 1.
+    vocab_size : int, optional
+        M; by default no more than is used.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import family
+    >>> len(family(classes=4)), family(classes=4).common_tokens().size
+    (4, 10)
     """
     classes = how_many("classes", classes, 2)
     queries = number_of_queries(queries, classes)
@@ -120,6 +179,28 @@ def single_common(
     Token 0 is common; then the distinct tokens, class after class; the query; the next tokens.
     `vocab_size` sets M, which the theorem depends on (Fig. 3: K = 10, M = 1000), by adding tokens
     that never occur. Assumption 2 holds when 6 / sqrt(M) <= f_n . f_n' < 1 / (K (K - 1)).
+
+    Parameters
+    ----------
+    num_classes : int, optional
+        How many.
+    distinct : int, optional
+        Distinct tokens of each class.
+    common_prob : float, optional
+        Probability of the common token.
+    vocab_size : int, optional
+        M; by default no more than is used.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import single_common
+    >>> single_common(num_classes=3).common_tokens()
+    array([0])
     """
     num_classes = how_many("num_classes", num_classes, 2)
     distinct = how_many("distinct", distinct, 1)
@@ -157,6 +238,31 @@ def symmetric(
     The common tokens share `common_mass` and the distinct tokens the rest, each on the ramp 0.1 to
     1, so the common tokens differ in rho_l. Tokens: common; distinct, class after class; the query;
     the next tokens; tokens that never occur.
+
+    Parameters
+    ----------
+    num_classes : int, optional
+        How many.
+    common : int, optional
+        Common tokens.
+    distinct : int, optional
+        Distinct tokens of each class.
+    common_mass : float, optional
+        Probability of all common tokens together.
+    vocab_size : int, optional
+        M; by default no more than is used.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import symmetric
+    >>> from attnlab.theory import corollary_2
+    >>> corollary_2(symmetric()).holds
+    True
     """
     num_classes = how_many("num_classes", num_classes, 2)
     common = how_many("common", common, 1)
@@ -189,6 +295,28 @@ def local_common(
     its own (0.1 to 1). For tokens common to all classes as well, see :func:`syn_medium`.
 
     Tokens: local common, query after query; distinct, class after class; queries; next tokens.
+
+    Parameters
+    ----------
+    num_last : int, optional
+        Queries.
+    next_per_last : int, optional
+        Next tokens of each query.
+    local : int, optional
+        Tokens shared by the classes of one query.
+    distinct : int, optional
+        Distinct tokens of each class.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import local_common
+    >>> local_common().overlap(0, 2).size  # classes of different queries
+    0
     """
     num_last = how_many("num_last", num_last, 1)
     next_per_last = how_many("next_per_last", next_per_last, 2)

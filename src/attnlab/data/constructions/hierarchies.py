@@ -30,8 +30,15 @@ if TYPE_CHECKING:
 class LatentLayers:
     """Layers of nodes, from labels down to tokens, each node with the same number of children.
 
-    widths: nodes of each layer, labels first and tokens last. children: of each node that is not a
-    token, drawn without repetition from the layer below, with `seed`. Nodes may share children.
+    Parameters
+    ----------
+    widths : tuple
+        Nodes of each layer, labels first and tokens last.
+    children : int
+        Of each node that is not a token, drawn without repetition from the layer below, with
+        `seed`. Nodes may share children.
+    seed : int, optional
+        Of the draw.
     """
 
     widths: tuple[int, ...]
@@ -86,6 +93,32 @@ def hierarchy(
     under each label: ``LatentLayers((classes, upper, lower, tokens), children, seed).active()``.
 
     Tokens: contextual (those that no label turns on are never drawn); the query; the next tokens.
+
+    Parameters
+    ----------
+    classes : int, optional
+        Labels.
+    upper : int, optional
+        Upper latents.
+    lower : int, optional
+        Lower latents.
+    tokens : int, optional
+        Contextual tokens.
+    children : int, optional
+        Of each node.
+    seed : int, optional
+        Of the draw.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import hierarchy
+    >>> len(hierarchy(classes=5))
+    5
     """
     classes = how_many("classes", classes, 2)
     widths = (

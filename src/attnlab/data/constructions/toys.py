@@ -27,6 +27,26 @@ def joma_toy(classes: int = 20, queries: int = 1, seed: int = 0) -> SequenceClas
     (the toy has one query; more are ours).
 
     Tokens: 20 contextual ones; the queries; the next tokens.
+
+    Parameters
+    ----------
+    classes : int, optional
+        How many.
+    queries : int, optional
+        How many.
+    seed : int, optional
+        Of the draw.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import joma_toy
+    >>> joma_toy().in_play.size
+    20
     """
     classes = how_many("classes", classes, 2)
     queries = number_of_queries(queries, classes)

@@ -57,8 +57,14 @@ class Drawn(NamedTuple):
 class LatentTree:
     """A tree HBLT(rho), of any depth and branching; all labels are equally frequent.
 
-    branching: how many children a node has, level by level, the root's first. rho: the correlation
-    along an edge. on: P(root's child is on | label), a row for each label.
+    Parameters
+    ----------
+    branching : tuple
+        How many children a node has, level by level, the root's first.
+    rho : float
+        The correlation along an edge.
+    on : tuple
+        P(root's child is on | label), a row for each label.
     """
 
     branching: tuple[int, ...]
@@ -183,6 +189,32 @@ def hblt(
     Tokens: the leaves, from left to right (with one query, leaf 0 is never drawn); the queries; the
     labels. Several queries share a next token, so that m is no function of n. See `LatentTree` for
     other trees, for co-occurrence and for sequences with their latents.
+
+    Parameters
+    ----------
+    labels : int, optional
+        D, values of the root.
+    depth : int, optional
+        Levels below the root.
+    branching : int, optional
+        Children of each node.
+    rho : float, optional
+        Correlation along an edge.
+    strength : float, optional
+        How much a label says about its children of the root.
+    queries : int, optional
+        How many leaves are queries.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import hblt
+    >>> hblt(depth=3).in_play.size  # leaves
+    8
     """
     labels = how_many("labels", labels, 2)
     depth = how_many("depth", depth, 1)

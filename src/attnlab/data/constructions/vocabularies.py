@@ -45,6 +45,32 @@ def zipf(
     `vocab` is M, everything included. Tokens: common, by falling frequency; distinct, by falling
     frequency (distinct token j belongs to class j mod `classes`); queries; next tokens. Class k
     has query k * queries // classes.
+
+    Parameters
+    ----------
+    vocab : int
+        M, everything included.
+    classes : int
+        How many.
+    exponent : float, optional
+        Of Zipf's law.
+    common : int, optional
+        Tokens in every class.
+    bands : int, optional
+        At most so many different columns of P; by default each token has its own.
+    queries : int, optional
+        How many.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import zipf
+    >>> zipf(1000, 4).common_tokens().size
+    10
     """
     classes = how_many("classes", classes, 2)
     common = how_many("common", common, 0)
@@ -108,6 +134,32 @@ def random(
 
     `vocab` is M, everything included. Tokens: the shared pool; own tokens, class after class;
     queries; next tokens. Class k has query k * queries // classes.
+
+    Parameters
+    ----------
+    vocab : int
+        M, everything included.
+    classes : int
+        How many.
+    concentration : float, optional
+        Of the Dirichlet distribution that rows are drawn from.
+    overlap : float, optional
+        Share of each class's tokens that belong to all classes.
+    queries : int, optional
+        How many.
+    seed : int, optional
+        Of the draw.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.data import random
+    >>> random(100, 4, seed=1) == random(100, 4, seed=1)
+    True
     """
     classes = how_many("classes", classes, 2)
     queries = number_of_queries(queries, classes)

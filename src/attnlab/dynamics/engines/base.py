@@ -32,12 +32,19 @@ class Engine(Named, ABC):
     An engine of one's own says what draws the rows of a step (`source`); the rest is as for
     sequences that are drawn at each step, unless it is said.
 
-    length: T, of the sequences.
-    clock: whether runs are recorded by "step" or by "time".
-    batch: what advances runs.
-    usual_momentum: of an sgd that is given none.
-    row_kind: what a row has a mass for: every token in play ("tokens"); the tokens of its class
-        alone, where the layout sets them apart ("slots", see `Layout`); or it is a whole class
+    Attributes
+    ----------
+    length
+        T, of the sequences.
+    clock
+        Whether runs are recorded by "step" or by "time".
+    batch
+        What advances runs.
+    usual_momentum
+        Of an sgd that is given none.
+    row_kind
+        What a row has a mass for: every token in play ("tokens"); the tokens of its class alone,
+        where the layout sets them apart ("slots", see `Layout`); or it is a whole class
         ("classes"), whose exchangeable tokens may be lumped.
     """
 

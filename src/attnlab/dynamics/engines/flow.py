@@ -149,6 +149,15 @@ class Flow(Engine):
     solver (by default 100,000) is given up, as `Diverged`; and so is one that reaches infinity in
     finite time (`Joint` with a stationary gradient), whose `diverged_step` is the time when: steps
     shrink on the way there, to what the dtype can tell from none.
+
+    Parameters
+    ----------
+    rtol : float, optional
+        Relative tolerance of the solver.
+    atol : float, optional
+        Absolute tolerance.
+    most_steps : int, optional
+        Steps of the solver before a run is given up.
     """
 
     clock: ClassVar[Literal["step", "time"]] = "time"

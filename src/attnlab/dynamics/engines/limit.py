@@ -41,7 +41,13 @@ class LimitRows(RowSource):
 @dataclass(frozen=True)
 class Limit(Engine):
     """T to infinity (Lemma 2): a sequence is its class. Each step averages over `batch_size`
-    classes drawn by their prior, or takes the expected gradient (None)."""
+    classes drawn by their prior, or takes the expected gradient (None).
+
+    Parameters
+    ----------
+    batch_size : int, optional
+        Classes in a step; None takes the expected gradient.
+    """
 
     row_kind: ClassVar[Literal["tokens", "slots", "classes"]] = "classes"
 

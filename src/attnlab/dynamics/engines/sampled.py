@@ -119,6 +119,15 @@ class Sampled(Engine):
     With `sequences`, each seed draws a training set of so many sequences once, and batches come
     from it, uniformly with replacement; a batch size of None, or of `sequences`, takes the whole
     set at each step.
+
+    Parameters
+    ----------
+    length : int, optional
+        T, query included.
+    batch_size : int, optional
+        Sequences in a step.
+    sequences : int, optional
+        Size of a training set that is drawn once; by default there are always new ones.
     """
 
     row_kind: ClassVar[Literal["tokens", "slots", "classes"]] = "slots"

@@ -37,8 +37,12 @@ class Model(Named, ABC):
     what it calls its attention logits; loss, gradient and attention follow from these. All of them
     are pure functions of arrays that are compiled; `fixed` is whatever `begin` says stays fixed.
 
-    heads: how many attend; with several, attention and its logits have a leading axis for them.
-    groups: what learns at eta_y and at eta_z, as news of a diverged run name them.
+    Attributes
+    ----------
+    heads
+        How many attend; with several, attention and its logits have a leading axis for them.
+    groups
+        What learns at eta_y and at eta_z, as news of a diverged run name them.
     """
 
     heads: int = 1

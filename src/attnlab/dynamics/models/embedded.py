@@ -55,6 +55,13 @@ class Embedded(Model):
     W_Q and W_K learn at eta_z d / (2 scale^2): Z then starts to move exactly as in `Pairwise`.
     For orthonormal U the whole trajectory approaches that of `Pairwise` as `scale` grows, with
     an error of order 1/scale^4: to first order the factors turn without changing their product.
+
+    Parameters
+    ----------
+    dim : int
+        d.
+    scale : float, optional
+        Of W_Q and W_K at the start.
     """
 
     dim: int

@@ -72,20 +72,28 @@ class Given(NamedTuple):
 class Extended(Model):
     """The 1-layer transformer with what Section 7 leaves for later; `Extended()` is `Pairwise()`.
 
-    residual: add the query's embedding to what it attends to (Section 7).
-    normalization: "l2", x / |x|_2 (the paper's); "rms", x over its root mean square; "layer",
-        the same after taking the mean away; "none". Over all M coordinates, without an epsilon:
-        X^T b has the sum 1, so that only LayerNorm of exactly uniform attention over the whole
-        vocabulary is undefined.
-    heads: how many, each with its own z. From the zero start they stay identical; they differ by
-        init="uniform" or by logits given as (head, query, token).
-    combine: "average" takes the mean of the heads' X^T b, and one decoder; "concatenate" gives
-        each head its normalisation and its block of the decoder, and adds the outputs.
-    position: `LearnedPosition()`, `AlibiPosition(slope)`, `FixedPosition(bias)`, or its text
-        ("learned", "alibi:0.1", "fixed:0,-1,-2"); needs the engine `Sampled`.
-    attend_self: the query's own token is one of those attended to; needs the engine `Sampled`.
-
     Y and z are trained as in `Pairwise`, a learned bias at the rate of z.
+
+    Parameters
+    ----------
+    residual : bool, optional
+        Add the query's embedding to what it attends to (Section 7).
+    normalization : str, optional
+        "l2", x / |x|_2 (the paper's); "rms", x over its root mean square; "layer", the same after
+        taking the mean away; "none". Over all M coordinates, without an epsilon: X^T b has the sum
+        1, so that only LayerNorm of exactly uniform attention over the whole vocabulary is
+        undefined.
+    heads : int, optional
+        How many, each with its own z. From the zero start they stay identical; they differ by
+        init="uniform" or by logits given as (head, query, token).
+    combine : str, optional
+        "average" takes the mean of the heads' X^T b, and one decoder; "concatenate" gives each head
+        its normalisation and its block of the decoder, and adds the outputs.
+    position : Position or str, optional
+        `LearnedPosition()`, `AlibiPosition(slope)`, `FixedPosition(bias)`, or its text ("learned",
+        "alibi:0.1", "fixed:0,-1,-2"); needs the engine `Sampled`.
+    attend_self : bool, optional
+        The query's own token is one of those attended to; needs the engine `Sampled`.
     """
 
     residual: bool = False

@@ -75,20 +75,6 @@ class Perceptron(NamedTuple):
 class Joint(Model):
     """An MLP over attention with the query's residual (JoMA), on sequence classes.
 
-    hidden: units of the MLP, with an upper layer V above them; None for one unit for each label,
-        which are the outputs themselves: then W and z are all there is.
-    activation: "linear", "relu" or "gelu" (the exact one). The flow of a ReLU can come to slide
-        along the place where a unit turns off, where `Flow` gives up; small steps go on.
-    attention: "softmax", "exp" or "linear"; see the formulas of the module.
-    temperature: T, by which logits are divided.
-    residual: whether hidden units see the query. Its embedding is orthogonal to those of all
-        contextual tokens, also where a class draws the query as a token.
-    scale: of the random numbers that a run starts from; the paper has N(0, 1)/100.
-    stationary: hold the gradient that arrives at the hidden units where it is for equal outputs, as
-        the paper assumes: the error at label j is 1/J - [j is the next token] for ever, and V stays
-        as it starts. The loss is then linear in h and has no lower bound, so that exp attention
-        reaches infinity in finite time, and linear attention grows exponentially.
-
     Rates: W = (v, r) and V learn at eta_y, z at eta_z. With the flow, linear attention then keeps
     z_ml^2/eta_z - sum_k v_kl^2/eta_y constant, and exp attention keeps
     T z_ml/eta_z - sum_k v_kl^2/(2 eta_y), for one query.
@@ -103,6 +89,29 @@ class Joint(Model):
 
     Attention is recorded as shares, b over its sum, that an entropy can be taken of (|b| for linear
     attention, which may have either sign); b itself is P sigma(z/T) for exp and linear.
+
+    Parameters
+    ----------
+    hidden : int, optional
+        Units of the MLP, with an upper layer V above them; None for one unit for each label, which
+        are the outputs themselves: then W and z are all there is.
+    activation : str, optional
+        "linear", "relu" or "gelu" (the exact one). The flow of a ReLU can come to slide along the
+        place where a unit turns off, where `Flow` gives up; small steps go on.
+    attention : str, optional
+        "softmax", "exp" or "linear"; see the formulas of the module.
+    temperature : float, optional
+        T, by which logits are divided.
+    residual : bool, optional
+        Whether hidden units see the query. Its embedding is orthogonal to those of all contextual
+        tokens, also where a class draws the query as a token.
+    scale : float, optional
+        Of the random numbers that a run starts from; the paper has N(0, 1)/100.
+    stationary : bool, optional
+        Hold the gradient that arrives at the hidden units where it is for equal outputs, as the
+        paper assumes: the error at label j is 1/J - [j is the next token] for ever, and V stays as
+        it starts. The loss is then linear in h and has no lower bound, so that exp attention
+        reaches infinity in finite time, and linear attention grows exponentially.
     """
 
     hidden: int | None = None
