@@ -20,7 +20,7 @@ import typer
 from attnlab.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-OWN_VERBS = ("test", "torture", "bench", "python", "completion")
+OWN_VERBS = ("test", "torture", "bench", "docs", "python", "completion")
 
 # Makes an environment whose Python is itself.
 PYTHON = """#!/bin/sh

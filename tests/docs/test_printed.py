@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 GUIDES = Path(__file__).parents[2] / "docs"
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 # Words are the same everywhere. Numbers of float32 trainings differ between machines, by less than
 # this of their size, or by so much where that is more (a count of steps by one record).
@@ -60,7 +60,8 @@ def missing(expected, found):
 def test_pages_that_print_are_found_and_differences_are_seen():
     named = [page.name for page in PAGES]
     own = ["own_claim.md", "own_model.md", "own_theory.md"]
-    assert named == ["audit.md", *own, "text.md", "theory-joma.md", "theory-sgd.md"]
+    theory = ["common-tokens.md", "gamma.md", "theory-joma.md", "theory-sgd.md"]
+    assert named == ["audit.md", *own, "text.md", "start.md", *theory]
     shown = "class a 0.50 → 1,000\n...\nend\n"
     assert missing(shown, "class  a\n0.51 → 1,001 b 2 end") is None
     for other in ("class a 0.60 → 1,000 end", "class b 0.50 → 1,000 end", "class a 0.50 → 1,000"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from attnlab.cli.arguments import PICTURES, PRESETS, check_writable, completing
+from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.printing import plain_console, print_table
 from attnlab.defaults import ETA_Y, ETA_Z
 from attnlab.files.errors import InputError
@@ -124,7 +125,7 @@ def audit_verb(
     else:
         _show(document, html, plot)
     if classes is None and any(not found["as_recorded"] for found in document["claims"]):
-        raise typer.Exit(1)
+        raise typer.Exit(NOT_AS_RECORDED)
 
 
 def _all(ids: list[str], source: str | None, quiet: bool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.cli.printing import finite, plain_console, print_table, say
 from attnlab.files.progress import watching
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from attnlab.experiments import Made
     from attnlab.report import Reproduction
-
-NOT_AS_RECORDED = 1
 
 
 def _parts_document(done: Reproduction) -> dict[str, Any]:

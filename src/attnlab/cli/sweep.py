@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnlab.cli.arguments import PICTURES, check_writable
+from attnlab.cli.exit_codes import FAILED_RUNS, STOPPED
 from attnlab.cli.printing import plain_console, print_table, say
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, in_words, waiting, watching
@@ -41,7 +42,6 @@ From Python, attnlab.open_sweep("fig6") gives one labelled dataset.
 
 Exit code 0; 1 when it had to stop (a full disk, say); 2 for bad input; 3 when a run failed.
 """
-STOPPED, FAILED = 1, 3
 MOST_CAUSES = 10
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -107,7 +107,7 @@ def sweep_verb(
     if plot is not None and ran.index.failed_runs < plan.runs:
         _draw(out, plot, as_json)
     if ran.index.failed_runs:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(FAILED_RUNS)
 
 
 def _executor(name: str, workers: int, address: str, cpus: float, gpus: float) -> Executor:

@@ -1,0 +1,26 @@
+"""What to cite, as `attnlab cite` prints it.
+
+```{citation}
+```
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from attnlab.report import ATTNLAB_BIBTEX, PAPER_BIBTEX
+
+
+class Citation(SphinxDirective):
+    def run(self) -> list[nodes.Node]:
+        entries = (PAPER_BIBTEX, ATTNLAB_BIBTEX)
+        return [nodes.literal_block(text, text, language="bibtex") for text in entries]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("citation", Citation)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,90 @@
+"""The public names of a folder, from their docstrings.
+
+    ```{names} attnlab.theory
+    ```
+
+tests/surface.txt has them all. A name that several folders list is explained in the one that makes
+it; the others have a line that leads there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib import import_module
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+SHORT = 70  # characters of a constant that is shown
+
+
+class Names(SphinxDirective):
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        folder = self.arguments[0]
+        values = {
+            name: getattr(import_module(folder), name) for name in import_module(folder).__all__
+        }
+        rows = [f"| {{py:obj}}`{name} <{_target(folder, name)}>` | {_told(value)} |"
+                for name, value in values.items()]  # fmt: skip
+        own = [name for name, value in values.items() if _home(folder, value) == folder]
+        entries = [_entry(f"{folder}.{name}", values[name]) for name in own]
+        head = ("```{eval-rst}", f".. py:module:: {folder}", "```", "")
+        text = "\n".join((*head, "| name | what it is |", "|---|---|", *rows, "", *entries))
+        return self.parse_text_to_nodes(text)
+
+
+def _home(folder: str, value: Any) -> str:
+    """The folder whose page explains a value."""
+    made = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "") or ""
+    above = ".".join(made.split(".")[:2])
+    return above if above.startswith("attnlab.") and above in PAGES else folder
+
+
+PAGES = {f"attnlab.{name}" for name in (
+    "audit", "data", "dynamics", "experiments", "measures", "observe", "playground", "plots",
+    "prediction", "report", "sweep", "text", "theory",
+)}  # fmt: skip
+
+
+def _target(folder: str, name: str) -> str:
+    value = getattr(import_module(folder), name)
+    if inspect.ismodule(value):
+        return value.__name__
+    return f"{_home(folder, value)}.{name}"
+
+
+def _told(value: Any) -> str:
+    """The first sentence of a docstring, for a table of Markdown."""
+    first = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
+    sentence = re.split(r"(?<=[.:]) ", first)[0].rstrip(":")
+    return re.sub(r"([|*_<$])", r"\\\1", sentence)
+
+
+def _entry(path: str, value: Any) -> str:
+    lines = [f".. auto{_kind(value)}:: {path}"]
+    if inspect.isclass(value) or inspect.ismodule(value):
+        lines.append("   :members:")
+        if inspect.isclass(value) and issubclass(value, tuple):  # fields are explained above
+            lines.append(f"   :exclude-members: {', '.join(value._fields)}")
+    elif not inspect.isroutine(value):
+        shown = repr(value)
+        lines = [f".. py:data:: {path}"] + ([f"   :value: {shown}"] if len(shown) < SHORT else [])
+    return "\n".join(("```{eval-rst}", *lines, "```"))
+
+
+def _kind(value: Any) -> str:
+    if inspect.ismodule(value):
+        return "module"
+    if inspect.isclass(value):
+        return "exception" if issubclass(value, BaseException) else "class"
+    return "function"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("names", Names)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

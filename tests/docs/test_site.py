@@ -1,0 +1,224 @@
+"""The site: built once, with its notebooks; every link leads somewhere, and nowhere outside."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from urllib.request import urlopen
+
+import chromium
+import pytest
+import typer
+
+from attnlab.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+MAKE = ROOT / "docs" / "make.py"
+SURFACE = (ROOT / "tests" / "surface.txt").read_text().split()
+LOADED = {"script", "link", "img", "iframe", "source", "video", "audio", "embed", "object"}
+PATIENCE = 120_000  # ms
+
+
+class Page(HTMLParser):
+    """What a page refers to, and what can be referred to in it."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.ids, self.links, self.loaded, self.said, self.formulas = set(), [], [], [], []
+        self._within = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.ids |= {given[name] for name in ("id", "name") if name in given}
+        for name in {"src", "href", "srcset", "data"} & set(given):
+            (self.loaded if tag in LOADED else self.links).append(given[name])
+        if tag == "a":
+            self._within.append("")
+        if "formula" in given.get("class", "").split():
+            self.formulas.append("")
+            self._formula = tag
+
+    def handle_data(self, data):
+        if self._within:
+            self._within[-1] += data
+        if getattr(self, "_formula", None):
+            self.formulas[-1] += data
+
+    def handle_endtag(self, tag):
+        if tag == "a" and self._within:
+            self.said.append(self._within.pop())
+        if tag == getattr(self, "_formula", None):
+            self._formula = None
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The folder of the site. Building it executes the notebooks, and a warning is an error."""
+    out = tmp_path_factory.mktemp("site") / "site"
+    done = subprocess.run([sys.executable, MAKE, "--out", out], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.fixture(scope="session")
+def pages(site):
+    """The pages of the theme; those of single source files are plain, and have line numbers."""
+    found = [path for path in site.rglob("*.html") if "source" not in path.relative_to(site).parts]
+    return {path: Page(path) for path in found}
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = chromium.find()
+    if path is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    pytest.importorskip("playwright", reason="no Playwright here: pip install playwright")
+    with chromium.launched(path) as running:
+        yield running
+
+
+def outside(address):
+    return bool(urlsplit(address).netloc) or address.startswith("//")
+
+
+def is_there(site, path, page, link, pages):
+    """Whether a link leads to a file of the site, and to a place in it."""
+    parts = urlsplit(link)
+    if parts.scheme:
+        return parts.scheme in ("http", "https", "mailto", "data")
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    if not target.is_relative_to(site) or not target.is_file():
+        return False
+    if not parts.fragment or parts.fragment.startswith("s="):  # a state of the playground
+        return True
+    if target in pages:
+        return unquote(parts.fragment) in pages[target].ids
+    return f'id="{parts.fragment}"' in target.read_text(encoding="utf-8")
+
+
+def test_every_link_picture_and_anchor_is_there(site, pages):
+    assert len(pages) > 50
+    dead = [
+        (str(path.relative_to(site)), link)
+        for path, page in pages.items()
+        for link in {*page.links, *page.loaded}
+        if not is_there(site, path, page, link, pages)
+    ]
+    assert dead == []
+
+
+def test_nothing_is_asked_of_another_host(site, pages):
+    for path, page in pages.items():
+        assert [link for link in page.loaded if outside(link)] == [], path
+    for style in site.rglob("*.css"):
+        text = style.read_text(encoding="utf-8")
+        used = re.findall(r"""(?:url\(\s*|@import\s+)['"]?([^'")\s;]+)""", text)
+        for link in used:
+            assert not outside(link), (style, link)
+            assert link.startswith(("data:", "#")) or (style.parent / urlsplit(link).path).is_file()
+
+
+def test_it_can_be_searched_and_hosted(site):
+    index = (site / "searchindex.js").read_text(encoding="utf-8")
+    found = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
+    assert {"theory/snap", "reference/commands", "faq"} <= set(found["docnames"])
+    assert (site / "index.html").is_file() and (site / "playground" / "index.html").is_file()
+
+
+def test_every_public_name_is_explained_or_leads_to_where_it_is(site, pages):
+    ids = set().union(*(page.ids for page in pages.values()))
+    for name in SURFACE:
+        folder, _, last = name.rpartition(".")
+        page = "python" if folder == "attnlab" else f"names/{folder.removeprefix('attnlab.')}"
+        shown = pages[site / "reference" / f"{page}.html"]
+        assert last in shown.said, name
+        assert name in ids or any(of.endswith(f".{last}") for of in ids) or last in ids, name
+
+
+def walk(command, name):
+    yield name, command
+    for word, part in getattr(command, "commands", {}).items():
+        yield from walk(part, f"{name} {word}")
+
+
+def test_every_command_and_option_is_explained(site):
+    text = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    for name, command in walk(typer.main.get_command(app), "attnlab"):
+        assert f'id="{name.replace(" ", "-")}"' in text, name
+        for option in command.params:
+            if option.param_type_name == "option":
+                assert option.opts[0] in text, (name, option.opts)
+
+
+def test_formulas_are_typeset_without_error(site, pages, browser):
+    formulas = sorted({text for page in pages.values() for text in page.formulas})
+    assert len(formulas) > 60
+    page = browser.new_page()
+    page.add_script_tag(path=site / "_static" / "katex" / "katex.min.js")
+    wrong = page.evaluate(
+        """(formulas) => formulas.flatMap((text) => {
+          try {
+            katex.renderToString(text, {strict: "error"})
+          } catch (error) {
+            return [String(error)]
+          }
+          return []
+        })""",
+        formulas,
+    )
+    assert wrong == []
+
+
+def test_a_page_of_theory_is_typeset_and_plays(address, browser):
+    context = browser.new_context(reduced_motion="reduce", viewport={"width": 1280, "height": 1600})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    asked, errors = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{address}theory/common-tokens.html")
+    page.wait_for_selector(".formula .katex")
+    assert page.locator(".formula").count() == page.locator(".formula .katex-html").count()
+    frame = page.frame_locator(".playground iframe")
+    frame.locator("#live[data-drawn]").wait_for(state="attached")
+    assert frame.locator("[aria-current=true]").first.get_attribute("data-name") == "shared"
+    assert errors == []
+    assert all(url.startswith((address, "data:", "blob:", "about:")) for url in asked)
+    context.close()
+
+
+def test_serving_is_on_this_machine_alone(tmp_path):
+    (tmp_path / "index.html").write_text("here")
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); import make\n"
+        "make.serve(Path(sys.argv[2]), 0)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, MAKE.parent, tmp_path], stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        link = process.stdout.readline().split()[0]
+        assert link.startswith("http://127.0.0.1:")
+        with urlopen(link) as answer:
+            assert answer.read() == b"here"
+        process.terminate()
