@@ -22,6 +22,7 @@ extensions = [
     "extension.playground",
     "extension.schema",
     "extension.sources",
+    "extension.symbols",
 ]
 exclude_patterns = ["wikitext/*"]  # parts of the gallery
 nitpicky = False  # types of other libraries have no pages here

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import re
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -19,6 +20,9 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 SHORT = 70  # characters of a constant that is shown
+PAGES = {
+    f"attnlab.{page.stem}" for page in (Path(__file__).parents[1] / "reference/names").iterdir()
+}
 
 
 class Names(SphinxDirective):
@@ -29,33 +33,26 @@ class Names(SphinxDirective):
         values = {
             name: getattr(import_module(folder), name) for name in import_module(folder).__all__
         }
-        rows = [f"| {{py:obj}}`{name} <{_target(folder, name)}>` | {_told(value)} |"
+        rows = [f"| {{py:obj}}`{name} <{_target(folder, name, value)}>` | {_told(value)} |"
                 for name, value in values.items()]  # fmt: skip
-        own = [name for name, value in values.items() if _home(folder, value) == folder]
+        own = [name for name, value in values.items() if _home(folder, name, value) == folder]
         entries = [_entry(f"{folder}.{name}", values[name]) for name in own]
         head = ("```{eval-rst}", f".. py:module:: {folder}", "```", "")
         text = "\n".join((*head, "| name | what it is |", "|---|---|", *rows, "", *entries))
         return self.parse_text_to_nodes(text)
 
 
-def _home(folder: str, value: Any) -> str:
-    """The folder whose page explains a value."""
-    made = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "") or ""
-    above = ".".join(made.split(".")[:2])
-    return above if above.startswith("attnlab.") and above in PAGES else folder
-
-
-PAGES = {f"attnlab.{name}" for name in (
-    "audit", "data", "dynamics", "experiments", "measures", "observe", "playground", "plots",
-    "prediction", "report", "sweep", "text", "theory",
-)}  # fmt: skip
-
-
-def _target(folder: str, name: str) -> str:
-    value = getattr(import_module(folder), name)
+def _home(folder: str, name: str, value: Any) -> str:
+    """The folder whose page explains a value: the one that makes it, if it lists it, too."""
     if inspect.ismodule(value):
-        return value.__name__
-    return f"{_home(folder, value)}.{name}"
+        return value.__name__ if value.__name__ in PAGES else folder
+    above = ".".join((getattr(value, "__module__", None) or "").split(".")[:2])
+    return above if above in PAGES and name in import_module(above).__all__ else folder
+
+
+def _target(folder: str, name: str, value: Any) -> str:
+    home = _home(folder, name, value)
+    return home if home != folder and inspect.ismodule(value) else f"{home}.{name}"
 
 
 def _told(value: Any) -> str:

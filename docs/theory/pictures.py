@@ -10,7 +10,16 @@ from matplotlib.figure import Figure
 import attnlab
 from attnlab import theory
 from attnlab.data import SequenceClasses, single_common
-from attnlab.plots.style import ACCENT, COMMON, DASHES, DISTINCT, GREEN, legend_above, page
+from attnlab.plots.style import (
+    ACCENT,
+    COMMON,
+    DASHES,
+    DISTINCT,
+    GREEN,
+    legend_above,
+    page,
+    panel_titles,
+)
 
 IMAGES = Path(__file__).parents[1] / "images" / "theory"
 WORDS = ("the", "match", "goal", "coach", "rain", "wind", "storm", "was", "won", "cold")
@@ -18,8 +27,7 @@ TWO_KINDS = SequenceClasses(  # of sentences, about sport and about the weather
     [{0: 0.4, 1: 0.3, 2: 0.2, 3: 0.1}, {0: 0.4, 4: 0.3, 5: 0.2, 6: 0.1}],
     query=[7, 7], next_token=[8, 9], vocab_size=len(WORDS), names=WORDS,
 )  # fmt: skip
-FOUR = single_common(num_classes=4, distinct=3, common_prob=0.3, vocab_size=1000)
-RATES = {"eta_y": 0.9, "eta_z": 0.03}
+FOUR = single_common(num_classes=4, distinct=3, common_prob=0.4, vocab_size=200)
 
 
 def velocities() -> Figure:
@@ -67,30 +75,35 @@ def clock() -> Figure:
 
 
 def freezing() -> Figure:
-    """Attention of one class while it is trained, and how fast it still moves."""
-    at = np.geomspace(1, 1e7, 60)
+    """Attention of one class while it is trained: on two axes of time, and its speed."""
+    at = np.geomspace(1, 1e7, 80)
     run = attnlab.Simulation(
-        FOUR, attnlab.Flow(), steps=1e7, dtype="float64", save=attnlab.Save(at=[0.0, *at]), **RATES
-    )
+        FOUR, attnlab.Flow(), eta_y=1.0, eta_z=1.0, steps=1e7, dtype="float64",
+        save=attnlab.Save(at=at.tolist()),
+    )  # fmt: skip
     result = attnlab.simulate(run, progress=False).isel(seed=0, sequence_class=0)
-    tokens = np.flatnonzero(result["probability"].values)
-    times = theory.transition_times(K=4, M=1000, eta_y=RATES["eta_y"])
-    with page(2.6) as figure:
-        share, speed = figure.subplots(1, 2)
-        for rank, token in enumerate(tokens):
-            colour = COMMON if token == 0 else DISTINCT
-            of = result["attention"].sel(token=token).isel(time=slice(1, None))
-            share.semilogx(at, of, color=colour, linestyle=DASHES[max(rank - 1, 0)],
-                           label="common" if token == 0 else f"distinct {rank}")  # fmt: skip
-        moved = abs(result["attention"].diff("time")).sum("token")[1:] / np.diff(at)
-        speed.loglog(at[1:], moved / moved.max(), color=ACCENT)
-        for ax in (share, speed):
-            for time in times:
+    attention = result["attention"].sel(token=np.flatnonzero(result["probability"]))
+    speed = abs(attention.diff("time")).sum("token") / np.diff(at)
+    with page(2.5) as figure:
+        looked, stretched, moved = figure.subplots(1, 3)
+        for ax in (looked, stretched):
+            for token, dash in zip(attention["token"].values, DASHES, strict=False):
+                role = (
+                    "common"
+                    if token == 0
+                    else f"distinct, P = {float(result['probability'].sel(token=token)):.2g}"
+                )
+                colour = COMMON if token == 0 else DISTINCT
+                ax.plot(at, attention.sel(token=token), color=colour, linestyle=dash, label=role)
+        looked.set_xlim(0, 1000)
+        stretched.set_xscale("log")
+        moved.loglog(at[1:], speed / speed.max(), color=ACCENT)
+        for ax in (looked, stretched, moved):
+            for time in theory.transition_times(K=4, M=200, eta_y=1.0):
                 ax.axvline(float(time), color=GREEN, linewidth=0.8)
-            ax.set_xlabel("time t")
-        share.set_title("attention of one class", loc="left")
-        speed.set_title("its speed, over its largest", loc="left")
-        legend_above(figure, share)
+            ax.set_xlabel("time")
+        panel_titles((looked, stretched, moved), ("it looks frozen", "it is not", "its speed"))
+        legend_above(figure, looked)
     return figure
 
 
@@ -104,7 +117,8 @@ def ladder() -> Figure:
         steps=1e5,
         dtype="float64",
         save=attnlab.Save(at=at.tolist()),
-        **RATES,
+        eta_y=0.9,
+        eta_z=0.03,
     )
     simulated = attnlab.simulate(run, progress=False)
     winner = classes.distinct_tokens(0)[-1]
