@@ -119,15 +119,36 @@ def _as_written(
     _: Sphinx, what: str, name: str, value: Any, options: Any, signature: str, returns: str
 ) -> tuple[str, str | None] | None:
     """The signature with its annotations as the source has them, not as they are resolved."""
-    if not inspect.isfunction(value):
+    if not (inspect.isfunction(value) or inspect.isclass(value)):
         return None
     (made,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body
+    if isinstance(made, ast.ClassDef):
+        return _fields_as_written(made, value)
     if not isinstance(made, ast.FunctionDef):
         return None
     given = made.args
     if what == "method" and given.args and given.args[0].arg in ("self", "cls"):
         del given.args[0]
     return f"({ast.unparse(given)})", ast.unparse(made.returns) if made.returns else None
+
+
+def _fields_as_written(made: ast.ClassDef, value: Any) -> tuple[str, None] | None:
+    """Those of a NamedTuple or a dataclass, if they are all its own."""
+    lines = [line for line in made.body if isinstance(line, ast.AnnAssign)]
+    written = {ast.unparse(line.target): line for line in lines}
+    try:
+        known = inspect.signature(value).parameters
+    except (TypeError, ValueError):
+        return None
+    if not known or not {*known} <= {*written}:
+        return None
+    shown = []
+    for name, of in known.items():
+        if of.kind is of.KEYWORD_ONLY and "*" not in shown:
+            shown.append("*")
+        line = re.sub(r"field\(default_factory=(\w+)\)", r"\1()", ast.unparse(written[name]))
+        shown.append(re.sub(r"field\(default=([^,]+),.*", r"\1", line))
+    return f"({', '.join(shown)})", None
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

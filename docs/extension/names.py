@@ -58,7 +58,7 @@ def _target(folder: str, name: str, value: Any) -> str:
 def _told(value: Any) -> str:
     """The first sentence of a docstring, for a table of Markdown."""
     first = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
-    sentence = re.split(r"(?<=[.:]) ", first)[0].rstrip(":")
+    sentence = re.split(r"(?<!Eq)(?<!Eqs)(?<!Fig)(?<!Figs)[.] ", first)[0].rstrip(".:")
     return re.sub(r"([|*_<$])", r"\\\1", sentence)
 
 

@@ -22,8 +22,7 @@ import attnlab
 PAGE = Path(attnlab.__file__).parent / "playground" / "page"
 FRAME = """\
 <div class="playground">
-<iframe src="{page}" data-experiment="{name}" loading="lazy"
- title="The playground: {name}"></iframe>
+<iframe data-experiment="{name}" loading="lazy" title="The playground: {name}"></iframe>
 <p><a href="{page}" data-experiment="{name}">Open it on a page of its own</a></p>
 </div>
 <script type="module" src="{script}"></script>
