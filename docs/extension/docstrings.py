@@ -119,7 +119,8 @@ def _as_written(
     _: Sphinx, what: str, name: str, value: Any, options: Any, signature: str, returns: str
 ) -> tuple[str, str | None] | None:
     """The signature with its annotations as the source has them, not as they are resolved."""
-    if not (inspect.isfunction(value) or inspect.isclass(value)):
+    ours = str(getattr(value, "__module__", "")).startswith("attnlab")
+    if not (ours and (inspect.isfunction(value) or inspect.isclass(value))):
         return None
     (made,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body
     if isinstance(made, ast.ClassDef):
