@@ -1,4 +1,5 @@
-"""The recipes that come with attnlab: beside src/ in a clone, inside the package in a wheel."""
+"""What comes with attnlab: recipes, beside src/ in a clone and inside the package in a wheel; in a
+clone the documentation too."""
 
 from __future__ import annotations
 
@@ -12,6 +13,12 @@ def recipe_folder() -> Path:
     """The folder with the recipes that come with attnlab."""
     inside = PACKAGE / "recipes"  # where setup.py puts them when a wheel is built
     return inside if inside.is_dir() else PACKAGE.parents[1] / "recipes"
+
+
+def documentation() -> Path | None:
+    """The documentation that stands beside src/ in a clone; a wheel has none."""
+    docs = PACKAGE.parents[1] / "docs"
+    return docs if PACKAGE.parent.name == "src" and docs.is_dir() else None
 
 
 def here_or_shipped(path: Path) -> Path:

@@ -5,7 +5,7 @@ python -m attnlab.report.study_pages out docs length    # some; the others' rows
 python -m attnlab.report.study_pages --wikitext out-wikitext docs dip    # at paper size, on a text
 
 A page is written by hand, but for what stands between marks; so are the questions in the list
-docs/studies/README.md.
+docs/studies/README.md. The run behind it goes into NAME.json beside it, for a report to show.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from attnlab.files.errors import InputError
 from attnlab.report.gallery import at_paper_size, draw_small
 from attnlab.report.make import STUDIES
 from attnlab.report.page import capitalised
+from attnlab.report.recorded import write_recorded
 
 BEGIN, END = "<!-- found: begin -->", "<!-- found: end -->"
 FOUND = (BEGIN, END)
@@ -66,6 +67,7 @@ def write_pages(out: Path, docs: Path, names: Sequence[str] = STUDIES) -> None:
     rows = _rows((docs / "studies" / "README.md").read_text(encoding="utf-8"))
     for name, made in studies.items():
         draw_small(name, out, docs / "images" / "studies" / f"{name}.png")
+        write_recorded(docs, made)
         _rewrite(docs / "studies" / f"{name}.md", found(made))
         headline = made.headline.replace("|", "\\|")  # a bar would end the cell
         rows[name] = f"| [{name}]({name}.md) | {headline} | {made.outcome} |"

@@ -1,0 +1,64 @@
+"""Studies as the documentation has them, for reports."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments import Made, names_of
+from attnlab.experiments.made import the_record, write_record
+from attnlab.report import make
+from attnlab.report.recorded import read_recorded, write_recorded
+
+DOCS = Path(__file__).parents[2] / "docs"
+MADE = Made(
+    name="dip", key="", title="Dip", about="", outcome="as JoMA says", headline="It falls.",
+    summary="It falls.", alt="A line.", numbers={"a": 1.0}, regression_bounds={"a": [0.0, 2.0]},
+    settings={}, files={"dip.nc": "0"}, seconds=1.0, made_at="2026-01-01", versions={},
+)  # fmt: skip
+
+
+@pytest.fixture
+def docs(tmp_path):
+    for folder in ("studies", "images/studies"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "images" / "studies" / "dip.png").write_bytes(b"a picture")
+    return tmp_path
+
+
+def test_what_is_kept_is_read_again_unless_it_was_changed(docs):
+    assert read_recorded("dip", docs) is None
+    write_recorded(docs, MADE)
+    shown = read_recorded("dip", docs)
+    assert shown.recorded and shown.picture == b"a picture"
+    assert replace(shown.made, files=MADE.files) == MADE
+    (docs / "images" / "studies" / "dip.png").write_bytes(b"another")
+    assert read_recorded("dip", docs) is None
+    write_recorded(docs, MADE)
+    record = docs / "studies" / "dip.json"
+    record.write_text(record.read_text().replace("It falls", "It rises"))
+    assert read_recorded("dip", docs) is None
+
+
+@pytest.mark.parametrize("name", names_of("study"))
+def test_every_study_is_recorded_as_its_page_says(name):
+    shown = read_recorded(name, DOCS)
+    assert shown is not None
+    page = (DOCS / "studies" / f"{name}.md").read_text(encoding="utf-8")
+    assert shown.made.summary in page
+
+
+def test_a_report_shows_what_was_made_here_before_what_was_recorded(docs, tmp_path, monkeypatch):
+    write_recorded(docs, MADE)
+    monkeypatch.setattr(make, "STUDIES", ("dip", "freeze"))
+    monkeypatch.setattr(make, "read_recorded", lambda name: read_recorded(name, docs))
+    out = tmp_path / "out"
+    assert [(of.made.name, of.recorded) for of in make._studies(out, None)] == [("dip", True)]
+    (out / "dip").mkdir(parents=True)
+    (out / "dip" / "dip.png").write_bytes(b"made here")
+    write_record(out / "dip", replace(MADE, files={}, headline="Made here."))
+    monkeypatch.setattr(make, "find", lambda study, _, out: the_record(out / study.name))
+    (study,) = make._studies(out, None)
+    assert (study.made.headline, study.picture, study.recorded) == (
+        "Made here.", b"made here", False,
+    )  # fmt: skip
