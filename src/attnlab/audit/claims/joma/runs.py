@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.data import SequenceClasses, joma_toy, single_common
-from attnlab.dynamics import Flow, Joint, Model, Optimizer, Save, simulate
+from attnlab.dynamics import Flow, Joint, Limit, Model, Optimizer, Save, simulate
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import labelled
 from attnlab.prediction.hypothesis import Hypothesis
@@ -18,6 +18,7 @@ from attnlab.prediction.joma import SMALL, joint_model
 from attnlab.prediction.relation import AT_MOST, EQUAL
 
 RECORDS = 201
+STEP = 0.1  # of time, where the flow is followed by small steps
 
 # The paper's own test of its invariants: 2,000 steps at rate 0.1.
 TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5, scale=0.0))
@@ -53,6 +54,24 @@ def trained_long(
     """The gradient flow at several pairs of rates (dim `run`), at times in even ratios."""
     at = (0.0, *np.geomspace(0.1, case.steps, 61).tolist())
     return _run(case.classes, rates, at, case.model, weight_decay)
+
+
+def stepped_long(
+    case: Case, rates: tuple[tuple[float, float], ...], weight_decay: float = 0.0
+) -> xr.Dataset:
+    """What `trained_long` gives, by small steps: the flow of a ReLU comes to slide along the place
+    where a unit turns off, and its solver does not get on."""
+    times = np.geomspace(STEP, case.steps, 61)
+    at = np.unique(np.round(np.append(0.0, times) / STEP).astype(np.int64))
+    eta_y, eta_z = (xr.DataArray(list(column), dims="run") for column in zip(*rates, strict=True))
+    result = simulate(
+        case.classes, Limit(), eta_y=STEP * eta_y, eta_z=STEP * eta_z, steps=int(at[-1]),
+        dtype="float64", model=case.model,
+        optimizer=Optimizer(momentum=0.0, weight_decay=weight_decay),
+        save=Save(("attention", "loss"), at=at.tolist()), progress=False,
+    )  # fmt: skip
+    by_time = result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
+    return by_time.rename(step="time").assign_coords(time=STEP * at)
 
 
 @lru_cache(maxsize=8)
