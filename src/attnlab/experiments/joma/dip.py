@@ -229,7 +229,7 @@ def draw(runs: xr.Dataset) -> Figure:
     colours = style.ordered(rates.size)
     with style.page(5.2) as figure:
         above, below = figure.subfigures(2, 1, squeeze=False)[:, 0]
-        upper = above.subplots(1, len(depths), sharey=True, squeeze=False)[0]
+        upper = above.subplots(1, len(depths), squeeze=False)[0]  # deep ones fall far lower
         lower = below.subplots(1, 3)
         for ax, depth in zip(upper, depths, strict=True):
             for arm, dashes in zip(arms, style.DASHES, strict=False):
