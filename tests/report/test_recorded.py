@@ -40,12 +40,14 @@ def test_what_is_kept_is_read_again_unless_it_was_changed(docs):
     assert read_recorded("dip", docs) is None
 
 
-@pytest.mark.parametrize("name", names_of("study"))
-def test_every_study_is_recorded_as_its_page_says(name):
-    shown = read_recorded(name, DOCS)
-    assert shown is not None
-    page = (DOCS / "studies" / f"{name}.md").read_text(encoding="utf-8")
-    assert shown.made.summary in page
+def test_what_is_recorded_is_what_its_page_says():
+    recorded = [name for name in names_of("study") if (DOCS / "studies" / f"{name}.json").is_file()]
+    assert {"dip", "freeze"} <= set(recorded)
+    for name in recorded:
+        shown = read_recorded(name, DOCS)
+        assert shown is not None, name
+        page = (DOCS / "studies" / f"{name}.md").read_text(encoding="utf-8")
+        assert shown.made.summary in page, name
 
 
 def test_a_report_shows_what_was_made_here_before_what_was_recorded(docs, tmp_path, monkeypatch):
