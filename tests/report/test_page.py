@@ -11,6 +11,7 @@ from attnlab.experiments.scan_and_snap import fig6
 from attnlab.files.mathematics import mathml
 from attnlab.measures import published
 from attnlab.report.page import page
+from attnlab.report.recorded import ShownStudy
 
 NAMES = names_of("figure")
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (700).to_bytes(4, "big") + (300).to_bytes(4, "big")
@@ -187,3 +188,30 @@ def test_what_is_missing_or_out_of_bounds_is_said():
         assert f'id="{absent}"' not in text
     assert "iframe" not in text.partition("</style>")[2]
     assert "1 experiment about what" in text
+
+
+def test_studies_are_shown_and_it_is_said_which_were_not_made_here():
+    kept = part("dip", outcome="as JoMA says", made_at="2026-02-03T00:00", files={"dip.png": "0"})
+    here = part("freeze", outcome="not as the paper says", files={"freeze.nc": "0"})
+    text = page(
+        figures=[part("fig2")], missing=[], pictures={"fig2": PNG}, audit=None, claims=None,
+        seconds=1.0, studies=[ShownStudy(kept, PNG, True), ShownStudy(here, PNG, False)],
+    )  # fmt: skip
+    reader = Reader(text)
+    assert {"studies", "dip", "freeze"} <= reader.ids
+    assert "#studies" in reader.links
+    assert [image["alt"].split()[2] for image in reader.images] == ["fig2", "dip", "freeze"]
+    studies, _, provenance = text.partition('id="studies"')[2].partition('id="provenance"')
+    for name in ("dip", "freeze"):
+        assert f"attnlab study {name}" in studies
+        assert f"Headline of {name}." in studies
+    assert "yet: heads, length," in studies
+    assert "recorded 2026-02-03" in studies
+    assert "freeze/freeze.nc" in studies
+    # what was not made by this call has no line among what was
+    assert "<td>freeze</td>" in provenance
+    assert "<td>dip</td>" not in provenance
+
+
+def test_a_report_without_studies_has_no_section_of_them(whole):
+    assert 'id="studies"' not in whole

@@ -17,9 +17,9 @@ HELP = """Make the papers' figures, the audit and one HTML report.
 
 Without arguments everything is made, in under 8 minutes on two cores. Name parts to make only
 some: fig2 to fig12, joma for all about that paper, audit. It ends in report.html about these; name
-report as well, or alone, for a page with all that is there, and with the studies. What is there already is reused unless
-its recipe (recipes/fig6.yaml and so on) or the code has changed. Figs. 7 and 10, on text, come at
-laptop size; recipes/wikitext has them at paper size.
+report as well, or alone, for a page with all that is there, and with the studies. What is there
+already is reused unless its recipe (recipes/fig6.yaml and so on) or the code has changed. Figs. 7
+and 10, on text, come at laptop size; recipes/wikitext has them at paper size.
 
 \b
 Examples:

@@ -17,6 +17,7 @@ from attnlab.files.errors import InputError
 from attnlab.report.audited import find_audit, make_audit, read_audit
 from attnlab.report.making import Making, Watcher
 from attnlab.report.page import page
+from attnlab.report.recorded import ShownStudy, read_recorded
 
 FIGURES, STUDIES = names_of("figure"), names_of("study")
 PARTS = (*FIGURES, "audit", "report")
@@ -44,8 +45,9 @@ def reproduce(
 ) -> Reproduction:
     """Make parts of the report in a folder.
 
-    It ends in a report about these; where `report` itself is named, about all that is there. A part
-    that is there already, made by the same recipe and code, is reused.
+    It ends in a report about these; where `report` itself is named, about all that is there, and
+    with the studies: as `make_studies` made them in `out`, or else as the documentation has them. A
+    part that is there already, made by the same recipe and code, is reused.
 
     Parameters
     ----------
@@ -91,6 +93,7 @@ def reproduce(
             _write_report(
                 out, shown, missing, seconds=time.perf_counter() - begun, opening=opening,
                 playground=whole and playground is not None,
+                studies=_studies(out, recipes) if whole else [],
             )  # fmt: skip
             return None
         if name == "audit":
@@ -174,9 +177,24 @@ def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dic
     return {name: part for name, part in found.items() if part is not None}
 
 
+def _studies(out: Path, recipes: Path | None) -> list[ShownStudy]:
+    """Those that are in `out`, made by this code; the others as recorded, where they are."""
+    found = []
+    for name in STUDIES:
+        made = None
+        if has_recipe(name, recipes) and (out / name).is_dir():  # for else its text is read in vain
+            made = find(experiment(name), recipe_for(name, recipes), out=out)
+        if made is not None:
+            picture = (out / name / f"{name}.png").read_bytes()
+            found.append(ShownStudy(made, picture, recorded=False))
+        elif (recorded := read_recorded(name)) is not None:
+            found.append(recorded)
+    return found
+
+
 def _write_report(
     out: Path, parts: dict[str, Made], missing: list[str], *, seconds: float, opening: Made | None,
-    playground: bool,
+    playground: bool, studies: Sequence[ShownStudy],
 ) -> None:  # fmt: skip
     """The report about these parts; missing: figures that one would expect in it."""
     audit = parts.get("audit")
@@ -191,6 +209,7 @@ def _write_report(
         seconds=seconds,
         story=opening,
         playground=playground,
+        studies=studies,
     )
     _write(out / REPORT, text)
 

@@ -21,6 +21,7 @@ from attnlab.experiments.catalogue import by_paper, module_of, papers
 from attnlab.files.pages import environment
 from attnlab.files.provenance import versions
 from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
+from attnlab.report.recorded import ShownStudy
 
 
 def page(
@@ -33,12 +34,13 @@ def page(
     seconds: float,
     story: Made | None = None,
     playground: bool = False,
+    studies: Sequence[ShownStudy] = (),
 ) -> str:
     """The page as HTML. Every text is escaped, and nothing is loaded from elsewhere.
 
     Parameters
     ----------
-    figures, audit
+    figures, audit, studies
         What to show.
     missing : sequence
         Figures that were not made.
@@ -73,6 +75,8 @@ def page(
         for outcome in WORDS["figure"].values()
     ]
     parts = [*([story] if story else []), *figures, *([audit] if audit else [])]
+    parts += [study.made for study in studies if not study.recorded]
+    all_pictures = {**pictures, **{study.made.name: study.picture for study in studies}}
     by_name = {made.name: made for made in figures}
     shown = {
         folder: [by_name[name] for name in names] for folder, names in by_paper(by_name).items()
@@ -90,8 +94,10 @@ def page(
         total=sum(len(known[folder]) for folder in shown or known),
         missing=missing,
         out_of_bounds={p.name: p.out_of_bounds() for p in parts if p.out_of_bounds()},
-        images={name: base64.b64encode(png).decode() for name, png in pictures.items()},
-        sizes={name: png_size(png) for name, png in pictures.items()},
+        images={name: base64.b64encode(png).decode() for name, png in all_pictures.items()},
+        sizes={name: png_size(png) for name, png in all_pictures.items()},
+        studies=studies,
+        no_studies=[n for n in names_of("study") if n not in {of.made.name for of in studies}],
         audit=audit,
         sections=sections(claims) if claims else [],
         errata=errata(claims) if claims else [],
