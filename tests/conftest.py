@@ -16,12 +16,15 @@ from xdist.scheduler import LoadScopeScheduling
 AS_SHIPPED = {"dynamics", "theory", "prediction", "audit", "test_figures", "test_sweep", "docs"}
 NO_NUMBERS = {"test_shapes", "test_simulation"}
 CACHE_BYTES = 2**30
-# Folders whose tests share runs that are kept in memory; elsewhere a file is what goes together.
-TOGETHER = {"audit"}
+# What goes to one worker: tests that share runs which are kept in memory, or libraries that take
+# long to import; elsewhere a file.
+TOGETHER = {
+    "audit": "audit", "observe": "observe", "test_observe": "observe", "test_examples": "observe",
+}  # fmt: skip
 # What takes longest begins first, so that no worker is left with it at the end.
 FIRST = (
-    "audit", "test_simulate", "test_cluster", "test_drivers", "test_extended", "test_simulator",
-    "test_studies", "test_torture",
+    "audit", "test_simulate", "test_printed", "test_models", "observe", "test_observe",
+    "test_examples", "test_cluster", "test_page", "test_torture", "test_train",
 )  # fmt: skip
 
 
@@ -36,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
     _keep_newest(cache)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    # Of PyTorch and numpy: there is a worker for each core, and threads that wait keep it busy.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _keep_newest(cache: Path) -> None:
@@ -78,12 +83,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class InGroups(LoadScopeScheduling):
-    """Gives a worker all tests of a file, or of a folder of TOGETHER. (The groups that
+    """Gives a worker all tests of a file, or of what goes together. (The groups that
     pytest-xdist itself knows of are lost with the node ids of pytest 9.)"""
 
     def _split_scope(self, nodeid: str) -> str:
         path = PurePosixPath(nodeid.partition("::")[0])
-        return path.parent.name if path.parent.name in TOGETHER else str(path)
+        named = [TOGETHER[name] for name in (path.parent.name, path.stem) if name in TOGETHER]
+        return named[0] if named else str(path)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:

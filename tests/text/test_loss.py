@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quickly import quickly
 
 from attnlab.text.loss import aligned_cross_entropy, cross_entropy
 
@@ -44,7 +45,7 @@ def aligned(dtype):
 )
 def test_loss_and_gradient(loss, tolerance):
     arrays = drawn()
-    value, gradient = jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(*arrays)
+    value, gradient = quickly(jax.value_and_grad(loss, (0, 1, 2)))(*arrays)
     right, right_gradient = expected(arrays)
     assert float(value) == pytest.approx(float(right), abs=tolerance)
     for found, wanted, array in zip(gradient, right_gradient, arrays, strict=True):
@@ -56,10 +57,10 @@ def test_loss_and_gradient(loss, tolerance):
 def test_steep_logits_leave_a_finite_loss_and_the_right_gradient():
     arrays = drawn(1e4)
     right, right_gradient = expected(arrays)
-    value, gradient = jax.jit(jax.value_and_grad(plain, (0, 1, 2)))(*arrays)
+    value, gradient = quickly(jax.value_and_grad(plain, (0, 1, 2)))(*arrays)
     assert 1e3 < float(value) < np.inf
     assert float(value) == pytest.approx(float(right), rel=1e-5)
-    value, gradient = jax.jit(jax.value_and_grad(aligned("float32"), (0, 1, 2)))(*arrays)
+    value, gradient = quickly(jax.value_and_grad(aligned("float32"), (0, 1, 2)))(*arrays)
     assert 50 < float(value) < 88  # it says where it ends
     for found, wanted in zip(gradient, right_gradient, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-4 * np.abs(wanted).max())
@@ -69,15 +70,15 @@ def test_steep_logits_leave_a_finite_loss_and_the_right_gradient():
 def test_a_logit_that_is_no_number_is_not_hidden(bad):
     x, weights, bias = drawn()
     for loss in (plain, aligned("float32"), aligned("bfloat16")):
-        assert not np.isfinite(jax.jit(loss)(x.at[2, 1].set(bad), weights, bias))
+        assert not np.isfinite(quickly(loss)(x.at[2, 1].set(bad), weights, bias))
 
 
 def test_many_runs_at_once_are_each_alone():
     x, weights, bias = drawn()
     both = tuple(jnp.stack([array, 2 * array]) for array in (x, weights, bias))
     slopes = jax.value_and_grad(aligned("bfloat16"), (0, 1, 2))
-    together = jax.jit(jax.vmap(slopes))(*both)
-    alone = [jax.jit(slopes)(*(array[run] for array in both)) for run in range(2)]
+    together = quickly(jax.vmap(slopes))(*both)
+    alone = [quickly(slopes)(*(array[run] for array in both)) for run in range(2)]
     for run in range(2):
         jax.tree.map(
             lambda a, b, run=run: np.testing.assert_allclose(a[run], b, rtol=1e-2, atol=1e-3),

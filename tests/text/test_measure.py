@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
+from quickly import quickly
 
 from attnlab.text.measure import (
     TOP,
@@ -19,8 +20,8 @@ from attnlab.text.measure import (
 from attnlab.text.measure import head_statistics as eager_statistics
 from attnlab.text.model import TransformerSpec, init
 
-head_statistics = jax.jit(eager_statistics)
-STABLE_RANK = jax.jit(stable_rank)
+head_statistics = quickly(eager_statistics)
+STABLE_RANK = quickly(stable_rank)
 
 
 def maps_of(rng, *shape):
@@ -70,7 +71,7 @@ def test_stable_ranks_are_those_of_the_singular_values():
 def test_stable_ranks_of_a_model_are_of_its_matrices_head_by_head():
     spec = TransformerSpec(layers=2, heads=2, dim=8, feed_forward=6)
     layers = init(spec, 5, jax.random.key(0))["layers"]
-    found = jax.jit(weight_statistics, static_argnums=0)(spec, layers)
+    found = quickly(weight_statistics, static_argnums=0)(spec, layers)
     assert found["mlp_stable_rank"].shape == (2,)
     assert found["qk_stable_rank"].shape == (2, 2)
 

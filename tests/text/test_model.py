@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quickly import quickly
 
 from attnlab.text.model import TransformerSpec, encode, forward, init
 
@@ -13,7 +14,7 @@ VOCAB, B, T = 11, 3, 5
 TOKENS = np.random.default_rng(0).integers(0, VOCAB, (B, T))
 
 
-FORWARD = jax.jit(forward, static_argnums=1)
+FORWARD = quickly(forward, static_argnums=1)
 
 
 def spec_of(**changed):
@@ -23,7 +24,7 @@ def spec_of(**changed):
 
 def shaken(spec):
     """Parameters with nothing at 0 or 1, so that each one counts."""
-    params = jax.jit(init, static_argnums=(0, 1))(spec, VOCAB, jax.random.key(0))
+    params = quickly(init, static_argnums=(0, 1))(spec, VOCAB, jax.random.key(0))
     noise = np.random.default_rng(1)
     return jax.tree.map(lambda leaf: leaf + 0.3 * noise.normal(size=leaf.shape), params)
 
@@ -137,12 +138,12 @@ def test_agrees_with_pytorch(norm):
     mask = torch.nn.Transformer.generate_square_subsequent_mask(T)
     with torch.no_grad():
         expected = encoder(embedded, mask=mask, is_causal=True).numpy()
-    ours, _ = jax.jit(encode, static_argnums=1)(params, spec, jnp.asarray(TOKENS))
+    ours, _ = quickly(encode, static_argnums=1)(params, spec, jnp.asarray(TOKENS))
     np.testing.assert_allclose(ours, expected, atol=3e-5)
 
 
 def test_the_start_is_that_of_the_protocol():
-    params = jax.jit(init, static_argnums=(0, 1))(TransformerSpec(), 1000, jax.random.key(0))
+    params = quickly(init, static_argnums=(0, 1))(TransformerSpec(), 1000, jax.random.key(0))
     bounds = {"qkv": (6 / 800) ** 0.5, "out": 200**-0.5, "up": 200**-0.5, "down": 200**-0.5}
     arrays = {name: params["layers"][name] for name in bounds}
     arrays |= {name: params[name] for name in ("embedding", "decoder")}
@@ -170,7 +171,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
     ones = jnp.ones((300, 400))
     salts = jax.random.bits(jax.random.key(0), (2, 2), jnp.uint32)
     first, second = (
-        np.asarray(jax.jit(_drop, static_argnums=1)(ones, 0.2, salt)) for salt in salts
+        np.asarray(quickly(_drop, static_argnums=1)(ones, 0.2, salt)) for salt in salts
     )
     for mask in (first, second):
         assert set(np.unique(mask)) == {0.0, np.float32(1.25)}

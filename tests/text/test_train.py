@@ -67,13 +67,15 @@ def test_it_learns_and_says_so_in_the_schema(result):
 
 def test_what_is_measured_is_the_models_own_loss(result):
     """At the start, from the parameters that a seed gives."""
+    from quickly import quickly  # not where `KILLED` imports this file
+
     corpus = counting_corpus()
     params = jax.tree.map(lambda leaf: np.asarray(leaf)[1], advanced(0).params)  # seed 1
     held = cut_streams(corpus.validation, 10, SPEC.context, "validation")
     losses, masses, even = [], [], []
     for index in range(2):
         tokens, targets = window(jnp.asarray(held), index, SPEC.context)
-        logits, maps = jax.jit(forward, static_argnums=1)(params, SPEC, tokens)
+        logits, maps = quickly(forward, static_argnums=1)(params, SPEC, tokens)
         losses.append(optax.softmax_cross_entropy_with_integer_labels(logits, targets).mean())
         frequent = frequent_words(corpus)[np.asarray(tokens)]  # sequence, key
         masses.append((np.asarray(maps)[0] * frequent[:, None, None]).sum(-1).mean((0, 2)))

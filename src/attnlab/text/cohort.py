@@ -91,7 +91,7 @@ class Cohort:
         """The shapes of what `observe` finds, without observing."""
         plan, probes = self.plan, jnp.asarray(self.probes)
         measured = jax.eval_shape(
-            lambda params: observe(
+            lambda params: observe.function(
                 plan.model, self.windows, params, self.held, probes, self.frequent
             ),
             self.groups[0].state.params,

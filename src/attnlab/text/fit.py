@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses
+from attnlab.dynamics.compiling import XLAS_OWN, compiled
 from attnlab.dynamics.gradient import Block, Parameters, Rows, loss, loss_and_gradient
 from attnlab.dynamics.layout import Layout, dense_layout
 from attnlab.dynamics.stopping import Pace, Stopping, answering
@@ -118,7 +119,7 @@ def _start(layout: Layout, seeds: int) -> Parameters:
     )
 
 
-@jax.jit(static_argnames="batch_size")
+@compiled("batch_size", options=XLAS_OWN)
 def _advance(
     layout: Layout,
     mass: jax.Array,
@@ -151,7 +152,7 @@ def _advance(
     return jax.vmap(one_seed)(seeds, state)
 
 
-@jax.jit
+@compiled(options=XLAS_OWN)
 def _loss(
     layout: Layout, mass: jax.Array, sequence_class: jax.Array, state: Parameters
 ) -> jax.Array:

@@ -6,14 +6,13 @@ the model runs, window by window; no map is kept but those of the probes.
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from attnlab import measures
+from attnlab.dynamics.compiling import XLAS_OWN, compiled
 from attnlab.dynamics.program import each
 from attnlab.measures import maps as of_rows
 from attnlab.text.loss import cross_entropy
@@ -25,7 +24,7 @@ SNAP_FRACTION = 0.02
 SQUARINGS = 16  # a power of 65,536 tells singular values apart that differ by 1 in 10,000
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled("spec", "windows", options=XLAS_OWN)
 def observe(
     spec: TransformerSpec, windows: int, params: Params, streams: jax.Array, probes: jax.Array,
     frequent: jax.Array,

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from attnlab.dynamics.compiling import XLAS_OWN, compiled
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.program import each
 from attnlab.text.loss import aligned_cross_entropy, cross_entropy
@@ -28,7 +29,7 @@ class State(NamedTuple):
     diverged: jax.Array  # the first step with a loss that is not finite, or -1
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@compiled("spec", "optimizer", "vocab_size", options=XLAS_OWN)
 def begin(
     spec: TransformerSpec, optimizer: Optimizer, vocab_size: int, rates: jax.Array, seeds: jax.Array
 ) -> State:
@@ -42,7 +43,7 @@ def begin(
     return jax.vmap(one_run)(rates, seeds)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3), donate_argnums=4)
+@compiled("spec", "optimizer", "clip", "logits", options=XLAS_OWN, donate="state")
 def advance(
     spec: TransformerSpec, optimizer: Optimizer, clip: float, logits: str | None, state: State,
     rates: jax.Array, seeds: jax.Array, streams: jax.Array, first: jax.Array, count: jax.Array,
@@ -83,7 +84,7 @@ def advance(
     return jax.lax.fori_loop(first, first + count, one_step, state)
 
 
-@partial(jax.jit, static_argnums=0)
+@compiled("optimizer", options=XLAS_OWN)
 def forget(optimizer: Optimizer, state: State, rates: jax.Array) -> State:
     """Every run with nothing in its optimiser's memory."""
     memory = jax.vmap(lambda rate, of: optimizer.transform(rate).init(of))(rates, state.params)
