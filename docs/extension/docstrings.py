@@ -96,7 +96,10 @@ def _escaped(text: str) -> str:
     parts = MARKUP.split(text)
     for i in range(0, len(parts), 2):
         plain = re.sub(r"([\\*|])", r"\\\1", parts[i])
-        parts[i] = re.sub(r"(?<=\w)_(?!\w)", r"\\_", plain)
+        plain = re.sub(r"(?<=\w)_(?!\w)", r"\\_", plain)
+        # markup begins and ends at a space or a sign; elsewhere one is put that is not shown
+        plain = "\\ " + plain if i and re.match(r"[\w(\[]", plain) else plain
+        parts[i] = plain + "\\ " if i + 1 < len(parts) and re.search(r"[\w)\].]$", plain) else plain
     return "".join(parts)
 
 

@@ -35,6 +35,7 @@ LATEX: dict[str, Callable[[re.Match[str]], str]] = {  # by the last group that i
     "power": lambda found: f"10^{{{found['power']}}}",
     "much": lambda found: {">>": r"\gg", "<<": r"\ll"}[found["much"]],
 }
+DASH = " -- "  # between a parameter and what it is
 AS_IT_IS = (
     nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw, nodes.title,
     nodes.comment, nodes.doctest_block, addnodes.pending_xref, addnodes.desc_signature,
@@ -46,8 +47,9 @@ class Symbols(SphinxTransform):
 
     def apply(self, **_: Any) -> None:
         for text in list(self.document.findall(nodes.Text)):
-            if SYMBOL.search(text) and not _is_within(text, AS_IT_IS):
-                text.parent.replace(text, typeset(text))
+            said = text.astext()
+            if (SYMBOL.search(said) or DASH in said) and not _is_within(text, AS_IT_IS):
+                text.parent.replace(text, typeset(said.replace(DASH, " \u2013 ")))
 
 
 def typeset(text: str) -> list[nodes.Node]:

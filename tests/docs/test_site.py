@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import fields
 from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +17,11 @@ import chromium
 import pytest
 import typer
 
+from attnlab.cli import exit_codes
 from attnlab.cli.app import app
+from attnlab.dynamics import Engine, Model
+from attnlab.dynamics.simulation import Fields
+from attnlab.text import Training
 
 ROOT = Path(__file__).parents[2]
 MAKE = ROOT / "docs" / "make.py"
@@ -168,6 +173,27 @@ def test_every_command_and_option_is_explained(site):
         for option in command.params:
             if option.param_type_name == "option":
                 assert option.opts[0] in text, (name, option.opts)
+
+
+def test_fields_codes_and_schema_are_those_of_the_code(site):
+    def text(page):
+        return (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
+
+    known = {*Fields.__annotations__, *(line.name for line in fields(Training))}
+    known -= {"momentum", "rates"}  # an optimiser's; in a grid
+    for kind in (*Engine.kinds().values(), *Model.kinds().values()):
+        known |= {line.name for line in fields(kind) if kind.__module__.startswith("attnlab")}
+    assert {name for name in known if f'">{name}</span>' not in text("recipes")} == set()
+    codes = [str(code) for name, code in vars(exit_codes).items() if name.isupper()]
+    assert all(f'">{code}</span>' in text("commands") for code in codes)
+    assert all(f'">{name}</span>' in text("schema") for name in ("attention", "spec", "gamma"))
+
+
+def test_docstrings_are_typeset_and_lead_to_their_source(site, pages):
+    page = pages[site / "reference" / "names" / "theory.html"]
+    assert r"\eta_{Y}" in page.formulas
+    found = [link for link in page.links if "source/src/attnlab/theory" in link]
+    assert any("speed.py.html#line-" in link for link in found)
 
 
 def test_formulas_are_typeset_without_error(site, pages, browser):
