@@ -45,6 +45,7 @@ autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # attributes as a list, beside what is a member already
 napoleon_attr_annotations = False  # signatures have them
 python_use_unqualified_type_names = True
 toc_object_entries = False  # each page begins with a table of its names
