@@ -4,6 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.colors import to_rgb
 
 from attnlab import plots
 from attnlab.plots.attention import COMPARED, MOST_LINES
@@ -124,6 +125,10 @@ def test_a_comparison_has_a_dashed_line_for_every_solid_one():
             np.testing.assert_allclose(one.get_ydata(), of_class.isel(token=k))
             np.testing.assert_allclose(other.get_ydata(), 0.9 * of_class.isel(token=k))
             assert one.get_color() == other.get_color()
+    red, _, blue = to_rgb(figure.axes[0].lines[0].get_color())  # of a common token
+    assert red > blue
+    red, _, blue = to_rgb(figure.axes[0].lines[-1].get_color())
+    assert blue > red
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == ["the, common", "a, common", "goal, distinct", "cat, distinct"]
     with pytest.raises(ValueError, match="predicted: not of the same runs, moments and tokens"):

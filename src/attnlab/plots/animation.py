@@ -173,16 +173,17 @@ class _Drawing:
         """Attention over time, mean over the classes that are shown, and a line that moves."""
         one = one_run(result[["attention", "probability"]], self.clock)
         common = common_mass(one).sel(sequence_class=shown["sequence_class"])
-        distinct = one["attention"].where(is_distinct(one), 0.0)
-        distinct = distinct.sel(sequence_class=shown["sequence_class"])
-        winner = distinct.isel({self.clock: -1}, drop=True).argmax("token")
-        won = distinct.isel(token=winner)
+        both = one.assign(distinct=is_distinct(one)).sel(sequence_class=shown["sequence_class"])
+        winner = both["attention"].isel({self.clock: -1}, drop=True).argmax("token")
+        won = both.isel(token=winner)
+        distinct = bool(won["distinct"].all())
         ax.plot(
             self.moments, common.mean("sequence_class"), color=style.COMMON, label="common tokens"
         )
         ax.plot(
-            self.moments, won.mean("sequence_class"), color=style.DISTINCT,
-            linestyle=style.DASHES[1], label="the distinct token that wins",
+            self.moments, won["attention"].mean("sequence_class"), linestyle=style.DASHES[1],
+            color=style.DISTINCT if distinct else style.OUTLINE,
+            label=f"the {'distinct ' if distinct else ''}token that wins",
         )  # fmt: skip
         time_axis(ax, self.moments, self.clock)
         ax.set_ylim(bottom=0)

@@ -266,7 +266,8 @@ def compare(
         figure, axes = _panels(solid["label"].values.tolist(), columns=2)
         for i, ax in enumerate(axes):
             far = np.sort(np.argsort(-moved[i], kind="stable")[:most])
-            for colour, token in zip(style.ordered(far.size), far, strict=True):
+            shades = style.shades_by_role(solid["common"].values[far].tolist())
+            for colour, token in zip(shades, far, strict=True):
                 word = solid["word"].values[token]
                 role = "common" if solid["common"].values[token] else "distinct"
                 one, other = both[:, i, token]

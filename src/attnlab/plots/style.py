@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COMMON, DISTINCT = "#E69F00", "#0072B2"
 ACCENT, GREEN = "#D55E00", "#009E73"
 OUTLINE = "0.35"
+SHADES = {True: ("#8A5A00", "#F7C65C"), False: ("#003A5C", "#66B8EA")}  # of common, of distinct
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES: tuple[Any, ...] = (
     "-",
@@ -119,6 +120,20 @@ def by_role(common: Any) -> Any:
     import numpy as np
 
     return np.where(common, COMMON, DISTINCT)
+
+
+def shades_by_role(common: Sequence[bool]) -> list[Any]:
+    """A colour of its own for each token: shades of the role's colour, dark to light."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    shades = {role: LinearSegmentedColormap.from_list("", ends) for role, ends in SHADES.items()}
+    counts = {role: list(common).count(role) for role in SHADES}
+    seen = dict.fromkeys(SHADES, 0)
+    colours = []
+    for role in map(bool, common):
+        colours.append(shades[role](seen[role] / max(counts[role] - 1, 1)))
+        seen[role] += 1
+    return colours
 
 
 def legend_of_roles(figure: Figure, *, title: str) -> None:
