@@ -5,7 +5,7 @@ from pathlib import Path
 from attnlab.experiments import experiment, names_of, recipe_for
 from attnlab.experiments.base import WORDS
 from attnlab.measures.published import fig6
-from attnlab.report.gallery import markdown, study_rows
+from attnlab.report.gallery import markdown, refresh_studies, study_rows
 from attnlab.report.page import figure_title
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -40,6 +40,17 @@ def test_it_has_the_studies_and_what_they_found():
         assert f"**{outcome[0].upper()}{outcome[1:]}.** {headline}\n" in entry, name
         assert f"(images/studies/{name}.png)" in entry
         assert f"`./lab study {name}`" in entry
+
+
+def test_its_studies_follow_their_list(tmp_path):
+    (tmp_path / "studies").mkdir()
+    page = (DOCS / "gallery.md").read_text()
+    (tmp_path / "gallery.md").write_text(page)
+    rows = (DOCS / "studies" / "README.md").read_text()
+    headline = study_rows(rows)["length"][0]
+    (tmp_path / "studies" / "README.md").write_text(rows.replace(headline, r"It is \|long\|."))
+    refresh_studies(tmp_path)
+    assert (tmp_path / "gallery.md").read_text() == page.replace(headline, "It is |long|.")
 
 
 def test_published_values_stand_beside_ours():

@@ -161,7 +161,11 @@ def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
 def test_its_subtitle_counts_what_it_has(whole):
     lead = whole.partition('<p class="lead">')[2].partition("</p>")[0]
     assert lead.startswith(f"{len(NAMES)} experiments about what")
-    assert f"and {len(CLAIMS)} claims examined one by one" in lead
+    assert f"and {len(CLAIMS)} claims of Scan and Snap and JoMA examined one by one" in lead
+    some = {"claims": claims()["claims"][:3]}
+    text = page(figures=[], missing=[], pictures={}, audit=part("audit"), claims=some, seconds=1.0)
+    assert "3 claims of Scan and Snap examined one by one" in text
+    assert text.count('scope="rowgroup"') == 1  # the section that they are of
 
 
 def test_a_figure_names_its_code_and_the_claims_that_it_shows(whole):
@@ -206,6 +210,8 @@ def test_studies_are_shown_and_it_is_said_which_were_not_made_here():
         assert f"attnlab study {name}" in studies
         assert f"Headline of {name}." in studies
     assert "yet: heads, length," in studies
+    lead = " ".join(text.partition('<p class="lead">')[2].partition("</p>")[0].split())
+    assert "2 studies of what they leave open." in lead
     assert "recorded 2026-02-03" in studies
     assert "freeze/freeze.nc" in studies
     # what was not made by this call has no line among what was

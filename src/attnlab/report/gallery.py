@@ -59,10 +59,20 @@ def gallery(made: Mapping[str, Made], docs: Path) -> str:
                 f"`{PAPER_SIZE.format(name=name)}` · recipe "
                 f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
             )
-    shown.append(STUDIES)
+    return "\n".join([*shown, studies(docs)])
+
+
+def studies(docs: Path) -> str:
+    """The last part of the page: the studies, as their list in docs/ has them."""
     rows = study_rows((docs / "studies" / "README.md").read_text(encoding="utf-8"))
-    shown += [study_entry(name, *rows[name]) for name in names_of("study")]
-    return "\n".join(shown)
+    return "\n".join([STUDIES, *(study_entry(name, *rows[name]) for name in names_of("study"))])
+
+
+def refresh_studies(docs: Path) -> None:
+    """Bring the studies of the page up to date with their list."""
+    figures = (docs / "gallery.md").read_text(encoding="utf-8").partition(STUDIES)[0]
+    with atomic_path(docs / "gallery.md") as temporary:
+        temporary.write_text(f"{figures}{studies(docs)}", encoding="utf-8")
 
 
 def entry(name: str, part: Made) -> str:

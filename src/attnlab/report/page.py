@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import __version__
-from attnlab.audit import SECTIONS
+from attnlab.audit import SECTIONS, SOURCES, claims_of
 from attnlab.audit.html import said
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.base import WORDS
@@ -102,6 +102,7 @@ def page(
         sections=sections(claims) if claims else [],
         errata=errata(claims) if claims else [],
         claims=len(claims["claims"]) if claims else 0,
+        audited=audited(claims) if claims else [],
         tested={name: claims_of_figure(claims, name) for name in by_name},
         shown_figures=set(by_name),
         story=story,
@@ -114,11 +115,22 @@ def page(
 
 
 def sections(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The claims as found, in the sections of the catalogue."""
+    """The claims as found, in those sections of the catalogue that have some."""
     found = {claim["id"]: claim for claim in claims["claims"]}
+    members = {
+        title: [found[claim.id] for claim in section if claim.id in found]
+        for title, section in SECTIONS.items()
+    }
+    return [{"title": title, "claims": some} for title, some in members.items() if some]
+
+
+def audited(claims: Mapping[str, Any]) -> list[str]:
+    """The papers whose claims were examined."""
+    found = {claim["id"] for claim in claims["claims"]}
     return [
-        {"title": title, "claims": [found[claim.id] for claim in members if claim.id in found]}
-        for title, members in SECTIONS.items()
+        papers()[source.replace("-", "_")].name
+        for source in SOURCES
+        if found & {claim.id for claim in claims_of(source)}
     ]
 
 

@@ -18,7 +18,7 @@ from attnlab.experiments import Made
 from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
-from attnlab.report.gallery import at_paper_size, draw_small
+from attnlab.report.gallery import at_paper_size, draw_small, refresh_studies
 from attnlab.report.make import STUDIES
 from attnlab.report.page import capitalised
 from attnlab.report.recorded import write_recorded
@@ -73,6 +73,7 @@ def write_pages(out: Path, docs: Path, names: Sequence[str] = STUDIES) -> None:
         rows[name] = f"| [{name}]({name}.md) | {headline} | {made.outcome} |"
     table = "\n".join(["| study | what was found | |", "|---|---|---|", *rows.values()])
     _rewrite(docs / "studies" / "README.md", table)
+    refresh_studies(docs)
 
 
 def write_paper_size(out: Path, docs: Path, names: Sequence[str]) -> None:
