@@ -9,6 +9,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pytest
 import yaml
 from packaging.metadata import Metadata
 
@@ -18,28 +19,21 @@ ROOT = Path(__file__).parents[1]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
-def clone_of(place):
-    """What a distribution is built from; building leaves things behind."""
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Wheel and source distribution; the clone, in which building leaves things behind, is gone."""
+    place = tmp_path_factory.mktemp("dist")
     clone = place / "clone"
     for folder in ("src", "recipes"):
         unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / folder, clone / folder, ignore=unwanted)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, clone)
-    return clone
-
-
-def install_wheel(place):
-    """The folder into which the wheel is installed, with nothing of the clone in reach."""
-    clone = clone_of(place)
-    offline = ("--no-deps", "--no-index", "--quiet")
-    build = (*PIP, "wheel", *offline, "--no-build-isolation", "--wheel-dir", place, clone)
-    subprocess.run(build, check=True)
-    (wheel,) = place.glob("*.whl")
-    install = (*PIP, "install", *offline, "--no-compile", "--target", place / "site", wheel)
-    subprocess.run(install, check=True)
+    build = "from setuptools import build_meta as b; b.build_wheel('..'); b.build_sdist('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=clone, check=True, capture_output=True)
     shutil.rmtree(clone)
-    return place / "site"
+    (wheel,), (source,) = place.glob("*.whl"), place.glob("*.tar.gz")
+    return wheel, source
 
 
 def run(site, *command, cwd):
@@ -54,8 +48,10 @@ def data_files(folder):
     return {path.relative_to(folder) for path in found if path.suffix not in (".py", ".pyc")}
 
 
-def test_what_is_installed_is_whole_and_finds_its_recipes(tmp_path):
-    site = install_wheel(tmp_path)
+def test_what_is_installed_is_whole_and_finds_its_recipes(built, tmp_path):
+    site = tmp_path / "site"
+    offline = ("--no-deps", "--no-index", "--quiet", "--no-compile")
+    subprocess.run([*PIP, "install", *offline, "--target", site, built[0]], check=True)
     assert data_files(site / "attnlab" / "recipes") == data_files(ROOT / "recipes")
     inside = {path for path in data_files(site / "attnlab") if path.parts[0] != "recipes"}
     assert inside == data_files(ROOT / "src" / "attnlab")
@@ -81,12 +77,8 @@ def test_one_version_everywhere():
     assert {citation["version"], newest[1]} == {attnlab.__version__}
 
 
-def test_the_source_distribution_is_whole_and_says_what_it_is(tmp_path):
-    clone = clone_of(tmp_path)
-    build = "from setuptools import build_meta; print(build_meta.build_sdist('..'))"
-    subprocess.run([sys.executable, "-c", build], cwd=clone, check=True, capture_output=True)
-    (path,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(path) as archive:
+def test_the_source_distribution_is_whole_and_says_what_it_is(built):
+    with tarfile.open(built[1]) as archive:
         names = {"/".join(name.split("/")[1:]) for name in archive.getnames()}
         (about,) = (n for n in archive.getnames() if n.count("/") == 1 and n.endswith("PKG-INFO"))
         described = Metadata.from_email(archive.extractfile(about).read(), validate=True)
