@@ -8,8 +8,11 @@ overhead: a probe of 8 x 512 tokens every 100 and every 10 steps of a training. 
     model is nanoGPT's small one (6 layers, 6 heads, width 384; 16,384 tokens a step), on an
     accelerator GPT-2 small with 491,520 tokens a step, as it is trained.
 eager: the same statistics from `output_attentions=True`, whole maps by the same functions, at
-    T = 2,048: seconds, and memory beyond the model.
+    T = 2,048 (on an accelerator at 8,192 too): seconds, and memory beyond the model. No way to
+    measure can take less than the model's own forward, which is given beside it.
 memory: GPT-2 small at T = 4,096, memory beyond the model.
+check: whether statistics are right under the flash kernel in bfloat16, and a training with dropout
+    goes on bitwise as it would have.
 long: a Llama-like model with 32 heads at T = 32,768 with 256 rows, memory beyond the model and
     beyond its own forward; needs an accelerator.
 
@@ -30,7 +33,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PARTS = ("overhead", "eager", "memory", "long")
+PARTS = ("overhead", "eager", "memory", "long", "check")
 PROBE = (8, 512)
 ROWS = 256
 VOCABULARY = 50_257
@@ -112,76 +115,180 @@ def overhead(device: str, quick: bool) -> None:
         probing = statistics.median(times)
         shares = ", ".join(f"every {n} steps {100 * probing / (n * one):.2f} %" for n in (100, 10))
         print(f"  {name}: a measurement takes {probing:.3f} s; {shares} (1 % and 5 % wanted)")
-    if not small:
-        share = accumulated * probing / (100 * one)
-        print(f"  with {batch * length:,} tokens a step, every 100 steps: {100 * share:.2f} %")
+        if accumulated > 1:
+            few = one / accumulated
+            shares = ", ".join(f"every {n} {100 * probing / (n * few):.2f} %" for n in (100, 10))
+            print(f"    with {batch * length:,} tokens a step, {few:.3f} s: {shares}")
 
 
 def eager(device: str, quick: bool) -> None:
+    layers = 2 if quick or device == "cpu" else 12
+    lengths = [256] if quick else [2048] if device == "cpu" else [2048, 8192]
+    for length in lengths:
+        _beside_eager(device, layers, length)
+
+
+def _beside_eager(device: str, layers: int, length: int) -> None:
     import torch
 
     import attnlab
-    from attnlab.observe.statistics import MIN_KEYS
 
-    length = 256 if quick else 2048
-    layers = 2 if quick or device == "cpu" else 12
     ids = torch.randint(0, VOCABULARY, (1, length))
     found = {}
     for name, rows in (("all rows", None), (f"{ROWS} rows", ROWS)):
         model = gpt2(layers, 12, 768, VOCABULARY, length, device).eval()
         observer = attnlab.observe(model, probe=ids, every=1, rows=rows)
         observer.step(0)  # libraries are loaded, kernels chosen
-        found[name] = cost(lambda o=observer: o.step(1), device)
+        observer.step(1)
+        found[name] = cost(lambda o=observer: o.step(2), device)
+    with torch.no_grad():
+        alone = seconds(lambda: model(ids.to(device), logits_to_keep=1, use_cache=False), device)
     del observer
     model = gpt2(layers, 12, 768, VOCABULARY, length, device, "eager").eval()
     there = ids.to(device)
-
-    def whole() -> None:
-        with torch.no_grad():
-            output = model(there, output_attentions=True, logits_to_keep=1, use_cache=False)
-            for maps in output.attentions:
-                of_maps(maps, there, MIN_KEYS)
-
-    found["eager"] = cost(whole, device)
+    before = of_eager(model, there, None)
+    found["eager"] = cost(lambda: of_eager(model, there, before), device)
     print(f"eager: GPT-2 small's width, {layers} layers, T = {length:,}")
     time_of_eager, memory_of_eager = found["eager"]
+    print(f"  the model's own forward (sdpa): {alone:.3f} s")
     for name, (taken, memory) in found.items():
         print(
             f"  {name}: {taken:.3f} s, {memory / GIB:.3f} GiB beyond the model; eager takes "
-            f"{time_of_eager / taken:.1f} x the time, {memory_of_eager / memory:.1f} x the memory"
+            f"{time_of_eager / taken:.1f} x the time "
+            f"({(time_of_eager - alone) / max(taken - alone, 1e-9):.1f} x beyond that forward), "
+            f"{memory_of_eager / memory:.1f} x the memory"
         )
-    print("  (10 x wanted of both, with 256 rows; caches are not in what eager computes)")
+    print("  (10 x wanted of both, with 256 rows)")
 
 
-def of_maps(maps: Any, tokens: Any, least: int) -> dict[str, Any]:
-    """The statistics of whole maps, by the functions that attnlab.observe uses for its blocks."""
+def of_eager(
+    model: Any, ids: Any, before: list[Any] | None, results: list[dict[str, Any]] | None = None
+) -> list[Any]:
+    """All that attnlab.observe measures, from the maps that `output_attentions=True` gives: whole,
+    layer by layer, with the measures of attnlab. Maps of a few rows and heavy hitters are kept for
+    the next time (`before`), as observing does. results: where the statistics are put."""
+    import torch
+    from torch import nn
+
+    from attnlab.measures.arrays import all_to_numpy
+    from attnlab.observe.weights import stable_rank, stable_rank_of_qk, units_for
+
+    seen: dict[str, Any] = {}
+    hooks = []
+    for i, block in enumerate(model.transformer.h):
+
+        def take_values(_: nn.Module, __: Any, out: Any, i: int = i) -> None:
+            seen[f"value {i}"] = out.split(out.shape[-1] // 3, -1)[2]
+
+        def take_hidden(_: nn.Module, given: Any, i: int = i) -> None:
+            rows = given[0].reshape(-1, given[0].shape[-1])
+            seen[f"hidden {i}"] = rows[:: max(1, len(rows) // 256)]
+
+        hooks += [
+            block.attn.c_attn.register_forward_hook(take_values),
+            block.mlp.c_proj.register_forward_pre_hook(take_hidden),
+        ]
+    try:
+        with torch.no_grad():
+            output = model(ids, output_attentions=True, logits_to_keep=1, use_cache=False)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    kept = []
+    with torch.no_grad():
+        for i, maps in enumerate(output.attentions):
+            batch, heads, length, _ = maps.shape
+            value = seen[f"value {i}"].reshape(batch, length, heads, -1).transpose(1, 2)
+            found, rest = of_maps(maps, value, ids, None if before is None else before[i])
+            here = dict(zip(found, all_to_numpy(list(found.values())), strict=True))
+            if results is not None:
+                results.append(here)
+            kept.append(rest)
+    # of all layers at once
+    blocks = model.transformer.h
+    width = seen["value 0"].shape[-1]
+    weights = torch.stack([block.attn.c_attn.weight.T for block in blocks])
+    query, key, _ = weights.reshape(len(blocks), 3, -1, value.shape[-1], width).unbind(1)
+    stable_rank_of_qk(query.flatten(0, 1), key.flatten(0, 1))
+    stable_rank(torch.stack([block.mlp.c_fc.weight for block in blocks]))
+    units_for(torch.stack([seen[f"hidden {i}"] for i in range(len(blocks))]))
+    return kept
+
+
+def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any], Any]:
+    """The statistics of whole causal maps (sequence, head, query, key), and what is kept."""
+    import numpy as np
     import torch
 
     from attnlab.measures import maps as m
     from attnlab.measures import places, received
+    from attnlab.observe import budget
+    from attnlab.observe.statistics import MIN_KEYS
 
-    length = maps.shape[-1]
-    visible = torch.ones(length, length, dtype=torch.bool, device=maps.device).tril()
+    length, device = maps.shape[-1], maps.device
+    visible = torch.ones(length, length, dtype=torch.bool, device=device).tril()
     number = visible.sum(-1).float()
     entropy, ranked = m.entropy(maps), m.ranked_mass(maps)
-    where: Any = {"visible": visible, "places": torch.arange(length, device=maps.device)}
+    keys_for = m.keys_for(maps, ranked=ranked).float()
+    logits = maps.log()  # but for a constant
+    norm = m.logit_norm(logits, visible)
+    floor = m.entropy_floor(norm, number)
+    often, in_sequences = (
+        torch.as_tensor(one, device=device)
+        for one in received.token_counts(ids.cpu().numpy(), np.ones(tuple(ids.shape), bool))
+    )
+    several = (in_sequences > 1)[:, None, None, :]
+    where: Any = {"visible": visible, "places": torch.arange(length, device=device)}
     rows = {
         "entropy": entropy,
         "relative_entropy": m.relative_entropy(entropy, number),
         "effective_tokens": m.effective_tokens(entropy),
         "participation": m.participation(maps),
         "top_mass": m.top_mass(maps, ranked=ranked),
-        "keys_for": m.keys_for(maps, ranked=ranked).float(),
+        "keys_for": keys_for,
+        "keys_share": keys_for / number[:, None],
+        "logit_norm": norm,
+        "entropy_floor": floor,
+        "entropy_slack": entropy - floor,
         "sink_mass": places.sink_mass(maps),
         "self_mass": places.self_mass(maps),
         "previous_mass": places.previous_mass(maps),
         "local_mass": places.local_mass(maps),
         "mean_distance": places.mean_distance(maps),
-        "induction_mass": places.induction_mass(maps, tokens[:, None], **where),
-        "duplicate_mass": places.duplicate_mass(maps, tokens[:, None], **where),
+        "induction_mass": places.induction_mass(maps, ids[:, None], **where),
+        "duplicate_mass": places.duplicate_mass(maps, ids[:, None], **where),
+        "common_mass": places.mass_on(maps, several),
+        "distinct_mass": places.mass_on(maps, ~several),
     }
-    means = {name: values[:, :, least - 1 :].nanmean(2).cpu() for name, values in rows.items()}
-    return means | {"received": received.received(maps, visible).cpu()}
+    found = {name: values[:, :, MIN_KEYS - 1 :].nanmean(2) for name, values in rows.items()}
+    found["sink_rate"] = places.sink_rate(found["sink_mass"][..., 0])
+    counted = maps[:, :, MIN_KEYS - 1 :]
+    total = counted.sum(2)
+    got = received.received(counted, visible[MIN_KEYS - 1 :])
+    heavy = received.heavy_hitters(total)
+    norms = value.norm(dim=-1)
+    found |= {
+        "heavy_mass": torch.where(heavy, total, 0.0).sum(-1) / total.sum(-1),
+        "frequency_correlation": received.rank_correlation(got, often[:, None].float()),
+        "idf_correlation": received.rank_correlation(got, -in_sequences[:, None].float()),
+        "value_norm_ratio": norms[..., 0] / norms[..., 1:].mean(-1),
+    }
+    later, voters = max(budget.LEAST_LATER, budget.LATER // len(ids)), budget.WINDOW
+    found["retained_mass"], found["output_error"] = (
+        of_later.mean(2)
+        for of_later in budget.kept(
+            maps[:, :, -later:], visible[None, None, -later:], value=value, sink=None,
+            heavy=maps[:, :, MIN_KEYS - 1 : -later].sum(2),
+            window=maps[:, :, -later - voters : -later].sum(2),
+            start=torch.zeros(len(ids), later, dtype=torch.int64, device=device),
+        )
+    )  # fmt: skip
+    fixed = maps[:, :, length // 8 - 1 :: length // 8].clone()
+    if before is not None:
+        earlier, earlier_heavy = before
+        found["change"] = m.total_variation(earlier, fixed).mean(-1)
+        found["heavy_overlap"] = received.shared(earlier_heavy, heavy)
+    return found, (fixed, heavy)
 
 
 def memory(device: str, quick: bool) -> None:
@@ -234,6 +341,78 @@ def long(device: str, quick: bool) -> None:
         f"  with {ROWS} rows: {taken:.2f} s, {beyond / GIB:.2f} GiB beyond the model, "
         f"{(beyond - plain) / GIB:.2f} beyond its forward (under 2 wanted)"
     )
+
+
+def check(device: str, quick: bool) -> None:
+    """Whether what is measured is right here: flash kernels, and a training that goes on alike."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    from attnlab.observe.moment import moment_of
+    from attnlab.observe.probe import make_probe
+
+    sizes = (2, 4, 256, 512, 256)
+    ids = torch.randint(0, 512, (2, 256))
+    halves = gpt2(*sizes, device).to(torch.bfloat16).eval()
+    with torch.no_grad():
+        for name, weight in halves.named_parameters():
+            if "c_attn.weight" in name:
+                weight *= 4  # far from even attention
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
+        moment = moment_of(halves, make_probe(halves, ids))
+    plain = gpt2(*sizes, device, "eager").eval()
+    plain.load_state_dict(halves.state_dict())  # in float32
+    kept: list[dict[str, Any]] = []
+    of_eager(plain, ids.to(device), None, kept)
+    worst: dict[str, float] = {}
+    for layer, wanted in zip(moment.layers.values(), kept, strict=True):
+        for name, values in wanted.items():
+            values, mine = values.reshape(layer[name].shape), layer[name].values
+            if name in ("retained_mass", "output_error"):
+                # which keys are kept turns where two are nearly alike: of all heads together
+                values, mine = (one.mean(axis=(0, 1)) for one in (values, mine))
+            far = abs(mine - values) / (1 + abs(values))
+            worst[name] = max(worst.get(name, 0.0), float(far.max()))
+    print("check: statistics under the flash kernel in bfloat16, against eager maps in float32")
+    wrong = []
+    for name, far in sorted(worst.items(), key=lambda item: -item[1]):
+        near = 0.03 if name.startswith("keys_") or name.endswith("_correlation") else 5e-3
+        print(f"  {name}: off by {far:.1e}{'' if far <= near else f', more than {near}'}")
+        wrong += [name] if far > near else []
+    if wrong:
+        sys.exit(f"check: not the same: {', '.join(wrong)}")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    runs = [training(device, observed=observed) for observed in (False, False, True)]
+    same = [all(torch.equal(a, b) for a, b in zip(runs[0], run, strict=True)) for run in runs[1:]]
+    print(f"check: 50 steps with dropout, twice: bitwise {'the same' if same[0] else 'different'}")
+    print(f"  and observed every 10 steps: bitwise {'the same' if same[1] else 'DIFFERENT'}")
+    if not all(same):
+        sys.exit("check: not the same training")
+
+
+def training(device: str, *, observed: bool) -> list[Any]:
+    """Losses and final weights of 50 steps."""
+    import torch
+
+    import attnlab
+
+    model = gpt2(2, 4, 128, 512, 128, device).train()  # with dropout, as it comes
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    probe = torch.arange(256).reshape(2, 128)
+    observer = attnlab.observe(model, probe=probe, every=10) if observed else None
+    torch.manual_seed(1)
+    losses = []
+    for step in range(50):
+        ids = torch.randint(0, 512, (4, 128), device=device)
+        with torch.autocast(device, torch.bfloat16):
+            if observer is not None:
+                observer.step(step)
+            loss = model(ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    return [torch.stack(losses), *(weight.detach() for weight in model.parameters())]
 
 
 def gpt2(

@@ -122,6 +122,11 @@ def test_of_replicas_one_is_measured_or_all_together(tmp_path):
     together.step(0)
     found = torch.load(tmp_path / "entropy-True", weights_only=False)
     assert found[0] == pytest.approx(together.result().entropy.values[0], abs=1e-6)
+    # sharded weights are whole while the probe runs, and trained as without it
+    found = torch.load(tmp_path / "entropy-sharded", weights_only=False)
+    assert found[0] == pytest.approx(alone.result().entropy.values[0])
+    for name, found in torch.load(tmp_path / "behind-sharded", weights_only=False).items():
+        assert found[0] == pytest.approx(alone.result()[name].values[0]), name
 
 
 def test_without_torch_the_extra_is_named():

@@ -6,7 +6,14 @@ import torch
 
 from attnlab import theory
 from attnlab.files.errors import InputError
-from attnlab.observe.weights import stable_rank, stable_rank_of_qk, units_for
+from attnlab.observe.weights import (
+    _by_products,
+    gram,
+    stable_rank,
+    stable_rank_of_numbers,
+    stable_rank_of_qk,
+    units_for,
+)
 
 
 def by_singular_values(matrix):
@@ -34,6 +41,9 @@ def test_large_matrices_and_the_theory_say_the_same(kind):
     expected = theory.stable_rank(W)
     np.testing.assert_allclose(stable_rank(W), expected, rtol=1e-6)
     np.testing.assert_allclose(stable_rank(torch.asarray(W).float()), expected, rtol=1e-5)
+    # as on an accelerator
+    numbers = _by_products(gram(torch.asarray(W).float()))
+    np.testing.assert_allclose(stable_rank_of_numbers(numbers), expected, rtol=1e-4)
     np.testing.assert_allclose(stable_rank(W[:, :20]), theory.stable_rank(W[:, :20]), rtol=1e-6)
 
 

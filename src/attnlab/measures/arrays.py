@@ -6,7 +6,7 @@ where that is. numpy and JAX bring their namespaces along; torch's is that of ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -35,6 +35,17 @@ def namespace(array: Array) -> Any:
 def is_torch(array: Array) -> bool:
     """Whether this is a tensor of torch; torch is not imported to find out."""
     return hasattr(array, "requires_grad")
+
+
+def is_numpy(array: Array) -> bool:
+    """Whether this is an array of numpy."""
+    return isinstance(array, np.ndarray)
+
+
+def on_processor(array: Array) -> bool:
+    """Whether it is near the processor that runs this: numpy's, or torch's there. JAX decides for
+    itself."""
+    return array.device.type == "cpu" if is_torch(array) else is_numpy(array)
 
 
 def is_bool(array: Array) -> bool:
@@ -80,11 +91,31 @@ def to_numpy(array: Array) -> NDArray[Any]:
     return np.asarray(array.detach().cpu() if is_torch(array) else array)
 
 
-def double(array: Array) -> Array:
-    """In float64: a tensor of torch stays where it is, if that knows such numbers; others here."""
+def all_to_numpy(arrays: Sequence[Array]) -> list[NDArray[Any]]:
+    """The same values here: those that are on a device come together, which is one wait for it."""
+    away = [i for i, one in enumerate(arrays) if is_torch(one) and one.device.type != "cpu"]
+    found = [None if i in away else to_numpy(one) for i, one in enumerate(arrays)]
+    if away:
+        xp = namespace(arrays[away[0]])
+        whole = to_numpy(xp.concat([double(arrays[i]).reshape(-1) for i in away]))
+        ends = np.cumsum([arrays[i].numel() for i in away])[:-1]
+        for i, values in zip(away, np.split(whole, ends), strict=True):
+            kind = bool if is_bool(arrays[i]) else values.dtype
+            found[i] = values.reshape(tuple(arrays[i].shape)).astype(kind, copy=False)
+    return found  # type: ignore[return-value]
+
+
+def at_home(array: Array) -> Array:
+    """Where float64 is known: a tensor of torch stays there, if that is so; others come here."""
     if is_torch(array):
-        return array.double() if array.device.type in ("cpu", "cuda") else array.cpu().double()
-    return to_numpy(array).astype(np.float64)
+        return array if array.device.type in ("cpu", "cuda") else array.cpu()
+    return to_numpy(array)
+
+
+def double(array: Array) -> Array:
+    """In float64, where that is known."""
+    home = at_home(array)
+    return home.double() if is_torch(home) else home.astype(np.float64)
 
 
 def largest(array: Array, k: int) -> Array:
@@ -92,7 +123,7 @@ def largest(array: Array, k: int) -> Array:
     k = min(k, array.shape[-1])
     if is_torch(array):
         return array.topk(k).values
-    if isinstance(array, np.ndarray):
+    if is_numpy(array):
         return falling(array)[..., :k]
     from jax.lax import top_k
 
@@ -107,6 +138,59 @@ def falling(array: Array) -> Array:
     if is_torch(array):
         return array.sort(descending=True).values
     return -namespace(array).sort(-array, axis=-1)
+
+
+def taken(array: Array, index: Array, axis: int) -> Array:
+    """The entries at these places along an axis; what the index does not tell apart has size 1."""
+    xp, axis = namespace(array), axis % len(array.shape)
+    if not is_torch(array):
+        return xp.take_along_axis(array, index, axis=axis)
+    # torch's own function of this name looks for places counted from the end first
+    shape = list(array.shape)
+    shape[axis] = index.shape[axis]
+    return array.gather(axis, index.expand(shape))
+
+
+def log_softmax(logits: Array) -> Array:
+    """ln of the softmax over the last axis."""
+    if is_torch(logits):
+        return logits.log_softmax(-1)  # in one pass
+    xp = namespace(logits)
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+
+
+def softmax(logits: Array) -> Array:
+    """The softmax over the last axis."""
+    if is_torch(logits):
+        return logits.softmax(
+            -1
+        )  # in one pass; an exponential of far logits takes a processor long
+    return namespace(logits).exp(log_softmax(logits))
+
+
+def count_below(growing: Array, bounds: Array) -> Array:
+    """How many entries of rows that grow along the last axis are below each of a row's bounds."""
+    if is_torch(growing):
+        return namespace(growing).searchsorted(growing, bounds.contiguous())
+    xp = namespace(growing)
+    below = growing[..., None, :] < bounds[..., None]
+    return xp.sum(xp.astype(below, xp.int32), axis=-1)
+
+
+def ranks(array: Array) -> Array:
+    """The rank of each entry along the last axis, 1 the least; equal ones share the mean of theirs.
+
+    In float64, on the same device if that is torch's, and otherwise here.
+    """
+    if is_torch(array):
+        xp = namespace(array)
+        growing, given = array.sort(-1).values, array.contiguous()
+        ends = [xp.searchsorted(growing, given, right=right) for right in (False, True)]
+        return (ends[0] + ends[1] + 1) / xp.asarray(2.0, dtype=xp.float64)
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(to_numpy(array), axis=-1))
 
 
 @contextmanager
@@ -124,10 +208,14 @@ def exactly(array: Array) -> Iterator[None]:
             stack.enter_context(torch.autocast(array.device.type, enabled=False))
             stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
             torch.set_float32_matmul_precision("highest")
-        elif isinstance(array, np.ndarray):
+            # a training that asks for operations that always round alike has not asked it of us,
+            # and of some there is no such kind
+            stack.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
+            torch.set_deterministic_debug_mode("default")
+        else:
             # rows that only fill up see nothing; torch and JAX do not warn of them either
             stack.enter_context(np.errstate(divide="ignore", invalid="ignore"))
-        else:
+        if not (is_torch(array) or is_numpy(array)):
             import jax
 
             stack.enter_context(jax.default_matmul_precision("highest"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attnlab.measures.arrays import Array, alike, beside, falling, largest, namespace
+from attnlab.measures.arrays import Array, alike, beside, count_below, falling, largest, namespace
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -77,9 +77,8 @@ def keys_for(
     """How many keys, the strongest first, hold so much of what the row gives to keys."""
     xp = namespace(maps)
     ranked = ranked_mass(maps) if ranked is None else ranked
-    whole = ranked[..., -1:]
-    counts = [1 + xp.sum(xp.astype(ranked < part * whole, xp.int32), axis=-1) for part in mass]
-    return xp.stack(counts, axis=-1)
+    bounds = xp.stack([part * ranked[..., -1] for part in mass], axis=-1)
+    return 1 + count_below(ranked, bounds)
 
 
 def logit_norm(

@@ -60,13 +60,13 @@ def previous_mass(maps: Maps, *, places: Places = None) -> Row:
 def local_mass(maps: Maps, reach: int = LOCAL, *, places: Places = None) -> Row:
     """The attention to keys nearer than `reach`, its own place among them."""
     xp = namespace(maps)
-    return xp.sum(xp.where(_distance(maps, places) < reach, maps, 0.0), axis=-1)
+    return xp.sum(xp.where(distance(maps, places=places) < reach, maps, 0.0), axis=-1)
 
 
 def mean_distance(maps: Maps, *, places: Places = None) -> Row:
     """The mean distance of what is attended to, in keys; a learnable sink's share is left out."""
     xp = namespace(maps)
-    far = xp.sum(maps * xp.astype(_distance(maps, places), maps.dtype), axis=-1)
+    far = xp.sum(maps * xp.astype(distance(maps, places=places), maps.dtype), axis=-1)
     return far / xp.sum(maps, axis=-1)
 
 
@@ -82,12 +82,8 @@ def induction_mass(
 
     Chance is what even attention to the visible keys would give them. NaN where there is none.
     """
-    xp = namespace(maps)
-    key = beside(maps, np.arange(maps.shape[-1]))
-    before = tokens[..., xp.clip(key - 1, 0, None)]  # at 0 it stands for nothing: see follows
-    start = (beside(maps, 0) + start)[..., None]
-    follows = key - 1 >= start
-    return _target_mass(maps, tokens, before, follows, visible, places)
+    target = followers(tokens, _places(maps, places), start=start)
+    return _above_chance(maps, target, visible, places)
 
 
 def duplicate_mass(
@@ -102,9 +98,8 @@ def duplicate_mass(
 
     Chance is what even attention to the visible keys would give them. NaN where there is none.
     """
-    key = beside(maps, np.arange(maps.shape[-1]))
-    start = (beside(maps, 0) + start)[..., None]
-    return _target_mass(maps, tokens, tokens, key >= start, visible, places)
+    target = occurrences(tokens, _places(maps, places), start=start)
+    return _above_chance(maps, target, visible, places)
 
 
 def mass_on(maps: Maps, keys: Bool[Array, "*#rows #query key"]) -> Row:
@@ -113,24 +108,63 @@ def mass_on(maps: Maps, keys: Bool[Array, "*#rows #query key"]) -> Row:
     return xp.sum(xp.where(keys, maps, 0.0), axis=-1)
 
 
-def _target_mass(
-    maps: Maps, tokens: Any, matched: Any, allowed: Any, visible: Any, places: Places
+def followers(
+    tokens: Int[Array, "*#rows key"], places: Int[Array, "*#rows query"], *, start: Any = 0
+) -> Bool[Array, "*rows query key"]:
+    """Which keys follow an earlier occurrence of the token of the queries at these places."""
+    xp = namespace(tokens)
+    key = beside(tokens, np.arange(tokens.shape[-1]))
+    before = tokens[..., xp.clip(key - 1, 0, None)]  # the first follows nothing: see start
+    start = (beside(tokens, 0) + start)[..., None]
+    return _same(before, tokens, places) & (key - 1 >= start)
+
+
+def occurrences(
+    tokens: Int[Array, "*#rows key"], places: Int[Array, "*#rows query"], *, start: Any = 0
+) -> Bool[Array, "*rows query key"]:
+    """Which keys are earlier occurrences of the token of the queries at these places."""
+    key = beside(tokens, np.arange(tokens.shape[-1]))
+    start = (beside(tokens, 0) + start)[..., None]
+    return _same(tokens, tokens, places) & (key >= start)
+
+
+def chance(
+    target: Bool[Array, "*#rows query key"], visible: Bool[Array, "*#rows query key"], kind: Any
 ) -> Row:
-    """The mass on allowed earlier keys whose matched token is the query's, minus chance."""
-    xp = namespace(maps)
-    places = _places(maps, places)
+    """What even attention to the visible keys gives these targets; NaN where none is visible.
+
+    kind: the dtype of the result.
+    """
+    xp = namespace(target)
+    shown = (target & visible, visible)
+    targets, seen = (xp.sum(xp.astype(one, kind), axis=-1) for one in shown)
+    return xp.where(targets > 0, targets / seen, xp.nan)
+
+
+def distance(maps: Maps, *, places: Places = None) -> Int[Array, "*#rows query key"]:
+    """How far each key is from each query."""
     key = beside(maps, np.arange(maps.shape[-1]))
-    earlier = key < places[..., None]
-    if visible is None:
-        visible = key <= places[..., None]
+    return abs(_places(maps, places)[..., None] - key)
+
+
+def _same(matched: Any, tokens: Any, places: Any) -> Any:
+    """Earlier keys whose matched token is that of the query."""
+    xp = namespace(tokens)
+    key = beside(tokens, np.arange(tokens.shape[-1]))
     lead = tokens.shape[:-1]
     asked = xp.take_along_axis(
         tokens, xp.broadcast_to(places, (*lead, places.shape[-1])), axis=-1
     )  # the queries' own tokens
-    target = (matched[..., None, :] == asked[..., None]) & earlier & allowed & visible
-    targets, seen = (xp.sum(xp.astype(one, maps.dtype), axis=-1) for one in (target, visible))
-    excess = mass_on(maps, target) - targets / seen
-    return xp.where(targets > 0, excess, xp.nan)
+    return (matched[..., None, :] == asked[..., None]) & (key < places[..., None])
+
+
+def _above_chance(maps: Maps, target: Any, visible: Any, places: Places) -> Row:
+    if visible is None:
+        key = beside(maps, np.arange(maps.shape[-1]))
+        visible = key <= _places(maps, places)[..., None]
+    xp = namespace(maps)
+    mass = xp.sum(xp.where(target & visible, maps, 0.0), axis=-1)
+    return mass - chance(target, visible, maps.dtype)
 
 
 def _mass_at(maps: Maps, key: Any) -> Row:
@@ -148,8 +182,3 @@ def _places(maps: Maps, places: Places) -> Any:
         return places
     queries, keys = maps.shape[-2:]
     return beside(maps, np.arange(queries) + (keys - queries))
-
-
-def _distance(maps: Maps, places: Places) -> Any:
-    key = beside(maps, np.arange(maps.shape[-1]))
-    return abs(_places(maps, places)[..., None] - key)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, namespace
+from attnlab.measures.arrays import Array, falling, namespace, ranks
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -40,34 +40,44 @@ def mean_received(
     return xp.where(some, total / xp.where(some, seeing, 1.0), xp.nan)
 
 
-def heavy_hitters(total: NDArray[Any], share: float = HEAVY) -> NDArray[np.bool_]:
+def heavy_hitters(
+    total: Float[Array, "*rows key"], share: float = HEAVY
+) -> Bool[Array, "*rows key"]:
     """Which keys are the tenth that receives most in total (Zhang et al. 2023, H2O).
 
     NaN marks what is no key (padding); ties go to the earlier. At least one key is heavy.
     """
-    order = np.argsort(-np.where(np.isnan(total), -np.inf, total), axis=-1, kind="stable")
-    rank = np.argsort(order, axis=-1, kind="stable")
-    keys = (~np.isnan(total)).sum(axis=-1, keepdims=True)
-    return (rank < np.ceil(share * keys)) & ~np.isnan(total)
+    xp = namespace(total)
+    there = ~xp.isnan(total)
+    held = xp.where(there, total, -xp.inf)
+    keys = xp.sum(xp.astype(there, xp.float64), axis=-1, keepdims=True)
+    number = xp.astype(xp.ceil(share * keys), xp.int64)
+    least = xp.take_along_axis(falling(held), xp.clip(number - 1, 0, None), axis=-1)
+    above, equal = held > least, (held == least) & there
+    room = number - xp.sum(xp.astype(above, xp.int64), axis=-1, keepdims=True)
+    return above | (equal & (xp.cumulative_sum(xp.astype(equal, xp.int64), axis=-1) <= room))
 
 
 def overlap(before: NDArray[Any], after: NDArray[Any], share: float = HEAVY) -> NDArray[Any]:
     """The share of the heavy hitters of `after` that were heavy hitters of `before`."""
-    first, second = heavy_hitters(before, share), heavy_hitters(after, share)
-    return (first & second).sum(axis=-1) / second.sum(axis=-1)
+    return shared(heavy_hitters(before, share), heavy_hitters(after, share))
+
+
+def shared(first: Bool[Array, "*rows key"], second: Bool[Array, "*rows key"]) -> Array:
+    """The share of the second's keys that are the first's too."""
+    xp = namespace(second)
+    both, all_of = (xp.sum(xp.astype(one, xp.float32), axis=-1) for one in (first & second, second))
+    return both / all_of
 
 
 def rank_correlation(
-    target: Float[Any, "*rows value"], score: Float[Any, "*#rows value"]
-) -> NDArray[np.float64]:
+    target: Float[Array, "*rows value"], score: Float[Array, "*#rows value"]
+) -> Array:
     """Spearman's; 0 where one of the two is constant, because then it ranks nothing."""
-    from scipy.stats import rankdata
-
-    a, b = (
-        rankdata(values, axis=-1) - (np.shape(values)[-1] + 1) / 2 for values in (target, score)
-    )
-    norm = np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
-    return (a * b).sum(-1) / np.where(norm > 0, norm, np.inf)
+    a, b = (ranks(values) - (values.shape[-1] + 1) / 2 for values in (target, score))
+    xp = namespace(a)
+    norm = xp.sqrt((a * a).sum(-1) * (b * b).sum(-1))
+    return (a * b).sum(-1) / xp.where(norm > 0, norm, xp.inf)
 
 
 def token_counts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attnlab.observe import matrices
 from attnlab.observe.labels import Label
 from attnlab.observe.seams import Sighting
-from attnlab.observe.weights import gram, product, stable_rank_of_gram, units_of
+from attnlab.observe.weights import gram, numbers_of_gram, product, stable_rank_of_numbers, units_of
 
 UNITS_TOKENS = 256  # of the probe, evenly spread, whose active units are counted
 AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together
@@ -38,17 +38,25 @@ class Behind:
     unrecognised: Mapping[str, str] = field(default_factory=dict)
 
 
+Orders = dict[str, matrices.Order]  # by the name of a module, how its fused weights are laid out
+
+
 class Looking:
     """Looks at the modules behind the calls that are seen. `looking` makes one."""
 
-    def __init__(self, model: nn.Module, opened: ExitStack) -> None:
-        self._model, self._opened = model, opened
+    def __init__(self, model: nn.Module, opened: ExitStack, orders: Orders) -> None:
+        self._model, self._opened, self._orders = model, opened, orders
         self._made: dict[int, Tensor] = {}  # by fused layers, for the first tokens
         self._found: dict[str, dict[str, Any]] = defaultdict(dict)
+        self._hidden: dict[Any, list[tuple[str, Tensor]]] = defaultdict(list)
+        self._counted: list[tuple[list[tuple[str, int]], Tensor]] = []
+        self._used: set[str] = set()  # layers whose MLP has run
         self._unrecognised: dict[str, str] = {}
         self._waiting: dict[Any, list[tuple[str, str, Tensor]]] = defaultdict(list)
-        for module in matrices.fused(model):
-            opened.callback(module.register_forward_hook(self._take_made).remove)
+        self._ranked: list[tuple[list[tuple[str, str, int]], Tensor]] = []
+        if not orders:
+            for module in matrices.fused(model):
+                opened.callback(module.register_forward_hook(self._take_made).remove)
 
     def at(self, sighting: Sighting, real: Tensor | None) -> None:
         """Look behind a call. real: which of its queries are no padding."""
@@ -56,7 +64,9 @@ class Looking:
         name = layer.partition("#")[0]
         self._found[layer] = {}
         module = self._model.get_submodule(name)
-        pair = matrices.queries_and_keys(module, sighting.call, self._made)
+        pair = matrices.queries_and_keys(
+            module, sighting.call, self._made, orders=self._orders, name=name
+        )
         if pair is None:
             self._without(layer, f"W_Q and W_K of {sighting.kind}")
         else:
@@ -69,12 +79,26 @@ class Looking:
         take = partial(self._take_units, layer, real)
         self._opened.callback(mlp.output.register_forward_pre_hook(take).remove)
 
-    def result(self) -> Behind:
-        """What was seen."""
+    def waiting(self) -> list[Tensor]:
+        """What `result` needs to know of what is on the device."""
         for waiting in self._waiting.values():
             self._rank(waiting)
+        for hidden in self._hidden.values():
+            self._count(hidden)
+        return [*(made for _, made in self._ranked), *(made for _, made in self._counted)]
+
+    def result(self, here: Sequence[NDArray[Any]]) -> Behind:
+        """What was seen. here: what is `waiting`, in numpy."""
+        for (of_layers, _), numbers in zip(self._ranked, here, strict=False):
+            ranks = stable_rank_of_numbers(numbers)
+            ends = np.cumsum([number for _, _, number in of_layers])[:-1]
+            for (layer, name, _), some in zip(of_layers, np.split(ranks, ends), strict=True):
+                self._found[layer][name] = some if LABELS[name].dims else some[0]
+        for (layers, _), numbers in zip(self._counted, here[len(self._ranked) :], strict=True):
+            for (layer, width), number in zip(layers, numbers, strict=True):
+                self._found[layer] |= {"mlp_units": number, "mlp_units_share": number / width}
         values = {
-            layer: {name: _plain(value) for name, value in found.items()}
+            layer: {name: np.asarray(value, np.float64) for name, value in found.items()}
             for layer, found in self._found.items()
         }
         for layer, found in values.items():
@@ -96,10 +120,8 @@ class Looking:
     def _rank(self, waiting: list[tuple[str, str, Tensor]]) -> None:
         if not waiting:
             return
-        ranks = stable_rank_of_gram(torch.cat([one for _, _, one in waiting]))
-        ends = np.cumsum([len(one) for _, _, one in waiting])[:-1]
-        for (layer, name, _), some in zip(waiting, np.split(ranks, ends), strict=True):
-            self._found[layer][name] = some if LABELS[name].dims else some[0]
+        numbers = numbers_of_gram(torch.cat([one for _, _, one in waiting]))
+        self._ranked.append(([(layer, name, len(one)) for layer, name, one in waiting], numbers))
         waiting.clear()
 
     def _take_made(self, module: nn.Module, _: Any, output: Any) -> None:
@@ -109,26 +131,34 @@ class Looking:
     def _take_units(
         self, layer: str, real: Tensor | None, _: nn.Module, given: tuple[Any, ...]
     ) -> None:
-        found = self._found[layer]
-        if "mlp_units" in found or not given:  # the second time is not this layer's
+        if layer in self._used or not given:  # the second time is not this layer's
             return
+        self._used.add(layer)
         with torch.no_grad():
             hidden = given[0].detach()
             rows = hidden.reshape(-1, hidden.shape[-1])
             if real is not None and real.numel() == len(rows):
                 rows = rows[real.reshape(-1).to(rows.device)]
             some = torch.linspace(0, len(rows) - 1, min(len(rows), UNITS_TOKENS))
-            number = units_of(rows[some.round().long().to(rows.device)])
-        found["mlp_units"] = number
-        found["mlp_units_share"] = number / hidden.shape[-1]
+            taken = rows[some.round().long().to(rows.device)]
+        waiting = self._hidden[taken.shape, taken.dtype, taken.device]
+        waiting.append((layer, taken))
+        if len(waiting) * taken.nbytes > AT_ONCE:
+            self._count(waiting)
+
+    def _count(self, waiting: list[tuple[str, Tensor]]) -> None:
+        if not waiting:
+            return
+        numbers = units_of(torch.stack([taken for _, taken in waiting]))
+        self._counted.append(([(layer, taken.shape[-1]) for layer, taken in waiting], numbers))
+        waiting.clear()
 
 
 @contextmanager
-def looking(model: nn.Module) -> Iterator[Looking]:
-    """Look behind the calls of the model's next forward; afterwards nothing is left in it."""
+def looking(model: nn.Module, orders: Orders | None = None) -> Iterator[Looking]:
+    """Look behind the calls of the model's next forward; afterwards nothing is left in it.
+
+    orders: what an earlier look has found of how fused weights are laid out; added to.
+    """
     with ExitStack() as opened:
-        yield Looking(model, opened)
-
-
-def _plain(value: Any) -> NDArray[Any]:
-    return np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value, np.float64)
+        yield Looking(model, opened, {} if orders is None else orders)

@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnlab.measures.arrays import Array, beside, is_bool, namespace, precise
+from attnlab.measures.arrays import (
+    Array,
+    beside,
+    is_bool,
+    log_softmax,
+    namespace,
+    on_processor,
+    precise,
+    softmax,
+    taken,
+)
 from attnlab.observe.call import AttentionCall
-from attnlab.observe.sample import Rows
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -19,27 +29,41 @@ if TYPE_CHECKING:
 # An additive mask hides a key with this or less. Model code adds the lowest number of its dtype,
 # infinity or -1e9, and biases to them.
 HIDDEN = -1e8
+# The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
+LOW = -1e30
 # Bytes of a block for each entry of its maps: logits, maps, their order (with torch's indices),
 # and what is computed from them.
 BYTES_OF_AN_ENTRY = 48
+# What a block takes at most on a processor: larger ones would not stay near it from one operation
+# to the next.
+NEAR_BYTES = 48 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Some queries of each sequence, and which keys they may see.
+
+    blind: those that see none; None where there are none of them.
+    """
+
+    index: Int[Array, "batch row"]
+    visible: Bool[Array, "#batch #head row key"]
+    blind: Bool[Array, "#batch #head row 1"] | None
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
     """Rows of some sequences. maps sum to 1 - sink over the keys; 0 where nothing is visible.
 
-    logits: with softcap and bias; -inf at keys that are not visible.
-    sink: what the learnable sink takes, and sink_logit; None where there is none.
-    index: the queries, and place: where they stand among the keys.
+    logs: ln of the maps; LOW and less at keys that are not visible.
+    largest: the largest logit of a visible key, with softcap and bias.
+    sink: ln of what the learnable sink takes; None where there is none.
     """
 
     maps: Float[Array, "batch head row key"]
-    logits: Float[Array, "batch head row key"]
-    visible: Bool[Array, "#batch #head row key"]
+    logs: Float[Array, "batch head row key"]
+    largest: Float[Array, "batch head row"]
     sink: Float[Array, "batch head row"] | None
-    sink_logit: Float[Array, "head 1"] | None
-    index: Int[Array, "batch row"]
-    place: Int[Array, "batch row"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +73,6 @@ class Part:
     call: AttentionCall
     query: Float[Array, "batch kv_head group query width"]
     key: Float[Array, "batch kv_head width key"]
-    value: Float[Array, "batch kv_head key width"] | None
     mask: Any  # batch head query key, each perhaps 1
 
     @classmethod
@@ -64,59 +87,54 @@ class Part:
             call,
             q.reshape(batch, k.shape[1], -1, queries, width),
             xp.permute_dims(k, (0, 1, 3, 2)),
-            None if call.value is None else precise(call.value[sequences]),
             mask,
         )
+
+    def seen(
+        self,
+        index: Int[NDArray[Any], "batch row"],
+        counts: Int[NDArray[Any], "#batch #head row"],
+    ) -> Seen:
+        """These queries, of which it is known how many keys they see."""
+        blind = None if counts.all() else beside(self.query, (counts == 0)[..., None])
+        there = beside(self.query, index)
+        return Seen(there, self.visible(there), blind)
 
     def visible(self, index: Int[Array, "batch row"]) -> Bool[Array, "#batch #head row key"]:
         """Which keys these rows may see."""
         keys = self.call.shape[3]
-        seen = beside(self.query, np.ones((1, 1, index.shape[1], keys), bool))
         key = beside(self.query, np.arange(keys))
         first, last = self.call.span(self._place(index)[:, None, :, None])
-        seen = seen & (key >= first) & (key <= last)
+        seen = (key >= first) & (key <= last)
         if self.mask is not None:
             rows = self._rows_of_mask(index)
             seen = seen & (rows if is_bool(rows) else rows > max(HIDDEN, _lowest(rows) / 2))
         return seen
 
-    def block(self, rows: Rows) -> Block:
+    def block(self, rows: Seen) -> Block:
         """The maps of these rows."""
-        xp, call = namespace(self.query), self.call
-        index = beside(self.query, rows.index)
+        xp, call, index = namespace(self.query), self.call, rows.index
         batch, kv_head, group, _, width = self.query.shape
-        taken = xp.take_along_axis(self.query, index[:, None, None, :, None], axis=3)
+        some = taken(self.query, index[:, None, None, :, None], 3)
         # rows of the heads that share keys go together, so that keys are not repeated
-        q = precise(taken).reshape(batch, kv_head, -1, width) * call.scale
+        q = precise(some).reshape(batch, kv_head, -1, width) * call.scale
         logits = xp.matmul(q, self.key)
-        logits = logits.reshape(batch, kv_head * group, len(rows), self.key.shape[-1])
+        logits = logits.reshape(batch, kv_head * group, index.shape[1], self.key.shape[-1])
         if call.softcap is not None:
             logits = call.softcap * xp.tanh(logits / call.softcap)
-        visible = self.visible(index)
         if self.mask is not None and not is_bool(self.mask):
             logits = logits + precise(self._rows_of_mask(index))
-        logits = xp.where(visible, logits, -xp.inf)
-        most = xp.max(logits, axis=-1, keepdims=True)
-        sink_logit = None if call.sinks is None else precise(call.sinks)[:, None]
-        if sink_logit is not None:
-            most = xp.maximum(most, sink_logit[..., None])
-        most = xp.where(xp.isfinite(most), most, 0.0)  # rows that see nothing
-        weights = xp.exp(logits - most)
-        total = xp.sum(weights, axis=-1, keepdims=True)
-        sink = None
-        if sink_logit is not None:
-            of_sink = xp.exp(sink_logit[..., None] - most)
-            total = total + of_sink
-            sink = (of_sink / total)[..., 0]
-        maps = weights / xp.where(total > 0, total, 1.0)
-        return Block(maps, logits, visible, sink, sink_logit, index, self._place(index))
-
-    def output(self, maps: Float[Array, "batch head row key"]) -> Float[Array, "batch head row w"]:
-        """What these maps make of the values."""
-        xp = namespace(maps)
-        batch, head, rows, keys = maps.shape
-        merged = maps.reshape(batch, self.key.shape[1], -1, keys)
-        return xp.matmul(merged, self.value).reshape(batch, head, rows, -1)
+        logits = xp.where(rows.visible, logits, LOW)
+        largest, sink = xp.max(logits, axis=-1), None
+        if call.sinks is not None:
+            one = xp.broadcast_to(precise(call.sinks)[:, None, None], (*logits.shape[:3], 1))
+            logits = xp.concat([logits, one], axis=-1)
+        maps, logs = softmax(logits), log_softmax(logits)
+        if call.sinks is not None:
+            maps, logs, sink = maps[..., :-1], logs[..., :-1], logs[..., -1]
+        if rows.blind is not None:
+            maps = xp.where(rows.blind, 0.0, maps)
+        return Block(maps, logs, largest, sink)
 
     def _place(self, index: Any) -> Any:
         _, _, queries, keys = self.call.shape
@@ -126,15 +144,15 @@ class Part:
         mask = self.mask
         if mask.shape[2] == 1:
             return mask
-        xp = namespace(mask)
-        mask = xp.broadcast_to(mask, (index.shape[0], *mask.shape[1:]))
-        return xp.take_along_axis(mask, index[:, None, :, None], axis=2)
+        mask = namespace(mask).broadcast_to(mask, (index.shape[0], *mask.shape[1:]))
+        return taken(mask, index[:, None, :, None], 2)
 
 
 def cuts_of(call: AttentionCall, budget_bytes: int) -> tuple[int, int]:
     """How many sequences, and how many rows of each, may be in a block of this budget."""
     batch, head, _, keys = call.shape
-    fitting = max(1, budget_bytes // (head * keys * BYTES_OF_AN_ENTRY))  # rows of all heads
+    most = min(budget_bytes, NEAR_BYTES) if on_processor(call.query) else budget_bytes
+    fitting = max(1, most // (head * keys * BYTES_OF_AN_ENTRY))  # rows of all heads
     together = min(batch, fitting)
     return together, fitting // together
 

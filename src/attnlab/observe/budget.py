@@ -9,125 +9,140 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, beside, namespace
-from attnlab.observe.block import Block, Part
+from attnlab.measures.arrays import Array, beside, falling, namespace, taken
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
 BUDGETS = (0.05, 0.1, 0.2, 0.5)  # of the keys that a query sees
 SINKS = 4  # StreamingLLM keeps as many
 WINDOW = 32  # queries that vote: SnapKV's observation window
 LATER = 16  # queries after the prompt, of all sequences together,
 LEAST_LATER = 2  # and of each at least
+# Bytes for each entry of the later queries' maps: what a policy keeps of it under each budget.
+BYTES_OF_AN_ENTRY = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
     """What a policy may know: the maps of later queries, and what keys received before.
 
+    seen: the visible keys. age: 1 for the latest visible key of a query.
     heavy: the attention that a key got from all queries of the prompt; window: from its last ones.
-    start: the first key of a query's own text. age: 1 for the latest visible key of a query.
+    start: the first key of a query's own text. budget: how many keys may be kept.
     """
 
-    block: Block
-    heavy: Float[Array, "batch head key"]
-    window: Float[Array, "batch head key"]
-    start: Int[Array, "batch row"]
-    age: Int[Array, "batch head row key"]
+    maps: Float[Array, "*many head row 1 key"]
+    seen: Bool[Array, "#batch #head row 1 key"]
+    age: Int[Array, "#batch #head row 1 key"]
+    heavy: Float[Array, "*many head 1 key"]
+    window: Float[Array, "*many head 1 key"]
+    start: Int[Array, "batch 1 row 1 1"]
+    budget: Int[Array, "#batch #head row budget 1"]
 
 
-class Policy(NamedTuple):
-    """What is kept: some keys in any case, the others by a score, the highest first.
-
-    score: (batch, head, row, key), of one row where it is the same for all. always: of the budgets
-    (batch, head, row, budget, 1), which keys are kept under each.
-    """
-
-    score: Callable[[Cache], Any]
-    always: Callable[[Cache, Any], Any]
-
-
-def _latest(cache: Cache, number: Any) -> Any:
-    return cache.age[..., None, :] <= number
+def _oracle(cache: Cache) -> Any:
+    """The strongest of the query's own map: nothing of this size keeps more mass."""
+    xp = namespace(cache.maps)
+    ranked = falling(cache.maps[..., 0, :])
+    last = xp.clip(cache.budget[..., 0] - 1, 0, None)
+    last = xp.broadcast_to(last, (*ranked.shape[:-1], len(BUDGETS)))
+    least = taken(ranked, xp.astype(last, xp.asarray(0).dtype), -1)[..., None]
+    above, equal = cache.maps > least, (cache.maps == least) & cache.seen
+    room = cache.budget - _count(above)
+    return above | (equal & (_counted(equal) <= room))  # of equal ones the earlier
 
 
-def _first(cache: Cache, budget: Any) -> Any:
-    maps = cache.block.maps
-    place = beside(maps, np.arange(maps.shape[-1])) - cache.start[:, None, :, None, None]
-    return (place >= 0) & (place < namespace(maps).clip(budget // 2, None, SINKS))
+def _sinks_recent(cache: Cache) -> Any:
+    """The first four keys and the latest (Xiao et al. 2024, StreamingLLM)."""
+    xp = namespace(cache.maps)
+    place = beside(cache.maps, np.arange(cache.maps.shape[-1])) - cache.start
+    first = (place >= 0) & (place < xp.clip(cache.budget // 2, None, SINKS)) & cache.seen
+    return first | (cache.seen & (cache.age <= cache.budget - _count(first)))
 
 
-POLICIES = {
-    # the strongest of the query's own map: nothing of this size keeps more mass
-    "oracle": Policy(lambda cache: cache.block.maps, lambda cache, budget: _latest(cache, 0)),
-    # the first four keys and the latest (Xiao et al. 2024, StreamingLLM)
-    "sinks_recent": Policy(lambda cache: -cache.age, _first),
-    # half the latest, half what received most in the prompt (Zhang et al. 2023, H2O, by the sums of
-    # full attention: H2O itself sums what its own cache has left)
-    "heavy_recent": Policy(
-        lambda cache: cache.heavy[:, :, None, :],
-        lambda cache, budget: _latest(cache, budget // 2),
-    ),
-    # the latest, at most half and at most as many as vote, and what the prompt's last queries
-    # attended to (Li et al. 2024, SnapKV, without its pooling of neighbours)
-    "window_vote": Policy(
-        lambda cache: cache.window[:, :, None, :],
-        lambda cache, budget: _latest(cache, namespace(cache.age).clip(budget // 2, None, WINDOW)),
-    ),
+def _heavy_recent(cache: Cache) -> Any:
+    """Half the latest, half what received most in the prompt (Zhang et al. 2023, H2O, by the sums
+    of full attention: H2O itself sums what its own cache has left)."""
+    return _voted(cache, cache.heavy, cache.budget // 2)
+
+
+def _window_vote(cache: Cache) -> Any:
+    """The latest, at most half and at most as many as vote, and what the prompt's last queries
+    attended to (Li et al. 2024, SnapKV, without its pooling of neighbours)."""
+    half = namespace(cache.maps).clip(cache.budget // 2, None, WINDOW)
+    return _voted(cache, cache.window, half)
+
+
+def _voted(cache: Cache, score: Any, latest: Any) -> Any:
+    """The latest keys, and of the others those of the highest score, of equal ones the earlier."""
+    xp = namespace(score)
+    always = cache.seen & (cache.age <= latest)
+    others = cache.seen & ~always
+    order = xp.argsort(-score, axis=-1, stable=True)
+    rank = xp.argsort(order, axis=-1, stable=True)
+    whole = (*score.shape[:-2], *others.shape[-3:])
+    turned = taken(xp.broadcast_to(others, whole), order[..., None, :], -1)
+    reached = _count(_counted(turned) <= cache.budget - _count(always))
+    return always | (others & (rank[..., None, :] < reached))
+
+
+POLICIES: dict[str, Callable[[Cache], Any]] = {
+    "oracle": _oracle,
+    "sinks_recent": _sinks_recent,
+    "heavy_recent": _heavy_recent,
+    "window_vote": _window_vote,
 }
 
 
 def kept(
-    part: Part,
-    block: Block,
+    maps: Float[Array, "*many head row key"],
+    visible: Bool[Array, "#batch #head row key"],
     *,
-    heavy: Float[Array, "batch head key"],
-    window: Float[Array, "batch head key"],
+    value: Float[Array, "*many kv_head key width"] | None,
+    sink: Float[Array, "*many head row"] | None,
+    heavy: Float[Array, "*many head key"],
+    window: Float[Array, "*many head key"],
     start: Int[Array, "batch row"],
-) -> tuple[Float[Array, "batch head row kept"], Float[Array, "batch head row kept"] | None]:
+) -> tuple[Float[Array, "*many head row kept"], Float[Array, "*many head row kept"] | None]:
     """Retained mass and relative error of the output, of POLICIES x BUDGETS in the last dim.
 
-    Retained is the share of what the query gives to keys at all. The error is that of the
-    attention output before its projection, |o - o'| / |o|; None without values.
+    many: batch, or layer and batch. visible: what the later queries see. sink: what a learnable
+    sink takes. Retained is the share of what the query gives to keys at all. The error is that of
+    the attention output before its projection, |o - o'| / |o|; None without values.
     """
-    xp, maps = namespace(block.maps), block.maps
-    seen = block.visible & (maps >= 0)  # of every head
-    order = xp.cumulative_sum(xp.astype(seen, xp.int32), axis=-1)
+    xp = namespace(maps)
+    order = xp.cumulative_sum(xp.astype(visible, xp.int32), axis=-1, dtype=xp.int32)
     number = order[..., -1:]
-    cache = Cache(block, heavy, window, start, number - order + 1)
+    percent = beside(number, np.array([round(100 * share) for share in BUDGETS], np.int32))
+    cache = Cache(
+        maps[..., None, :],
+        visible[..., None, :],
+        (number - order + 1)[..., None, :],
+        heavy[..., None, :],
+        window[..., None, :],
+        start[:, None, :, None, None],
+        ((number * percent + 99) // 100)[..., None],  # rounded up
+    )
     whole = xp.sum(maps, axis=-1)[..., None]
-    output = None if part.value is None else part.output(maps)[..., None, :]
-    percent = beside(number, np.array([round(100 * share) for share in BUDGETS]))
-    budget = ((number * percent + 99) // 100)[..., None]  # rounded up; batch head row budget 1
-    each = (*maps.shape[:3], len(BUDGETS), maps.shape[3])
-    seen = xp.broadcast_to(seen[..., None, :], each)
+    output = None if value is None else _output(cache.maps, value)
     masses, errors = [], []
     for policy in POLICIES.values():
-        order = xp.argsort(-policy.score(cache), axis=-1, stable=True)  # of equal ones the earlier
-        rank = xp.argsort(order, axis=-1, stable=True)
-        order, rank = (xp.broadcast_to(one[..., None, :], each) for one in (order, rank))
-        always = policy.always(cache, budget) & seen
-        room = budget - xp.sum(xp.astype(always, xp.int32), axis=-1, keepdims=True)
-        others = xp.take_along_axis(seen & ~always, order, axis=-1)
-        within = xp.cumulative_sum(xp.astype(others, xp.int32), axis=-1) <= room
-        kept = always | xp.take_along_axis(others & within, rank, axis=-1)
-        left = xp.where(kept, maps[..., None, :], 0.0)  # batch head row budget key
+        left = xp.where(policy(cache), cache.maps, 0.0)  # many head row budget key
         mass = xp.sum(left, axis=-1)
         masses.append(mass / whole)
         if output is not None:
-            total = mass if block.sink is None else mass + block.sink[..., None]
-            rows = left.reshape(*maps.shape[:2], -1, maps.shape[3])
-            anew = part.output(rows).reshape(*each[:4], -1)
-            anew = anew / xp.where(total > 0, total, 1.0)[..., None]
-            errors.append(_norm(output - anew) / _norm(output))
-    return xp.concat(masses, axis=-1), xp.concat(errors, axis=-1) if errors else None
+            total = mass if sink is None else mass + sink[..., None]
+            anew = _output(left, value) / xp.where(total > 0, total, 1.0)[..., None]
+            errors.append(_norm(output - anew))
+    share = xp.concat(masses, axis=-1)
+    return share, None if output is None else xp.concat(errors, axis=-1) / _norm(output)
 
 
 def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
@@ -140,6 +155,23 @@ def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
     table = dataset[names].to_dataframe().reset_index()
     columns = ["layer", "head", "policy", "budget", *names]
     return table[columns].to_dict("records")
+
+
+def _output(maps: Any, value: Any) -> Any:
+    """What these maps, (many head row kept key), make of the values."""
+    *many, head, rows, held, keys = maps.shape
+    merged = maps.reshape(*many, value.shape[-3], -1, keys)
+    return namespace(maps).matmul(merged, value).reshape(*many, head, rows, held, -1)
+
+
+def _count(keys: Any) -> Any:
+    xp = namespace(keys)
+    return xp.sum(xp.astype(keys, xp.int32), axis=-1, keepdims=True, dtype=xp.int32)
+
+
+def _counted(keys: Any) -> Any:
+    xp = namespace(keys)
+    return xp.cumulative_sum(xp.astype(keys, xp.int32), axis=-1, dtype=xp.int32)
 
 
 def _norm(vectors: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
+from attnlab.measures.arrays import Array, all_to_numpy
+from attnlab.measures.received import shared
 from attnlab.observe.behind import LABELS
+from attnlab.observe.labels import COORDS
 from attnlab.observe.moment import Moment
-from attnlab.observe.snap import change, snap, speeds
+from attnlab.observe.sheet import HEAVY, Sheet
+from attnlab.observe.snap import moved, snap, speeds
 
-_OWN = {"row", "key"}  # dims of what belongs to one call: maps, and what each key receives
 OF_SEQUENCES = "_sequence_se"  # the standard error of a mean, of which sequences are probed
 Arrays = dict[str, NDArray[Any]]
 
@@ -36,7 +40,7 @@ class History:
     def clear(self) -> None:
         """Forget everything."""
         self.steps: list[int] = []
-        self._last: Moment = Moment({})
+        self._last = Moment((), ())
         self._start: xr.DataArray | None = None  # what keys of the first layer received
         self._means: list[Arrays] = []
         self._behind: list[Arrays] = []
@@ -49,21 +53,19 @@ class History:
                 f"step: {step} after {self.steps[-1]}; steps must grow, make a new observer for a "
                 "new training"
             )
-        last = self._last.layers
-        if self.steps and list(last) != list(moment.layers):
+        if self.steps and self._last.order != moment.order:
             raise InputError(
                 f"model: other layers attend at step {step} than before; observe one model, or "
                 "make a new observer for another"
             )
         if self.steps and self.comparable:
-            moved = [change(last[name], one) for name, one in moment.layers.items()]
-            self._changes.append(_stacked([_values(one) for one in moved]))
+            self._changes.append(_changes(self._last, moment))
         if not self.steps and self.comparable:
             self._start = _received(moment)
         self.steps.append(step)
-        self._means.append(_stacked([_means(one) for one in moment.layers.values()]))
+        self._means.append(_placed(moment, [_means(sheet) for sheet in moment.sheets]))
         values = moment.behind.values
-        self._behind.append(_stacked([dict(values.get(name, {})) for name in moment.layers]))
+        self._behind.append(_stacked([dict(values.get(name, {})) for name in moment.order]))
         self._last = moment
 
     def latest(self) -> xr.Dataset:
@@ -118,34 +120,28 @@ class History:
 
     def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
         """Arrays with the names and meanings that `statistics` gives them."""
-        layers = self._last.layers
+        order, sheets = self._last.order, self._last.sheets
         variables: dict[str, Any] = {}
-        for one in layers.values():
-            for name, variable in one.data_vars.items():
-                if str(name) in values:
-                    meaning = f"standard error of {name}, of other sequences"
-                    dims = tuple(str(dim) for dim in variable.dims if dim != "sequence")
-                    label = ((*before, "layer", *dims), values[str(name)], variable.attrs)
-                    variables.setdefault(str(name), label)
-                    if (spread := f"{name}{OF_SEQUENCES}") in values:
-                        attrs = {"long_name": meaning}
-                        variables.setdefault(spread, (label[0], values[spread], attrs))
-        first = next(iter(layers.values()))
-        heads = max(one.sizes["head"] for one in layers.values())
-        shared = {
-            name: coord
-            for one in layers.values()
-            for name, coord in one.coords.items()
-            if name in one.dims and name not in {*_OWN, "sequence", "head"}
-        }
+        for sheet in sheets:
+            for name in (name for name in sheet.arrays if name in values):
+                dims = tuple(dim for dim in sheet.dims(name) if dim != "sequence")
+                label = ((*before, "layer", *dims), values[name], sheet.attrs(name))
+                variables.setdefault(name, label)
+                if (spread := f"{name}{OF_SEQUENCES}") in values:
+                    attrs = {"long_name": f"standard error of {name}, of other sequences"}
+                    variables.setdefault(spread, (label[0], values[spread], attrs))
+        present = {dim for dims, _, _ in variables.values() for dim in dims}
+        heads = max(sheet.arrays["entropy"].shape[2] for sheet in sheets)
+        kinds = {name: sheet.labels.kind for sheet in sheets for name in sheet.layers}
         return xr.Dataset(
             variables,
             {
-                **shared, "layer": np.arange(len(layers)), "head": np.arange(heads),
-                "module": ("layer", np.asarray(list(layers))),
-                "kind": ("layer", np.asarray([str(one["kind"].item()) for one in layers.values()])),
+                **{name: values for name, values in COORDS.items() if name in present},
+                "layer": np.arange(len(order)), "head": np.arange(heads),
+                "module": ("layer", np.asarray(order)),
+                "kind": ("layer", np.asarray([kinds[name] for name in order])),
             },
-            {"min_keys": first.attrs.get("min_keys", 0)},
+            {"min_keys": sheets[0].labels.min_keys},
         )  # fmt: skip
 
 
@@ -162,38 +158,73 @@ def _behind(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _values(dataset: xr.Dataset) -> Arrays:
-    return {str(name): v.transpose("sequence", ...).values for name, v in dataset.data_vars.items()}
+def _changes(before: Moment, after: Moment) -> Arrays:
+    """Of each layer, sequence and head: how far maps have moved, and the heavy hitters' overlap."""
+    first, second = before.sheets, after.sheets
+    if [one.layers for one in first] != [one.layers for one in second]:  # one was read from a file
+        first, second = (tuple(s for sheet in some for s in sheet.apart())
+                         for some in (first, second))  # fmt: skip
+    found: list[Array] = []
+    for earlier, later in zip(first, second, strict=True):
+        was, now = (one.arrays["attention"] for one in (earlier, later))
+        if was.shape != now.shape or later.labels.row_query is None:
+            raise InputError(
+                f"probe: maps of shape {tuple(now.shape)} after {tuple(was.shape)}; "
+                "observe one model on one probe"
+            )
+        found += [
+            moved(was, now, later.labels.row_query),
+            shared(*(one.arrays[HEAVY] for one in (earlier, later))),
+        ]
+    here = all_to_numpy(found)
+    parts = [dict(zip(("change", "heavy_overlap"), here[i : i + 2], strict=True))
+             for i in range(0, len(here), 2)]  # fmt: skip
+    return _placed(replace(after, sheets=second), parts)
 
 
-def _means(dataset: xr.Dataset) -> Arrays:
+def _means(sheet: Sheet) -> Arrays:
     """Means over sequences, as `attnlab.observe.record.over_sequences` takes them.
 
-    Without labels: for many layers xarray would need longer than the forward itself.
+    All variables at once: one after the other would take longer than the forward itself.
     """
+    arrays = sheet.of_heads()
+    first = arrays["entropy"].shape  # layer sequence head
+    flat = {name: np.asarray(v, np.float64).reshape(*first, -1) for name, v in arrays.items()}
+    widths = [values.shape[-1] for values in flat.values()]
+    values = np.concatenate(list(flat.values()), axis=-1)
+    squares = np.repeat([name.endswith("_se") for name in flat], widths)
+    number = np.isfinite(values).sum(axis=1)
+    total = np.nansum(np.where(squares, values**2, values), axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(squares, np.sqrt(total), total) / np.where(number > 0, number, np.nan)
+        off = np.nansum((values - mean[:, None]) ** 2, axis=1)
+        several = np.where(number > 1, number, np.nan)
+        spread = np.sqrt(off / (several - 1) / several)
     found: Arrays = {}
-    variables = {name: dataset.variables[name] for name in dataset.data_vars}
-    for name, variable in variables.items():
-        if not _OWN & set(variable.dims):
-            values = np.asarray(variable.values, np.float64)
-            axis = variable.dims.index("sequence")
-            number = np.isfinite(values).sum(axis=axis)
-            squares = str(name).endswith("_se")
-            total = np.nansum(values**2 if squares else values, axis=axis)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                mean = (np.sqrt(total) if squares else total) / np.where(number > 0, number, np.nan)
-                if f"{name}_se" in variables:  # a mean over rows
-                    off = np.nansum((values - np.expand_dims(mean, axis)) ** 2, axis=axis)
-                    several = np.where(number > 1, number, np.nan)
-                    found[f"{name}{OF_SEQUENCES}"] = np.sqrt(off / (several - 1) / several)
-            found[str(name)] = mean
+    ends = np.cumsum(widths).tolist()
+    for name, begun, end in zip(flat, [0, *ends], ends, strict=False):
+        shape = (first[0], *arrays[name].shape[2:])
+        found[name] = mean[..., begun:end].reshape(shape)
+        if f"{name}_se" in arrays:  # a mean over rows
+            found[f"{name}{OF_SEQUENCES}"] = spread[..., begun:end].reshape(shape)
     return found
+
+
+def _placed(moment: Moment, parts: list[Arrays]) -> Arrays:
+    """What is said of each sheet, layer by layer in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    of_layers: dict[str, Arrays] = {}
+    for sheet, part in zip(moment.sheets, parts, strict=True):
+        for i, layer in enumerate(sheet.layers):
+            of_layers[layer] = {name: values[i] for name, values in part.items()}
+    return _stacked([of_layers[name] for name in moment.order])
 
 
 def _received(moment: Moment) -> xr.DataArray | None:
     """Mean over heads of what keys receive in the first layer, where their tokens are known."""
-    first = next(iter(moment.layers.values()), None)
-    if first is None or "token" not in first.coords or first["kind"].item() != "self":
+    first = moment.layers[moment.order[0]]
+    if "token" not in first.coords or first["kind"].item() != "self":
         return None
     mean = first["received"].mean("head").drop_vars("kind")
     return mean.assign_attrs(long_name="mean attention that a key of the first layer gets")

@@ -8,7 +8,7 @@ module computes decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ NEAR = 0.02  # how far norms may be from each other; those of another order are 
 
 Pair = tuple["Float[Tensor, 'head width model']", "Float[Tensor, 'kv_head width model']"]
 Sizes = tuple[int, int, int]  # heads, KV heads, width
+Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # queries and keys of what is fused
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +53,13 @@ def matrix(module: Any) -> Float[Tensor, "out in"] | None:
 
     Adapters, quantised and sharded weights are something else: the tensor is not the matrix.
     """
-    turned = type(module).__name__ == "Conv1D"  # transformers', in GPT-2
-    if not (turned or isinstance(module, nn.Linear)):
+    if not _is_linear(module):
         return None
     weight = module.weight
     plain = type(weight) in (Tensor, nn.Parameter) and weight.ndim == 2
     if not plain or not weight.is_floating_point():
         return None
-    return weight.detach().T if turned else weight.detach()
+    return weight.detach().T if _is_turned(module) else weight.detach()
 
 
 def fused(model: nn.Module) -> Iterator[nn.Module]:
@@ -67,18 +67,21 @@ def fused(model: nn.Module) -> Iterator[nn.Module]:
     for module in model.modules():
         for name in FUSED:
             child = module._modules.get(name)
-            if matrix(child) is not None and child is not None:
+            # weights that are sharded now are whole when the module runs
+            if child is not None and _is_linear(child):
                 yield child
 
 
 def queries_and_keys(
-    module: nn.Module, call: AttentionCall, made: Mapping[int, Tensor]
-) -> Pair | None:
+    module: nn.Module, call: AttentionCall, made: Mapping[int, Tensor], *, name: str = "",
+    orders: dict[str, Order] | None = None,
+) -> Pair | None:  # fmt: skip
     """W_Q and W_K of a module that has made this call, head by head; None where they are not known.
 
     made: by its id, what a fused layer gave for the first tokens, (token, out). Whether queries,
     keys and values follow each other as a whole or head by head, their norms tell, which a rotary
-    embedding leaves as they are.
+    embedding leaves as they are. orders: by the module's name, how it is; noted here once it is
+    known, so that the device is not waited for again.
     """
     heads, width = call.query.shape[1], call.query.shape[3]
     sizes = (heads, call.key.shape[1], width)
@@ -90,17 +93,21 @@ def queries_and_keys(
         query, key = (matrix(module._modules.get(name)) for name in names)
         if query is not None and key is not None:
             return _pair(query, key, sizes)
-    for name in FUSED:
-        child = module._modules.get(name)
+    orders = {} if orders is None else orders
+    for fused_name in FUSED:
+        child = module._modules.get(fused_name)
         whole = matrix(child)
         if child is None or whole is None or whole.shape[0] != (heads + 2 * sizes[1]) * width:
             continue
+        if name in orders:
+            return _pair(*orders[name](whole, sizes), sizes)
         given = made.get(id(child))
         fitting = [
             order for order in (_in_a_row, _by_kv_head)
             if given is not None and _explains(order(given.T, sizes), call)
         ]  # fmt: skip
         if fitting:
+            orders[name] = fitting[0]
             return _pair(*fitting[0](whole, sizes), sizes)
     return None
 
@@ -140,6 +147,14 @@ def _mlp_of(layers: list[nn.Module]) -> Mlp | None:
     width, units = _whole(output).shape
     fits = all(tuple(_whole(one).shape) == (units, width) for one in inputs)
     return Mlp(tuple(inputs), output) if fits and len(inputs) in (1, 2) else None
+
+
+def _is_linear(module: Any) -> bool:
+    return _is_turned(module) or isinstance(module, nn.Linear)
+
+
+def _is_turned(module: Any) -> bool:
+    return type(module).__name__ == "Conv1D"  # transformers', in GPT-2
 
 
 def _repeats(modules: nn.Module) -> bool:

@@ -2,74 +2,183 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import torch
 import xarray as xr
 from torch import nn
 
 from attnlab.files.errors import InputError
-from attnlab.observe.behind import Behind, Looking, looking
+from attnlab.measures.arrays import exactly
+from attnlab.observe.behind import Behind, Looking, Orders, looking
+from attnlab.observe.call import AttentionCall
+from attnlab.observe.ground import Ground
+from attnlab.observe.plan import plan_of
 from attnlab.observe.probe import Probe
-from attnlab.observe.seams import Sighting, Watch, watching
-from attnlab.observe.statistics import MIN_KEYS, statistics
+from attnlab.observe.seams import Doubt, Sighting, Watch, watching
+from attnlab.observe.sheet import Layers, Sheet, brought_here
+from attnlab.observe.statistics import BUDGET_BYTES, MIN_KEYS, Look, bytes_of, conclude, look
 from attnlab.observe.undisturbed import undisturbed
+
+KEPT_BYTES = 2**25  # what is known of a probe's rows may take so much until the next moment
 
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What was found, by the names of the layers in the order in which they ran.
+    """What was found.
 
-    layers: what `statistics` says of each, over (sequence, head), with a coord `kind`: "self", or
-        "cross" where keys are of another sequence.
+    sheets: what was measured of layers that are alike.
+    order: the names of all layers, as they ran.
     unseen: attention modules that ran without being seen, and their classes.
     behind: what the weights and the MLP of each layer say.
     """
 
-    layers: Mapping[str, xr.Dataset]
+    sheets: tuple[Sheet, ...]
+    order: tuple[str, ...]
     unseen: Mapping[str, str] = field(default_factory=dict)
     behind: Behind = field(default_factory=Behind)
 
+    @classmethod
+    def of(
+        cls, layers: Mapping[str, xr.Dataset], unseen: Mapping[str, str], behind: Behind
+    ) -> Moment:
+        """From the datasets of layers, in the order in which they ran."""
+        sheets = tuple(Sheet.of(name, one) for name, one in layers.items())
+        return cls(sheets, tuple(layers), unseen, behind)
+
+    @cached_property
+    def layers(self) -> Mapping[str, xr.Dataset]:
+        """What `statistics` says of each layer, over (sequence, head), with a coord `kind`: "self",
+        or "cross" where keys are of another sequence."""
+        return Layers(self.sheets, self.order)
+
+
+@dataclass(eq=False)
+class Known:
+    """What moments of a model leave for its next: what does not change with its weights.
+
+    same_probe: whether all are of one probe; then what is known of its rows is kept too.
+    orders: how fused weights are laid out. number: moments so far, and layers: how many it has.
+    """
+
+    same_probe: bool = False
+    orders: Orders = field(default_factory=dict)
+    grounds: dict[Hashable, Ground] = field(default_factory=dict)
+    number: int = 0
+    layers: int = 1
+
+    def doubts(self, layer: int) -> bool:
+        """Whether to compute again what this layer made of a call: in the first moment of each,
+        later of one after the other, because it is the code that would be wrong."""
+        return self.number == 0 or layer == self.number % self.layers
+
+    def keep(self, layers: int, grounds: Mapping[Hashable, Ground]) -> None:
+        """After a moment."""
+        self.number, self.layers = self.number + 1, layers
+        if self.same_probe:
+            self.grounds = {
+                kind: ground
+                for kind, ground in grounds.items()
+                if ground.call.mask is None and ground.kept_bytes <= KEPT_BYTES
+            }
+
+
+class Measuring:
+    """Measures the calls that it is shown, layers that are alike together.
+
+    No call is kept but for its values, and those only as long as a block may be large.
+    """
+
+    def __init__(
+        self, batch: Callable[[], Probe], look: Looking, known: Known, *, rows: int | None,
+        min_keys: int,
+    ) -> None:  # fmt: skip
+        self._known = known
+        self._batch, self._look, self._rows, self._min_keys = batch, look, rows, min_keys
+        self._order: list[str] = []
+        self._doubts: list[Doubt] = []
+        self._grounds = dict(known.grounds)
+        self._waiting: dict[Hashable, list[tuple[str, Look]]] = {}
+        self._sheets: list[Sheet] = []
+
+    def see(self, sighting: Sighting) -> None:
+        """Look at a call. Nothing is waited for on the device."""
+        asked = self._known.doubts(len(self._order))
+        if asked and (doubt := sighting.doubt()) is not None:
+            self._doubts.append(doubt)
+        beside = self._batch().beside(sighting)
+        call = sighting.call
+        self._order.append(sighting.layer)
+        with exactly(call.query):
+            kind = _kind(call, beside)
+            ground = self._grounds.get(kind)
+            if ground is None:
+                ground = self._grounds[kind] = self._ground(call, beside)
+            waiting = self._waiting.setdefault(kind, [])
+            waiting.append((sighting.layer, look(ground, call)))
+            if (len(waiting) + 1) * bytes_of(ground, waiting[0][1]) > BUDGET_BYTES:
+                self._conclude(kind)
+        self._look.at(sighting, beside["present"])
+
+    def result(self, watch: Watch) -> Moment:
+        """What was seen, if anything; refused if a call does not explain what the model made."""
+        unseen = watch.unseen()
+        if not self._order:
+            kinds = ", ".join(sorted(set(unseen.values())))
+            why = f"computes it in code of its own ({kinds})" if unseen else "has none, or hides it"
+            raise InputError(
+                f"model: no attention of {type(watch.model).__name__} was seen: it {why}; let it "
+                "call torch.nn.functional.scaled_dot_product_attention, or inside it call "
+                "attnlab.observe.record(query, key, value, mask=...) with what its softmax uses"
+            )
+        for kind in list(self._waiting):
+            self._conclude(kind)
+        numbers = [doubt.numbers for doubt in self._doubts]
+        # one wait for the device in all
+        sheets, others = brought_here(self._sheets, [*numbers, *self._look.waiting()])
+        for doubt, found in zip(self._doubts, others, strict=False):
+            doubt.settle(*found.tolist())
+        self._known.keep(len(self._order), self._grounds)
+        behind = self._look.result(others[len(numbers) :])
+        return Moment(sheets, tuple(self._order), unseen, behind)
+
+    def _ground(self, call: AttentionCall, beside: Mapping[str, Any]) -> Ground:
+        plan = plan_of(call, min_keys=self._min_keys, budget_bytes=BUDGET_BYTES, **beside)
+        return Ground.of(call, plan, rows=self._rows, seed=0, budget_bytes=BUDGET_BYTES)
+
+    def _conclude(self, kind: Hashable) -> None:
+        waiting = self._waiting.pop(kind)
+        names, looks = [name for name, _ in waiting], [one for _, one in waiting]
+        with exactly(looks[0].columns):
+            self._sheets.append(conclude(self._grounds[kind], looks, names))
+
 
 def moment_of(
-    model: nn.Module, probe: Probe, *, rows: int | None = None, min_keys: int = MIN_KEYS
-) -> Moment:
-    """Run the probe through the model, beside whatever else it does, and measure each layer."""
+    model: nn.Module, probe: Probe, *, rows: int | None = None, min_keys: int = MIN_KEYS,
+    known: Known | None = None,
+) -> Moment:  # fmt: skip
+    """Run the probe through the model, beside whatever else it does, and measure each layer.
+
+    known: what earlier moments of the same model on the same probe have left; added to.
+    """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    there = probe.on(device)
-    found: dict[str, xr.Dataset] = {}
-    with undisturbed(model), looking(model) as look:
-        see = measuring(lambda: there, found, look, rows=rows, min_keys=min_keys)
-        with watching(model, see) as watch:
+    there, known = probe.on(device), known or Known()
+    with undisturbed(model), looking(model, known.orders) as behind:
+        measuring = Measuring(lambda: there, behind, known, rows=rows, min_keys=min_keys)
+        with watching(model, measuring.see) as watch:
             there.run(model)
-    return moment_seen(watch, found, look)
+    return measuring.result(watch)
 
 
-def measuring(
-    batch: Callable[[], Probe], found: dict[str, xr.Dataset], look: Looking, *, rows: int | None,
-    min_keys: int,
-) -> Callable[[Sighting], None]:  # fmt: skip
-    """A function that measures what it is shown, at once, so that no call is kept."""
-
-    def see(sighting: Sighting) -> None:
-        sighting.check()
-        beside = batch().beside(sighting)
-        found[sighting.layer] = statistics(sighting.call, rows=rows, min_keys=min_keys, **beside)
-        look.at(sighting, beside["present"])
-
-    return see
-
-
-def moment_seen(watch: Watch, found: Mapping[str, xr.Dataset], look: Looking) -> Moment:
-    """The moment, if anything was seen of it."""
-    unseen = watch.unseen()
-    if not found:
-        kinds = ", ".join(sorted(set(unseen.values())))
-        why = f"computes it in code of its own ({kinds})" if unseen else "has none, or hides it"
-        raise InputError(
-            f"model: no attention of {type(watch.model).__name__} was seen: it {why}; let it call "
-            "torch.nn.functional.scaled_dot_product_attention, or inside it call "
-            "attnlab.observe.record(query, key, value, mask=...) with what its softmax uses"
-        )
-    return Moment(found, unseen, look.result())
+def _kind(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
+    """By which calls are known to be alike in all but their numbers."""
+    mask, value = call.mask, call.value
+    of_mask = None if mask is None else (mask.data_ptr(), mask.shape, mask.stride(), mask._version)
+    return (
+        call.shape, call.key.shape, None if value is None else (value.shape, value.dtype),
+        call.query.dtype, call.query.device, of_mask, call.causal, call.window, call.cross,
+        call.sinks is None, *(id(one) for one in beside.values()),
+    )  # fmt: skip

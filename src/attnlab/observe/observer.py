@@ -7,7 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from attnlab.files.errors import InputError, require_whole
 from attnlab.files.provenance import provenance
 from attnlab.observe import ranks
-from attnlab.observe.behind import Looking, looking
+from attnlab.observe.behind import looking
 from attnlab.observe.history import History
-from attnlab.observe.moment import Moment, measuring, moment_of, moment_seen
+from attnlab.observe.moment import Known, Measuring, Moment, moment_of
 from attnlab.observe.probe import Probe, batch_of, make_probe
 from attnlab.observe.seams import Watch, watching
 from attnlab.observe.statistics import MIN_KEYS
@@ -70,6 +70,7 @@ class Observer:
         self._model = weakref.ref(inner)
         self._name, self._sharded = type(inner).__name__, is_sharded(inner)
         self._probe = None if live else make_probe(inner, probe)
+        self._known = Known(same_probe=not live)
         self._log = log
         self._counted = 0  # optimiser steps that were seen
         self._last: int | None = None  # where the training is
@@ -220,7 +221,9 @@ class Observer:
         begun = time.perf_counter()
         assert self._probe is not None
         model = self._the_model()
-        moment = moment_of(model, self._probe, rows=self.rows, min_keys=self.min_keys)
+        moment = moment_of(
+            model, self._probe, rows=self.rows, min_keys=self.min_keys, known=self._known
+        )
         self._keep(number, moment)
         self.seconds += time.perf_counter() - begun
         return True
@@ -251,11 +254,12 @@ class Observer:
                 batch.append(batch_of(module, args, kwargs))
 
         opened.callback(model.register_forward_pre_hook(take, with_kwargs=True).remove)
-        found: dict[str, xr.Dataset] = {}
-        look = opened.enter_context(looking(model))
-        see = measuring(lambda: batch[0], found, look, rows=self.rows, min_keys=self.min_keys)
-        watch = opened.enter_context(watching(model, see, only_training=True))
-        self._armed = _Armed(number, opened, watch, found, look)
+        behind = opened.enter_context(looking(model, self._known.orders))
+        measuring = Measuring(
+            lambda: batch[0], behind, self._known, rows=self.rows, min_keys=self.min_keys
+        )
+        watch = opened.enter_context(watching(model, measuring.see, only_training=True))
+        self._armed = _Armed(number, opened, watch, measuring)
 
     def _disarm(self, *, failed: bool = False) -> None:
         """Keep what was seen since; where training has failed, no other process is waited for."""
@@ -265,8 +269,8 @@ class Observer:
         armed.opened.close()
         if failed or not armed.watch.over or armed.number in self.history.steps:
             return
-        moment = moment_seen(armed.watch, armed.found, armed.look)
-        self._keep(armed.number, replace(moment, layers=ranks.together(moment.layers)))
+        moment = ranks.together(armed.measuring.result(armed.watch))
+        self._keep(armed.number, moment)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,8 +280,7 @@ class _Armed:
     number: int
     opened: ExitStack
     watch: Watch
-    found: dict[str, xr.Dataset]
-    look: Looking
+    measuring: Measuring
 
 
 def observe(

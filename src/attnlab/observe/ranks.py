@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch.distributed as dist
 import xarray as xr
+
+from attnlab.observe.moment import Moment
 
 
 def first() -> bool:
@@ -13,19 +13,20 @@ def first() -> bool:
     return not _several() or dist.get_rank() == 0
 
 
-def together(found: Mapping[str, xr.Dataset]) -> Mapping[str, xr.Dataset]:
+def together(moment: Moment) -> Moment:
     """What all processes have seen, as more sequences of each layer; every one has to call it."""
     if not _several():
-        return found
+        return moment
     # maps stay: each process has its own tokens, and perhaps as many keys
-    of_heads = {name: one.drop_dims(["row", "key"]) for name, one in found.items()}
+    of_heads = {name: one.drop_dims(["row", "key"]) for name, one in moment.layers.items()}
     parts: list[dict[str, xr.Dataset]] = [{}] * dist.get_world_size()
     dist.all_gather_object(parts, of_heads)
     names = list(dict.fromkeys(name for part in parts for name in part))
-    return {
+    layers = {
         name: xr.concat([part[name] for part in parts if name in part], "sequence")
         for name in names
     }
+    return Moment.of(layers, moment.unseen, moment.behind)
 
 
 def _several() -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, beside, double, namespace, to_numpy
+from attnlab.measures.arrays import Array, beside, double, namespace
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -76,34 +76,37 @@ def last_rows(eligible: Bool[Any, "batch query"], rows: int, *, before: int = 0)
 
 
 def weighted_mean(
-    values: Float[Array, "batch head row statistic"],
+    values: Float[Array, "*layer batch head row statistic"],
     rows: Rows,
-    counted: Bool[Any, "batch head row"],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    counted: Bool[Any, "#batch #head row"],
+) -> tuple[
+    Float[Array, "*layer batch head statistic"], Float[Array, "*layer batch head statistic"]
+]:
     """The mean over a sequence's rows that these estimate, and its standard error.
 
     Rows that do not count, and values that are NaN, are in neither. The variance is that of a
     stratified sample without replacement (Cochran 1977, Eq. 5.14), linearised because the number
     of rows that count may be an estimate too. It is 0 where all rows are here. Computed where the
-    values are.
+    values are, in float64.
     """
     number = double(values)
     xp = namespace(number)
     weight = beside(number, rows.weight[:, None, :] * counted)[..., None] * ~xp.isnan(number)
     number = xp.where(weight > 0, number, 0.0)  # rows that fill up may be inf
-    total = xp.sum(weight, axis=2)
+    total = xp.sum(weight, axis=-2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = xp.sum(weight * number, axis=2) / total  # NaN where no row counts
-    residual = xp.where(weight > 0, number - mean[:, :, None], 0.0)
-    first, second = (residual[:, :, i::2] for i in range(OF_EACH_PART))
+        mean = xp.sum(weight * number, axis=-2) / total  # NaN where no row counts
     size = rows.weight[:, 0::2] + rows.weight[:, 1::2]  # of the part
     # size^2 (1 - 2/size) s^2 / 2 with s^2 = (first - second)^2 / 2; a part of 2 rows or fewer is
     # all here
-    factor = beside(number, np.maximum(0.0, size * (size - OF_EACH_PART) / 4)[:, None, :, None])
-    variance = xp.sum(factor * (first - second) ** 2, axis=2)
+    factor = np.maximum(0.0, size * (size - OF_EACH_PART) / 4)[:, None, :, None]
+    if not factor.any():
+        return mean, mean * 0.0
+    residual = xp.where(weight > 0, number - mean[..., None, :], 0.0)
+    first, second = (residual[..., i::2, :] for i in range(OF_EACH_PART))
+    variance = xp.sum(beside(number, factor) * (first - second) ** 2, axis=-2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        both = to_numpy(xp.stack([mean, xp.sqrt(variance) / total]))
-    return both[0], both[1]
+        return mean, xp.sqrt(variance) / total
 
 
 def _stratified(there: NDArray[Any], parts: int, rng: np.random.Generator) -> _Chosen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.measures import snap_of
+from attnlab.measures.arrays import Array, beside, double, namespace
+from attnlab.measures.maps import total_variation
 from attnlab.measures.received import overlap
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 RESAMPLES = 1000
 INTERVAL = (0.05, 0.95)
@@ -32,13 +37,8 @@ def change(before: xr.Dataset, after: xr.Dataset) -> xr.Dataset:
             f"after: maps of shape {after['attention'].shape} beside {before['attention'].shape}; "
             "compare records of one model on one probe"
         )
-    # without labels: for many layers they would take longer than the forward itself
-    earlier, later = (one["attention"].values.astype(np.float64) for one in (before, after))
-    moved = np.abs(later - earlier).sum(axis=-1)  # sequence head row
-    rows = (after["row_query"].values >= 0)[:, None, :]  # the others fill up
-    with np.errstate(invalid="ignore"):
-        mean = (moved * rows).sum(axis=-1) / rows.sum(axis=-1)
-    mean = np.where(mean <= ROUNDING, 0.0, mean)
+    earlier, later = (one["attention"].values for one in (before, after))
+    mean = moved(earlier, later, after["row_query"].values)
     heavy = overlap(before["received_total"].values, after["received_total"].values)
     return xr.Dataset(
         {
@@ -54,6 +54,20 @@ def change(before: xr.Dataset, after: xr.Dataset) -> xr.Dataset:
             ),
         }
     )
+
+
+def moved(
+    before: Float[Array, "*layer sequence head row key"],
+    after: Float[Array, "*layer sequence head row key"],
+    row_query: Int[NDArray[Any], "sequence row"],
+) -> Float[Array, "*layer sequence head"]:
+    """The mean over rows of sum |p - q|, where the maps are; rows whose query is -1 fill up."""
+    change = 2 * double(total_variation(before, after))  # layer sequence head row
+    xp = namespace(change)
+    rows = beside(change, (row_query >= 0)[:, None, :] * 1.0)
+    with np.errstate(invalid="ignore"):
+        mean = xp.sum(change * rows, axis=-1) / xp.sum(rows, axis=-1)
+    return xp.where(mean <= ROUNDING, 0.0, mean)
 
 
 def speeds(changes: xr.DataArray, steps: NDArray[Any]) -> xr.Dataset:

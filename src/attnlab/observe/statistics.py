@@ -1,12 +1,16 @@
-"""The statistics of one call of attention, exact, a block of queries at a time.
+"""The statistics of calls of attention, exact, a block of queries at a time.
 
 They are given for each sequence and head, so that a bootstrap over sequences is possible
 afterwards. docs/measures.md says what each is and where it misleads.
+
+`look` takes from a call's maps what needs them, where they are; `conclude` makes statistics of that
+for several calls at once, layers of one model: what is small is worth doing only for many.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,22 +19,55 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import require_whole
 from attnlab.measures import maps, places
-from attnlab.measures.arrays import Array, alike, beside, exactly, namespace, to_numpy
-from attnlab.measures.received import heavy_hitters, mean_received, rank_correlation, token_counts
+from attnlab.measures.arrays import (
+    Array,
+    alike,
+    at_home,
+    beside,
+    double,
+    exactly,
+    namespace,
+    precise,
+    ranks,
+    taken,
+)
+from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observe import budget
-from attnlab.observe.block import Block, Part, cuts_of, even_cuts
+from attnlab.observe.block import Block, Part, even_cuts
 from attnlab.observe.call import AttentionCall
-from attnlab.observe.labels import COORDS, OTHERS, ROW_MEANS
-from attnlab.observe.plan import Plan, plan_of
-from attnlab.observe.sample import ALL, Rows, choose_rows, last_rows, spread_rows, weighted_mean
+from attnlab.observe.ground import SINKS, Ground, Spot
+from attnlab.observe.labels import ROW_MEANS
+from attnlab.observe.plan import plan_of
+from attnlab.observe.sample import weighted_mean
+from attnlab.observe.sheet import Sheet
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float
+    from jaxtyping import Float
 
 MIN_KEYS = 16
 BUDGET_BYTES = 256 * 2**20
-MAP_ROWS = 8  # rows of each sequence whose maps are given, for the speed of maps,
-MAP_BYTES = 2**24  # or fewer, where the maps of all sequences would be larger than this
+# what is taken of each row from its map and logarithms, before what `Ground` says
+BASIC = ("entropy", "squares", "mean_log", "logit_norm", "largest_logit")
+BYTES_OF_A_COLUMN = 32  # of a row, in float64 and with what is computed from it
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What was taken from the maps of one call.
+
+    columns: of each chosen row. totals: attention received by keys, from all rows and from the
+    prompt's. fixed, later: maps of these rows, and window: what keys received from those that vote.
+    sink: what a learnable sink takes from the later rows.
+    """
+
+    columns: Float[Array, "batch head row column"]
+    totals: Float[Array, "batch head 2 key"]
+    fixed: Float[Array, "batch head row key"]
+    later: Float[Array, "batch head row key"] | None
+    window: Float[Array, "batch head key"] | None
+    sink: Float[Array, "batch head row"] | None
+    value: Float[Array, "batch kv_head key width"] | None
+    learnable: bool  # whether there is a learnable sink
 
 
 def statistics(
@@ -65,258 +102,308 @@ def statistics(
             call, tokens=tokens, present=present, starts=starts, min_keys=min_keys,
             budget_bytes=budget_bytes,
         )  # fmt: skip
-        chosen = choose_rows(plan.eligible, rows, seed=seed)
-        fixed = spread_rows(plan.eligible, _map_rows(call))
-        common = None if plan.tokens is None else token_counts(plan.tokens, plan.keys)
-        together, in_block = cuts_of(call, budget_bytes)
-        found = []
-        for some in even_cuts(call.shape[0], together):
-            part, part_plan = Part.of(call, some), plan.cut(some)
-            counts = None if common is None else tuple(one[some] for one in common)
-            found.append(
-                _of_part(part, part_plan, counts, chosen.cut(some), fixed.cut(some), in_block)
-            )
-    merged = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
-    return _labelled(call, plan, fixed, merged)
+        ground = Ground.of(call, plan, rows=rows, seed=seed, budget_bytes=budget_bytes)
+        sheet = conclude(ground, [look(ground, call)], [str(call.layer)])
+    return sheet.dataset(str(call.layer))
 
 
-def _of_part(
-    part: Part, plan: Plan, counts: Any, chosen: Rows, fixed: Rows, in_block: int
-) -> dict[str, NDArray[Any]]:
-    """All statistics of some sequences, over (batch, head, ...)."""
-    number = max(budget.LEAST_LATER, budget.LATER // part.call.shape[0])
-    later = last_rows(plan.eligible, number)
-    voters = last_rows(plan.eligible, budget.WINDOW, before=number)
-    # the prompt ends where the later queries begin
-    end = np.where(later.weight > 0, later.index, later.index.max(initial=0)).min(axis=1)
-    in_prompt = chosen.weight * (chosen.index < end[:, None])
+def look(ground: Ground, call: AttentionCall) -> Look:
+    """Take from the maps of a call what is needed of them. Inside `exactly`."""
+    xp = namespace(call.query)
+    found: list[dict[str, Any]] = []
+    for some, cuts in ground.cuts:
+        part = Part.of(call, some)
+        columns, totals = [], 0.0
+        for cut in cuts:
+            spot = ground.spot(part, some, cut)
+            block = part.block(spot.seen)
+            columns.append(_columns(block, spot))
+            totals = totals + xp.matmul(spot.weight[:, None], block.maps)
+        found.append({"columns": _joined(columns), "totals": totals} | _beside(ground, part, some))
+    whole: dict[str, Any] = {
+        name: xp.concat([one[name] for one in found]) if len(found) > 1 else found[0][name]
+        for name in found[0]
+    }
+    absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
+    return Look(**(absent | whole), value=call.value, learnable=call.sinks is not None)
 
-    columns: dict[str, int] = {}
-    of_rows, total, heavy, seeing = [], 0.0, 0.0, 0.0
-    for cut in even_cuts(len(chosen), in_block):
-        rows = chosen.cut(ALL, cut)
-        block = part.block(rows)
-        xp = namespace(block.maps)
-        named = _of_rows(part.call, plan, counts, block, rows)
-        columns = {name: values.shape[3] for name, values in named.items()}
-        of_rows.append(xp.concat(list(named.values()), axis=3))
-        total = total + _summed(block.maps, rows.weight)
-        heavy = heavy + _summed(block.maps, in_prompt[:, cut])
-        seeing = seeing + _summed(alike(block.maps, block.visible), rows.weight)
-    found = _row_means(_joined(of_rows), columns, chosen, plan)
-    found |= _of_keys(part, plan, counts, to_numpy(total), to_numpy(seeing))
+
+def _columns(block: Block, spot: Spot) -> Float[Array, "batch head row column"]:
+    """What is said of each row: BASIC, top-k mass, keys for so much, a learnable sink's ln, then
+    the attention to single keys and the sums that the ground knows of."""
+    m, logs, visible = block.maps, block.logs, spot.seen.visible
+    xp = namespace(m)
+    ranked = maps.ranked_mass(m)
+    kept = xp.where(visible, logs, 0.0)
+    number = xp.where(spot.number > 0, spot.number, 1.0)
+    mean = xp.sum(kept, axis=-1) / number
+    centred = xp.where(visible, kept - mean[..., None], 0.0)
+    first = [
+        xp.sum(m * logs, axis=-1),
+        xp.sum(m * m, axis=-1),
+        mean,
+        xp.sum(centred * centred, axis=-1),
+        block.largest,
+        *([] if block.sink is None else [block.sink]),
+    ]
+    # a row's product with its targets: all heads of it at once
+    turned = xp.permute_dims(m, (0, 2, 1, 3))
+    sums = xp.matmul(turned, xp.matrix_transpose(spot.targets))  # batch row head column
+    return xp.concat(
+        [
+            xp.stack(first, axis=-1),
+            maps.top_mass(m, ranked=ranked),
+            alike(m, maps.keys_for(m, ranked=ranked)),
+            taken(m, spot.at, -1) * spot.there,
+            xp.permute_dims(sums, (0, 2, 1, 3)) - spot.chance,
+        ],
+        axis=-1,
+    )
+
+
+def _beside(ground: Ground, part: Part, some: slice) -> dict[str, Any]:
+    """Of the rows beside the chosen ones."""
+    found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
+    window: Any = 0.0
+    for cut in ground.cuts_beside:
+        block = part.block(ground.beside(part, some, cut))
+        for name, inside, own in ground.pieces(cut):
+            m = block.maps[:, :, inside]
+            if name == "voters":
+                weight = alike(m, ground.voters.weight[some, own])[:, None, None, :]
+                window = window + namespace(m).matmul(weight, m)[:, :, 0, :]
+                continue
+            found[name].append(m)
+            if name == "later" and block.sink is not None:
+                found["sink"].append(namespace(m).exp(block.sink[:, :, inside]))
+    whole = {name: _joined(blocks) for name, blocks in found.items() if blocks}
+    if ground.caches and len(ground.voters):
+        whole["window"] = window
+    elif ground.caches:  # too short for a prompt: nothing is kept of it
+        whole["window"] = 0.0 * whole["later"][:, :, 0, :]
+    return whole
+
+
+def bytes_of(ground: Ground, one: Look) -> int:
+    """What concluding from such a look takes."""
+    batch, head, rows, columns = one.columns.shape
+    keys = one.totals.shape[-1]
+    taken = batch * head * (rows * columns * BYTES_OF_A_COLUMN + 64 * keys)
+    if one.later is not None:
+        in_cut = min(len(ground.later), _later_rows(ground, 1))
+        taken += batch * head * keys * in_cut * budget.BYTES_OF_AN_ENTRY
+    return taken + (0 if one.value is None else 4 * int(np.prod(one.value.shape)))
+
+
+def conclude(ground: Ground, looks: Sequence[Look], names: Sequence[str]) -> Sheet:
+    """The statistics of several calls on one ground. Inside `exactly`."""
+    columns = double(_stacked([one.columns for one in looks]))  # layer batch head row column
+    found = _row_means(ground, columns, looks[0].learnable)
+    totals = at_home(_stacked([one.totals for one in looks]))
+    found |= _of_keys(ground, totals[..., 0, :])
     first = found["sink_mass"][..., 0]
     found["sink_rate"] = places.sink_rate(first)
-    found["attention"] = np.concatenate(
-        [to_numpy(part.block(fixed.cut(ALL, cut)).maps) for cut in even_cuts(len(fixed), in_block)],
-        axis=2,
-    )
-    if not (plan.later or part.call.cross):
-        found |= _caches(part, plan, later, voters, heavy, in_block)
+    found["attention"] = _stacked([one.fixed for one in looks])
+    value = None
+    if looks[0].value is not None:
+        value = precise(_stacked([one.value for one in looks]))
+        found["value_norm_ratio"] = _value_norm_ratio(ground, value)
+    if ground.caches:
+        found |= _caches(ground, looks, value)
+    return Sheet(tuple(names), found, ground.labels)
+
+
+def _row_means(
+    ground: Ground, columns: Float[Array, "layer batch head row column"], learnable: bool
+) -> dict[str, Array]:
+    named = _of_rows(ground, columns, learnable)
+    xp = namespace(columns)
+    sizes = [values.shape[-1] for values in named.values()]
+    counted = ground.plan.counted(ground.chosen.index)
+    mean, error = weighted_mean(xp.concat(list(named.values()), axis=-1), ground.chosen, counted)
+    ends = np.cumsum(sizes).tolist()
+    found = {}
+    for suffix, whole in (("", mean), ("_se", error)):
+        for name, begun, end in zip(named, [0, *ends], ends, strict=False):
+            cut = whole[..., begun:end]
+            found[name + suffix] = cut if ROW_MEANS[name].dims else cut[..., 0]
     return found
 
 
 def _of_rows(
-    call: AttentionCall, plan: Plan, counts: Any, block: Block, rows: Rows
-) -> dict[str, Float[Array, "batch head row column"]]:
-    """What is said of each row, in the order of the labels."""
-    m, xp = block.maps, namespace(block.maps)
-    number = alike(m, plan.at("counts", rows.index))
-    entropy = maps.entropy(m)
-    ranked = maps.ranked_mass(m)
-    keys_for = alike(m, maps.keys_for(m, ranked=ranked))
+    ground: Ground, columns: Float[Array, "layer batch head row column"], learnable: bool
+) -> dict[str, Float[Array, "layer batch head row column"]]:
+    """Row by row, in the order of the labels."""
+    xp = namespace(columns)
+    begun = 0
+
+    def some(number: int) -> Any:
+        nonlocal begun
+        begun += number
+        return columns[..., begun - number : begun]
+
+    basic = {name: some(1) for name in BASIC}
+    sink = some(1) if learnable else None
+    top, keys = some(len(maps.TOP)), some(len(maps.MASS))
+    first = some(SINKS)
+    own = not ground.call.cross
+    itself, before = (some(1), some(1)) if own else (None, None)
+    sums = {name: some(1) for name in ground.sums}
+    number = beside(columns, ground.plan.at("counts", ground.chosen.index) * 1.0)[..., None]
+    entropy = 0.0 - basic["entropy"]
+    # rows that fill up see nothing; what comes out of them is not counted
     found = {
         "entropy": entropy,
         "relative_entropy": maps.relative_entropy(entropy, number),
         "effective_tokens": maps.effective_tokens(entropy),
-        "participation": maps.participation(m),
-        "top_mass": maps.top_mass(m, ranked=ranked),
-        "keys_for": keys_for,
-        "keys_share": keys_for / number[..., None],
-        "largest_logit": xp.max(block.logits, axis=-1),
-        **_floor(block, entropy, number),
+        "participation": 1.0 / basic["squares"],
+        "top_mass": top,
+        "keys_for": keys,
+        "keys_share": keys / number,
+        "largest_logit": basic["largest_logit"],
+        **_floor(basic, entropy, number, sink),
         "visible_keys": number + xp.zeros_like(entropy),
     }
-    if block.sink is not None:
-        found["learnable_sink_mass"] = block.sink
-    start = beside(m, plan.at("starts", rows.index))[:, None, :]
-    found["sink_mass"] = places.sink_mass(m, start=start)
-    if not call.cross:
-        place = block.place[:, None, :]
+    if sink is not None:
+        found["learnable_sink_mass"] = xp.exp(sink)
+    found["sink_mass"] = xp.concat(
+        [xp.sum(first[..., :count], axis=-1, keepdims=True) for count in places.FIRST], axis=-1
+    )
+    if own:
         found |= {
-            "self_mass": places.self_mass(m, places=place),
-            "previous_mass": places.previous_mass(m, places=place),
-            "local_mass": places.local_mass(m, places=place),
-            "mean_distance": places.mean_distance(m, places=place),
-        }
-        if plan.tokens is not None:
-            where: Any = {"visible": block.visible, "places": place, "start": start}
-            tokens = beside(m, plan.tokens)[:, None, :]
-            found["induction_mass"] = places.induction_mass(m, tokens, **where)
-            found["duplicate_mass"] = places.duplicate_mass(m, tokens, **where)
-    if counts is not None:
-        several = beside(m, counts[1] > 1)[:, None, None, :]
-        found["common_mass"] = places.mass_on(m, several)
-        found["distinct_mass"] = places.mass_on(m, ~several)
-    # rows that fill up see nothing; what comes out of them is not counted
-    return {name: one if len(one.shape) == 4 else one[..., None] for name, one in found.items()}
+            "self_mass": itself, "previous_mass": before, "local_mass": sums["local_mass"],
+            "mean_distance": sums["far"] / sums["whole"],
+        }  # fmt: skip
+    last = ("induction_mass", "duplicate_mass", "common_mass", "distinct_mass")
+    return found | {name: sums[name] for name in last if name in sums}
 
 
-def _floor(block: Block, entropy: Any, number: Any) -> dict[str, Any]:
+def _floor(basic: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[str, Any]:
     """The floor of the whole softmax's entropy: a learnable sink is one of its outcomes."""
-    xp, logits, visible = namespace(entropy), block.logits, block.visible
-    if block.sink is not None and block.sink_logit is not None:
-        one = (*entropy.shape, 1)
-        of_sink = xp.broadcast_to(block.sink_logit[..., None], one)
-        visible = xp.broadcast_to(visible, logits.shape)
-        logits = xp.concat([logits, of_sink], axis=-1)
-        visible = xp.concat([visible, beside(entropy, np.ones(one, bool))], axis=-1)
+    xp, squares = namespace(entropy), basic["logit_norm"]
+    if sink is not None:  # one logit more, beside the mean of the others
+        squares = squares + (sink - basic["mean_log"]) ** 2 * number / (number + 1)
         number = number + 1
-        entropy = entropy + maps.entropy(block.sink[..., None])
-    norm = maps.logit_norm(logits, visible)
+        entropy = entropy - sink * xp.exp(sink)
+    norm = xp.sqrt(squares)
     floor = maps.entropy_floor(norm, number)
     return {"logit_norm": norm, "entropy_floor": floor, "entropy_slack": entropy - floor}
 
 
-def _row_means(
-    values: Float[Array, "batch head row column"], columns: dict[str, int], rows: Rows, plan: Plan
-) -> dict[str, NDArray[Any]]:
-    shape = values.shape[:3]
-    counted: Bool[Any, "batch head row"] = np.broadcast_to(plan.counted(rows.index), shape)
-    mean, error = weighted_mean(values, rows, counted)
-    ends = np.cumsum(list(columns.values()))[:-1]
+def _of_keys(ground: Ground, total: Float[Array, "layer batch head key"]) -> dict[str, Array]:
+    """What keys receive."""
+    xp, plan = namespace(total), ground.plan
+    there = beside(total, plan.keys[:, None, :])
+    received = mean_received(total, alike(total, ground.seeing))
+    received = xp.where(there, received, xp.nan)
+    total = xp.where(there, total, xp.nan)
+    heavy = heavy_hitters(total)
+    whole = xp.sum(xp.where(there, total, 0.0), axis=-1)
+    found = {
+        "received": received,
+        "received_total": total,
+        "heavy": heavy,
+        "heavy_mass": xp.sum(xp.where(heavy, total, 0.0), axis=-1) / whole,
+    }
+    if ground.counts is not None:
+        found |= _correlations(ground, received)
+    return found
+
+
+def _correlations(
+    ground: Ground, received: Float[Array, "layer batch head key"]
+) -> dict[str, Array]:
+    """Spearman's, of what keys receive with the frequency and idf of their tokens."""
+    assert ground.counts is not None
+    often, in_sequences = ground.counts
+    seen = (ground.seeing > 0).all(axis=1) & ground.plan.keys  # batch key
+    xp = namespace(received)
+    there = beside(received, seen[:, None, :])
+    number = seen.sum(axis=1)[:, None, None]
+    # what is not ranked stands behind all others
+    mine = _centred(xp.where(there, received, xp.inf), there, number)
     found = {}
-    for suffix, whole in (("", mean), ("_se", error)):
-        for name, part in zip(columns, np.split(whole, ends, axis=-1), strict=True):
-            found[name + suffix] = part if ROW_MEANS[name].dims else part[..., 0]
+    # idf falls with the number of sequences
+    for name, score in (("frequency", often), ("idf", -in_sequences)):
+        theirs = np.where(seen, score, np.inf)[:, None, :]
+        theirs = _centred(beside(received, theirs), there, number)
+        norm = xp.sqrt(xp.sum(mine * mine, axis=-1) * xp.sum(theirs * theirs, axis=-1))
+        along = xp.sum(mine * theirs, axis=-1)
+        ranked = along / xp.where(norm > 0, norm, xp.inf)  # a constant ranks nothing
+        several = beside(received, number[..., 0] > 1)
+        found[f"{name}_correlation"] = xp.where(several, ranked, xp.nan)
     return found
 
 
-def _of_keys(
-    part: Part, plan: Plan, counts: Any, total: NDArray[Any], seeing: NDArray[Any]
-) -> dict[str, NDArray[Any]]:
-    """What keys receive, over (batch, head, key) or (batch, head)."""
-    batch, head, _ = total.shape
-    there = np.broadcast_to(plan.keys[:, None, :], total.shape)
-    received = np.where(there, mean_received(total, seeing), np.nan)
-    total = np.where(there, total, np.nan)
-    heavy = np.where(heavy_hitters(total), total, 0.0).sum(axis=-1)
-    with np.errstate(invalid="ignore"):
-        found = {
-            "received": received,
-            "received_total": total,
-            "heavy_mass": heavy / np.nansum(total, axis=-1),
-        }
-    if counts is not None:
-        often, in_sequences = counts
-        ranks = np.full((batch, head, 2), np.nan)
-        scores = np.stack([often, -in_sequences], axis=1)[:, None]  # idf falls with the number
-        ranked = np.asarray(np.isfinite(received).all(axis=1))
-        for number in np.unique(ranked.sum(axis=1)):  # sequences with as many keys go together
-            if number > 1:
-                these = ranked.sum(axis=1) == number
-                keys = np.nonzero(ranked[these])[1].reshape(-1, 1, 1, number)
-                a, b = (
-                    np.take_along_axis(one[these], keys, axis=-1)
-                    for one in (received[:, :, None, :], scores)
-                )
-                ranks[these] = rank_correlation(a, b)
-        found["frequency_correlation"], found["idf_correlation"] = ranks[..., 0], ranks[..., 1]
-    if part.value is not None:
-        found["value_norm_ratio"] = _value_norm_ratio(part.value, plan, head)
-    return found
+def _centred(values: Array, there: Array, number: NDArray[Any]) -> Array:
+    rank = ranks(values)
+    xp = namespace(rank)
+    there = there if namespace(there) is xp else beside(rank, np.asarray(there))
+    return xp.where(there, rank - beside(rank, (number + 1) / 2), 0.0)
 
 
-def _value_norm_ratio(value: Array, plan: Plan, heads: int) -> NDArray[Any]:
+def _value_norm_ratio(
+    ground: Ground, value: Float[Array, "layer batch kv_head key width"]
+) -> Float[Array, "layer batch head"]:
     """The first key's value beside those of the other keys that are seen."""
-    xp = namespace(value)
-    norm = to_numpy(xp.linalg.vector_norm(value, axis=-1))  # batch kv_head key
-    first = plan.keys.argmax(axis=1)[:, None]
-    others = plan.keys & (np.arange(plan.keys.shape[1]) != first)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (norm * others[:, None, :]).sum(axis=-1) / others.sum(axis=1)[:, None]
-        ratio = np.take_along_axis(norm, first[:, None, :], axis=-1)[..., 0] / mean
-    return np.repeat(ratio, heads // norm.shape[1], axis=1)
+    xp, keys = namespace(value), ground.plan.keys
+    norm = at_home(xp.linalg.vector_norm(value, axis=-1))
+    xp = namespace(norm)
+    first = keys.argmax(axis=1)[:, None]
+    others = keys & (np.arange(keys.shape[1]) != first)
+    mean = xp.sum(norm * beside(norm, others[:, None, :] * 1.0), axis=-1)
+    mean = mean / beside(norm, others.sum(axis=1)[:, None] * 1.0)
+    one = beside(norm, (np.arange(keys.shape[1]) == first)[:, None, :] * 1.0)
+    ratio = xp.sum(norm * one, axis=-1) / mean
+    return xp.repeat(ratio, ground.call.shape[1] // norm.shape[2], axis=2)
+
+
+def _later_rows(ground: Ground, layers: int) -> int:
+    """How many of the later rows are looked at together, of so many layers."""
+    batch, head, _, keys = ground.call.shape
+    entries = layers * batch * head * keys
+    return max(1, ground.budget_bytes // (entries * budget.BYTES_OF_AN_ENTRY))
 
 
 def _caches(
-    part: Part, plan: Plan, later: Rows, voters: Rows, heavy: Any, in_block: int
-) -> dict[str, NDArray[Any]]:
-    """What policies keep, over (batch, head, policy, budget): means over the later rows."""
-    window: Any = 0.0
-    for cut in even_cuts(len(voters), in_block):
-        rows = voters.cut(ALL, cut)
-        window = window + _summed(part.block(rows).maps, rows.weight)
+    ground: Ground, looks: Sequence[Look], value: Array | None
+) -> dict[str, Float[Array, "layer batch head policy budget"]]:
+    """What policies keep: means over the later rows."""
+    later, plan = ground.later, ground.plan
+    m, window = (_stacked([getattr(one, name) for one in looks]) for name in ("later", "window"))
+    heavy = _stacked([one.totals for one in looks])[..., 1, :]
+    sink = None if looks[0].sink is None else _stacked([one.sink for one in looks])
+    seen = ground.seen_later
+    start = beside(m, plan.at("starts", later.index))
     masses, errors = [], []
-    for cut in even_cuts(len(later), max(1, in_block // len(budget.BUDGETS))):
-        rows = later.cut(ALL, cut)
-        block = part.block(rows)
-        start = beside(block.maps, plan.at("starts", rows.index))
-        mass, error = budget.kept(part, block, heavy=heavy, window=window, start=start)
+    for cut in even_cuts(len(later), _later_rows(ground, len(looks))):
+        mass, error = budget.kept(
+            m[..., cut, :], seen[..., cut, :], value=value,
+            sink=None if sink is None else sink[..., cut], heavy=heavy, window=window,
+            start=start[:, cut],
+        )  # fmt: skip
         masses.append(mass)
         if error is not None:
             errors.append(error)
+    # a sequence too short for a prompt keeps nothing that could be told apart
+    prompt = ground.voters.weight.any(axis=1)[:, None, None, None]
     found = {}
     for name, blocks in (("retained_mass", masses), ("output_error", errors)):
         if blocks:
-            values = _joined(blocks)
-            counted = np.broadcast_to(plan.counted(later.index), values.shape[:3])
-            mean, _ = weighted_mean(values, later, counted)
-            shape = (*mean.shape[:2], len(budget.POLICIES), len(budget.BUDGETS))
-            # a sequence too short for a prompt keeps nothing that could be told apart
-            prompt = voters.weight.any(axis=1)[:, None, None, None]
-            found[name] = np.where(prompt, mean.reshape(shape), np.nan)
+            values = namespace(blocks[0]).concat(blocks, axis=-2)
+            mean, _ = weighted_mean(values, later, plan.counted(later.index))
+            mean = mean.reshape(*mean.shape[:-1], len(budget.POLICIES), len(budget.BUDGETS))
+            xp = namespace(mean)
+            found[name] = xp.where(beside(mean, prompt), mean, xp.nan)
     return found
-
-
-def _summed(
-    values: Float[Array, "#batch #head row key"], weight: NDArray[Any]
-) -> Float[Array, "batch head key"]:
-    """Sums over rows, each so many times."""
-    xp = namespace(values)
-    weights = alike(values, weight)[:, None, None, :]  # batch 1 1 row
-    return xp.matmul(weights, values)[:, :, 0, :]
 
 
 def _joined(blocks: list[Array]) -> Array:
     """Rows of one block after those of another."""
-    return namespace(blocks[0]).concat(blocks, axis=2)
+    return blocks[0] if len(blocks) == 1 else namespace(blocks[0]).concat(blocks, axis=2)
 
 
-def _map_rows(call: AttentionCall) -> int:
-    batch, head, _, keys = call.shape
-    return max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
-
-
-def _labelled(
-    call: AttentionCall, plan: Plan, fixed: Rows, found: dict[str, NDArray[Any]]
-) -> xr.Dataset:
-    labels = {**ROW_MEANS, **OTHERS}
-    variables: dict[str, xr.Variable] = {}
-    for name, values in found.items():
-        label = labels[name.removesuffix("_se")]
-        meaning = label.meaning
-        if name.endswith("_se"):
-            meaning = f"standard error of {name.removesuffix('_se')}, of sampling rows"
-        dims = ("sequence", "head", *label.dims)
-        attrs = {"long_name": meaning, "units": label.units}
-        values = values.astype(np.float32) if "key" in dims else values
-        variables[name] = xr.Variable(dims, values, attrs)
-    present = {dim for variable in variables.values() for dim in variable.dims}
-    query = np.where(fixed.weight > 0, fixed.index, -1)
-    of_rows = {"long_name": "the queries of the rows of attention; -1 where there is none"}
-    variables["row_query"] = xr.Variable(("sequence", "row"), query, of_rows)
-    coords: dict[Any, Any] = dict(_coords(call.shape[:2], frozenset(present)))
-    coords["kind"] = "cross" if call.cross else "self"
-    if plan.tokens is not None:
-        coords["token"] = (("sequence", "key"), plan.tokens)
-    return xr.Dataset(variables, coords, {"min_keys": plan.min_keys})
-
-
-@lru_cache  # making an index takes longer than measuring a small layer
-def _coords(sizes: tuple[int, int], present: frozenset[Any]) -> xr.Coordinates:
-    coords = {name: values for name, values in COORDS.items() if name in present}
-    batch, head = sizes
-    return xr.Dataset(
-        coords={**coords, "sequence": np.arange(batch), "head": np.arange(head)}
-    ).coords
+def _stacked(arrays: list[Any]) -> Array:
+    """Of one layer after the other."""
+    xp = namespace(arrays[0])
+    return arrays[0][None] if len(arrays) == 1 else xp.stack(arrays)

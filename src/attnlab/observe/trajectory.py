@@ -208,7 +208,7 @@ class _Keeper:
             },
             found.spec["unrecognised"],
         )
-        return Moment(layers, found.spec["unseen"], behind)
+        return Moment.of(layers, found.spec["unseen"], behind)
 
     def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
         """Write a step. (netCDF would take longer for its many small arrays than the model.)"""

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.measures import maps
-from attnlab.measures.arrays import Array, alike, exactly, namespace, precise, to_numpy
+from attnlab.measures.arrays import (
+    Array,
+    alike,
+    beside,
+    double,
+    exactly,
+    namespace,
+    on_processor,
+    precise,
+    to_numpy,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -17,7 +27,9 @@ if TYPE_CHECKING:
 UNITS_MASS = 0.95
 SMALL = 128  # matrices that are squared as a whole to find their largest eigenvalue,
 SQUARES = 24  # so many times: what is left of the others is below 1e-6
-STEPS = 64  # of Lanczos for larger ones
+PRODUCTS = 16  # larger ones so many times on an accelerator,
+STEPS = 64  # or steps of Lanczos on a processor
+TINY = 1e-30  # beside a length, which may be 0
 
 
 def stable_rank(matrix: Float[Array, "*many rows columns"]) -> NDArray[np.float64]:
@@ -73,18 +85,25 @@ def product(
         return xp.matmul(mine, xp.repeat(theirs, group, axis=0))
 
 
-def stable_rank_of_gram(
-    products: Float[Array, "*many size size"],
-) -> NDArray[np.float64]:
+def stable_rank_of_gram(products: Float[Array, "*many size size"]) -> NDArray[np.float64]:
     """The trace over the largest eigenvalue, of `gram` or `product`; NaN of a matrix of zeros."""
-    xp, size = namespace(products), products.shape[-1]
+    return stable_rank_of_numbers(to_numpy(numbers_of_gram(products)))
+
+
+def numbers_of_gram(products: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
+    """What `stable_rank_of_numbers` needs, where the matrices are: nothing is waited for."""
     with exactly(products):
-        diagonal = xp.linalg.diagonal(products)
-        find = _largest_by_squares if size <= SMALL else _largest_by_steps
-        largest = find(products)
-        trace = to_numpy(xp.sum(diagonal, axis=-1)).astype(np.float64)
+        if products.shape[-1] <= SMALL:
+            return _by_squares(products)
+        return _by_steps(products) if on_processor(products) else _by_products(products)
+
+
+def stable_rank_of_numbers(numbers: Float[Any, "*many number"]) -> NDArray[np.float64]:
+    """The stable ranks that `numbers_of_gram` tells of."""
+    numbers = np.asarray(numbers, np.float64)
+    largest = _LARGEST.get(numbers.shape[-1], _of_steps)(numbers)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return trace / np.where(largest > 0, largest, np.nan)
+        return numbers[..., 0] / np.where(largest > 0, largest, np.nan)
 
 
 def units_for(
@@ -95,58 +114,94 @@ def units_for(
     The mean over rows (Liu et al. 2023, Deja Vu). Activations are those after the nonlinearity.
     Rows in which nothing is active are left out.
     """
-    mean = float(units_of(activations, mass))
+    mean = float(units_of(activations.reshape(-1, activations.shape[-1]), mass))
     return mean, mean / activations.shape[-1]
 
 
-def units_of(activations: Float[Array, "*rows unit"], mass: float = UNITS_MASS) -> Float[Array, ""]:
-    """The number of `units_for`, where the activations are; NaN where nothing is active."""
+def units_of(
+    activations: Float[Array, "*many row unit"], mass: float = UNITS_MASS
+) -> Float[Array, "*many"]:
+    """The numbers of `units_for`, where the activations are; NaN where nothing is active."""
     xp = namespace(activations)
     with exactly(activations):
-        strength = xp.abs(precise(activations)).reshape(-1, activations.shape[-1])
+        strength = xp.abs(precise(activations))
         active = alike(strength, xp.sum(strength, axis=-1) > 0)
         number = alike(strength, maps.keys_for(strength, (mass,))[..., 0])
-        rows = xp.sum(active)
-        return xp.where(rows > 0, xp.sum(number * active) / xp.where(rows > 0, rows, 1.0), xp.nan)
+        rows = xp.sum(active, axis=-1)
+        mean = xp.sum(number * active, axis=-1) / xp.where(rows > 0, rows, 1.0)
+        return xp.where(rows > 0, mean, xp.nan)
 
 
-def _largest_by_squares(matrices: Float[Array, "*many size size"]) -> NDArray[np.float64]:
-    """The largest eigenvalue, from the trace of a high power: of real positive eigenvalues the
+def _by_squares(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many 3"]:
+    """For the largest eigenvalue from the trace of a high power: of real positive eigenvalues the
     largest alone is left of it. Symmetric or not, many at once."""
-    xp = namespace(matrices)
-    power, logarithm = xp.astype(matrices, xp.float64), 0.0
+    power, sizes = double(matrices), []
+    xp = namespace(power)
+    whole = xp.linalg.trace(power)
     for i in range(SQUARES + 1):
-        size = xp.max(xp.abs(power), axis=(-2, -1), keepdims=True)
-        size = xp.where(size > 0, size, 1.0)
-        power = power / size
-        logarithm = logarithm + xp.log(size[..., 0, 0]) / 2**i
+        sizes.append(xp.linalg.vector_norm(power, axis=(-2, -1), keepdims=True) + TINY)
+        power = power / sizes[-1]
         if i < SQUARES:
             power = xp.matmul(power, power)
-    trace = to_numpy(xp.linalg.trace(power)).astype(np.float64)
+    shares = beside(power, 0.5 ** np.arange(SQUARES + 1))
+    logarithm = xp.sum(xp.log(xp.concat(sizes, axis=-1)[..., 0, :]) * shares, axis=-1)
+    return xp.stack([whole, logarithm, xp.linalg.trace(power)], axis=-1)
+
+
+def _of_powers(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, logarithm, trace = np.moveaxis(numbers, -1, 0)
     with np.errstate(divide="ignore"):
-        return np.exp(to_numpy(logarithm) + np.log(np.maximum(trace, 0.0)) / 2**SQUARES)
+        return np.exp(logarithm + np.log(np.maximum(trace, 0.0)) / 2**SQUARES)
 
 
-def _largest_by_steps(matrices: Float[Array, "*many size size"]) -> NDArray[np.float64]:
-    """The largest eigenvalue of large symmetric matrices, by Lanczos (Golub and Van Loan,
+def _by_products(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many 2"]:
+    """For the largest eigenvalue of large symmetric matrices where products are quick and each
+    operation has to be waited for: that of a vector to which they were applied 2^16 times."""
+    xp = namespace(matrices)
+    whole = xp.linalg.trace(matrices)
+    power = matrices / (whole + TINY)[..., None, None]
+    for _ in range(PRODUCTS):
+        power = xp.matmul(power, power)
+        power = power / (xp.linalg.trace(power) + TINY)[..., None, None]
+    vector = xp.matmul(power, _start(matrices))
+    turned = xp.matrix_transpose(vector)
+    stretched = xp.matmul(turned, xp.matmul(matrices, vector))
+    largest = (stretched / (xp.matmul(turned, vector) + TINY))[..., 0, 0]
+    return xp.stack([whole, largest], axis=-1)
+
+
+def _by_steps(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
+    """For the largest eigenvalue of large symmetric matrices, by Lanczos (Golub and Van Loan,
     Section 10.1): that of a small tridiagonal matrix, which the largest enters first."""
     xp = namespace(matrices)
-    start = np.random.default_rng(0).normal(size=matrices.shape[-1])
-    now = alike(matrices, start / np.linalg.norm(start))[:, None] + 0 * matrices[..., :1]
+    now = _start(matrices) + 0 * matrices[..., :1]
     before, length = 0.0 * now, 0.0
     diagonal, beside_it = [], []
     for _ in range(STEPS):
         ahead = xp.matmul(matrices, now) - length * before
-        along = xp.sum(ahead * now, axis=(-2, -1), keepdims=True)
+        along = xp.matmul(xp.matrix_transpose(ahead), now)
         ahead = ahead - along * now
-        length = xp.sqrt(xp.sum(ahead * ahead, axis=(-2, -1), keepdims=True))
-        before, now = now, ahead / xp.where(length > 0, length, 1.0)
-        diagonal.append(along)
-        beside_it.append(length)
-    ends = to_numpy(xp.concat([*diagonal, *beside_it[:-1]], axis=-1))[..., 0, :]
-    ends = ends.astype(np.float64)
-    small = np.zeros((*ends.shape[:-1], STEPS, STEPS))
+        length = xp.linalg.vector_norm(ahead, axis=(-2, -1), keepdims=True)
+        before, now = now, ahead / (length + TINY)
+        diagonal.append(along[..., 0])
+        beside_it.append(length[..., 0])
+    trace = xp.linalg.trace(matrices)[..., None]
+    return xp.concat([trace, *diagonal, *beside_it[:-1]], axis=-1)
+
+
+def _start(matrices: Any) -> Any:
+    """A vector that has something of every other in it."""
+    start = np.random.default_rng(0).normal(size=matrices.shape[-1])
+    return alike(matrices, start / np.linalg.norm(start))[:, None]
+
+
+def _of_steps(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    small = np.zeros((*numbers.shape[:-1], STEPS, STEPS))
     place = np.arange(STEPS)
-    small[..., place, place] = ends[..., :STEPS]
-    small[..., place[1:], place[:-1]] = ends[..., STEPS:]
+    small[..., place, place] = numbers[..., 1 : STEPS + 1]
+    small[..., place[1:], place[:-1]] = numbers[..., STEPS + 1 :]
     return np.linalg.eigvalsh(small)[..., -1]
+
+
+# by how many numbers tell of a matrix
+_LARGEST = {3: _of_powers, 2: lambda numbers: numbers[..., 1]}

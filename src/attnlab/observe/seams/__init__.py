@@ -13,10 +13,10 @@ from attnlab.observe.seams.base import Seam
 from attnlab.observe.seams.huggingface import HuggingFace
 from attnlab.observe.seams.multihead import Multihead
 from attnlab.observe.seams.sdpa import ScaledDotProduct
-from attnlab.observe.seams.sighting import Sighting
+from attnlab.observe.seams.sighting import Doubt, Sighting
 from attnlab.observe.seams.watch import Watch
 
-__all__ = ["SEAMS", "Seam", "Sighting", "Watch", "watching"]
+__all__ = ["SEAMS", "Doubt", "Seam", "Sighting", "Watch", "watching"]
 
 SEAMS: tuple[Seam, ...] = (HuggingFace(), Multihead(), ScaledDotProduct())
 

@@ -173,7 +173,8 @@ def _packed(query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
 
 def _with_bias(mask: Tensor | None, bias: Tensor | None, keys: int) -> Tensor | None:
     """The mask and what is added to the logits for the places (T5), as one."""
-    mask = None if mask is None else mask[..., :keys]
+    if mask is not None and mask.shape[-1] > keys:  # else the same tensor for every layer
+        mask = mask[..., :keys]
     if bias is None:
         return mask
     bias = bias[..., :keys]

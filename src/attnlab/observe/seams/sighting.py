@@ -33,35 +33,52 @@ class Sighting:
     exact: bool
 
     def check(self) -> None:
-        """Refuse a call that does not explain the output: something was not understood.
+        """Refuse a call that does not explain the output, at once: see `doubt`."""
+        if (doubt := self.doubt()) is not None:
+            doubt.settle(*doubt.numbers.tolist())
+
+    def doubt(self) -> Doubt | None:
+        """How far the call is from explaining the output, for `Doubt.settle`.
 
         A bias, a mask or a normaliser that came by a way that no seam knows would otherwise make
         every statistic wrong without a word. Of eight queries, spread evenly, the output is
-        computed again from the call.
+        computed again from the call. Nothing is waited for here.
         """
         call, value = self.call, self.call.value
         if value is None or not self.exact:
-            return
+            return None
         queries = call.query.shape[-2]
         rows = torch.linspace(0, queries - 1, min(queries, CHECKED), device=call.query.device)
         rows = rows.round().long()
         logits = _logits(call, rows)
-        visible = logits.isfinite().any(-1)
-        found = _weights(call, logits) @ _per_head(value, call).float()
-        wrong = (found - self.output[..., rows, :].float()).abs().amax(-1)[visible]
-        if not wrong.numel():
-            return
-        largest = logits.masked_fill(logits.isinf(), 0.0).abs().amax()
+        seen = logits.isfinite()
+        found = _times(_weights(call, logits), value, call)
+        wrong = (found - self.output[..., rows, :].float()).abs().amax(-1)
+        worst = wrong.masked_fill(~seen.any(-1), 0.0).amax()
+        largest = logits.masked_fill(~seen, 0.0).abs().amax()
         bound = (
             _rounding(call.query, call.key, value, self.output)
             * (8 + 2 * largest)
-            * value.float().abs().amax()
+            * value.abs().amax().float()
         )
-        if not bool((wrong <= bound).all()):
+        return Doubt(self.layer, self.kind, torch.stack([worst, bound]))
+
+
+@dataclass(frozen=True, eq=False)
+class Doubt:
+    """numbers: how far the output of a layer is off, and how much of that rounding explains."""
+
+    layer: str
+    kind: str
+    numbers: Float[Tensor, " 2"]
+
+    def settle(self, wrong: float, bound: float) -> None:
+        """Refuse the layer if its numbers are these and rounding does not explain them."""
+        if not (wrong == 0 or wrong <= bound):  # both may be NaN
             raise InputError(
                 f"model: {self.layer} ({self.kind}) makes something else of its queries, keys and "
-                f"mask than softmax attention (its output is off by {float(wrong.amax()):.2g}, of "
-                f"which rounding explains {float(bound):.2g}); its statistics would be wrong, so "
+                f"mask than softmax attention (its output is off by {wrong:.2g}, of "
+                f"which rounding explains {bound:.2g}); its statistics would be wrong, so "
                 "inside the module call attnlab.observe.record(query, key, value, mask=...) with "
                 "what it really uses"
             )
@@ -79,7 +96,7 @@ def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row 
     On purpose not the code that the statistics use: what both say is right.
     """
     query = call.query[..., rows, :].float()
-    logits = query @ _per_head(call.key, call).float().transpose(-1, -2) * call.scale
+    logits = _times(query * call.scale, call.key.transpose(-1, -2), call)
     if call.softcap is not None:
         logits = call.softcap * torch.tanh(logits / call.softcap)
     queries, keys = call.query.shape[-2], call.key.shape[-2]
@@ -109,6 +126,9 @@ def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
     return torch.cat([logits, sinks], -1).softmax(-1)[..., :-1]
 
 
-def _per_head(tensor: Tensor, call: AttentionCall) -> Tensor:
-    """Keys or values for every head: a KV head serves several that stand together."""
-    return tensor.repeat_interleave(call.query.shape[1] // tensor.shape[1], dim=1)
+def _times(rows: Tensor, matrix: Tensor, call: AttentionCall) -> Tensor:
+    """Of each head (batch, head, row, ...) with the keys or values that its KV head has: one serves
+    several that stand together."""
+    batch, _, number, width = rows.shape
+    together = rows.reshape(batch, matrix.shape[1], -1, width)
+    return (together @ matrix.float()).reshape(batch, call.query.shape[1], number, -1)
