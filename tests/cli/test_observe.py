@@ -6,6 +6,7 @@ import shutil
 import sys
 from unittest import mock
 
+import numpy as np
 import pytest
 
 import attnlab
@@ -109,7 +110,10 @@ def test_bad_input_is_one_message(place, tmp_path):
 
 
 def test_a_page_beside_the_numbers_and_of_a_saved_dataset(place, capsys):
-    asked = ["checkpoints", place / "out", "--text", place / "text.txt", *SIZE]
+    text = place / "few-words.txt"  # so that each follows each often enough
+    drawn = np.random.default_rng(0).integers(1, 12, 3000)
+    text.write_text(" ".join(f"w{i}" for i in drawn))
+    asked = ["checkpoints", place / "out", "--text", text, *SIZE]
     page, folder = place / "page.html", place / "for-page"
     assert attnlab_observe(*asked, "--out", folder, "--html", page) == (0, [])
     assert f"wrote {page}" in capsys.readouterr().out
@@ -120,3 +124,13 @@ def test_a_page_beside_the_numbers_and_of_a_saved_dataset(place, capsys):
     assert "3 checkpoints were read and hashed: no two have the same weights" in page.read_text()
     code, said = attnlab_observe("report", folder / "result.nc", "--html", place / "page.txt")
     assert code == 2 and ".html" in said[0]
+    assert "Are the tokens that gained attention in the first layer those" in page.read_text()
+    # a file without what a text said: by the probe's own tokens, of which there are too few
+    found = attnlab.load(folder / "result.nc")
+    del found.attrs["theory"]
+    attnlab.save(found, place / "alone.nc")
+    assert attnlab_observe("report", place / "alone.nc") == (0, [])
+    assert "What theory expects is left out: " in (place / "alone.html").read_text()
+    asked[:2] = ["model", place / "out" / "checkpoint-0"]
+    assert attnlab_observe(*asked, "--html", page) == (0, [])
+    assert "the theory expects these tokens to gain attention" in page.read_text()

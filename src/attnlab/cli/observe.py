@@ -64,6 +64,7 @@ REPORT_HELP = """Make one HTML page of a saved observation: every head, snaps, c
 
 FILE is what `attnlab observe model --out FILE.nc` or `attnlab.save(observer.result(), ...)` wrote,
 or result.nc in the folder of `attnlab observe checkpoints --out`. The page needs nothing beside it.
+What theory expects is read from the text that the command was given, or else from the probe.
 
 \b
 Examples:
@@ -123,8 +124,10 @@ def model_verb(
 
         _check_device(device)
     with waiting(f"measuring {path}", quiet=as_json):
-        probe = _probe(text, path, tokenizer, sequences, length)
-        found = observe_model(path, probe, rows=rows, min_keys=min_keys, device=device)
+        probe, theory = _probe(text, path, tokenizer, sequences, length)
+        found = observe_model(
+            path, probe, rows=rows, min_keys=min_keys, device=device, **(theory if html else {})
+        )
     if out is not None:
         save(found, out)
     _write_page(found, html)
@@ -162,10 +165,10 @@ def checkpoints_verb(
 
         _check_device(device)
     found = find_checkpoints(where, pattern=pattern)
-    probe = _probe(text, found[0].path, tokenizer, sequences, length)
+    probe, theory = _probe(text, found[0].path, tokenizer, sequences, length)
     result = observe_checkpoints(
         found, probe, out=out, rows=rows, min_keys=min_keys, device=device,
-        progress=False if as_json else "auto",
+        progress=False if as_json else "auto", **(theory if html or out else {}),
     )  # fmt: skip
     _write_page(result, html)
     heads = _heads(result.isel(step=-1)) if result.sizes["step"] else []
@@ -218,6 +221,10 @@ def report_verb(
     from attnlab.observe.words import in_words
 
     dataset = with_steps(load(path))
+    if "theory" not in dataset.attrs and "received_start" in dataset:
+        from attnlab.observe.expectation import told
+
+        dataset.attrs["theory"] = json.dumps(told(dataset))
     report(dataset, page)
     for sentence in in_words(dataset):
         say(sentence)
@@ -250,17 +257,20 @@ def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
     say(f"{number} checkpoints from {found.steps[0]} to {found.steps[-1]}: {said}")
 
 
-def _probe(text: str, folder: Path, tokenizer: Path | None, sequences: int, length: int) -> Any:
-    from attnlab.observe.pretrained import probe_from_text
+def _probe(
+    text: str, folder: Path, tokenizer: Path | None, sequences: int, length: int
+) -> tuple[Any, dict[str, Any]]:
+    """The probe, and the whole text with the names of its tokens, for what theory says of it."""
+    from attnlab.observe.pretrained import cut_into_sequences, tokens_of_text
     from attnlab.text.sources import builtin_text, read_text
 
     for name, value in (("sequences", sequences), ("length", length)):
         if value < 1:
             raise InputError(f"{name}: expected a whole number of at least 1, got {value}")
     words = builtin_text() if text == "builtin" else read_text(Path(text))
-    return probe_from_text(
-        words, folder, tokenizer=tokenizer, sequences=sequences, length=length
-    )  # fmt: skip
+    names, ids = tokens_of_text(words, folder, tokenizer=tokenizer)
+    probe = cut_into_sequences(names, ids, folder, sequences=sequences, length=length)
+    return probe, {"text": ids, "names": names}
 
 
 def _check_device(device: str) -> None:

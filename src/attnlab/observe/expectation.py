@@ -182,6 +182,37 @@ def expectation(
     )
 
 
+def told(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[str]:
+    """What theory says beside a dataset, in words for its page; where it cannot, why.
+
+    Of one moment alone nothing is known that gained; then it is what the theory expects of the
+    text.
+    """
+    try:
+        if "received_start" in dataset or text is None:
+            return expectation(dataset, text, names=names).in_words()
+        return [
+            "Of the text's sequence classes the theory expects these tokens to gain attention in "
+            f"the first layer: {_quoted(expected(text, names=names))}. Whether they have, one "
+            "moment does not tell: two checkpoints would."
+        ]
+    except InputError as problem:
+        return [f"What theory expects is left out: {problem}."]
+
+
+def expected(
+    text: Any, *, names: Any = None, queries: int = 5, following: int = 4, context: int = 35,
+    min_count: int = 10, eta_y: float = 10.0, eta_z: float = 1.0, steps: int = 1000,
+) -> tuple[str, ...]:  # fmt: skip
+    """The tokens of a text that the theory expects to gain most; arguments as of `expectation`."""
+    corpus, _ = _corpus(text, names, context)
+    windows = _windows(corpus, queries, following, context, min_count)
+    of_text = classes_of(windows)
+    held = score_all(of_text, windows, {"eta_y": eta_y, "eta_z": eta_z, "steps": steps})
+    theory = _of_tokens(of_text, held[SCORES.index(THEORY)].weight)
+    return _most(of_text, np.where(np.isfinite(theory), theory, -np.inf))
+
+
 def _gain(
     sequence: Int[Any, " key"], before: Float[Any, " key"], after: Float[Any, " key"], ids: Any
 ) -> NDArray[np.float64]:

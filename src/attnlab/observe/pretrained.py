@@ -81,6 +81,14 @@ def probe_from_text(
     Each has the special tokens that the model expects at its ends. A text that is too short gives
     fewer sequences; one that does not fill a single one gives that, shorter.
     """
+    words, ids = tokens_of_text(text, folder, tokenizer=tokenizer)
+    return cut_into_sequences(words, ids, folder, sequences=sequences, length=length)
+
+
+def tokens_of_text(
+    text: str, folder: Path, *, tokenizer: Path | None = None
+) -> tuple[Any, list[int]]:
+    """The tokenizer of a model's folder, and what it makes of a text, without special tokens."""
     from transformers import AutoTokenizer
 
     place = tokenizer or folder
@@ -99,7 +107,13 @@ def probe_from_text(
                 f"tokenizer: transformers cannot load that of {place} ({_first_line(problem)}); "
                 f"{remedy}"
             ) from None
-        ids = words(text, add_special_tokens=False)["input_ids"]
+        return words, words(text, add_special_tokens=False)["input_ids"]
+
+
+def cut_into_sequences(
+    words: Any, ids: list[int], folder: Path, *, sequences: int, length: int
+) -> dict[str, Tensor]:
+    """A probe of these tokens, for the model of a folder."""
     before, after = _special(words)
     context = context_of(folder)
     whole = min(length, context) if context is not None else length

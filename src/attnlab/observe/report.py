@@ -73,7 +73,8 @@ def report(
     path : path, optional
         Where it is written, if it is.
     theory : sequence of str, optional
-        Sentences of `attnlab.observe.expectation(...).in_words()`, if it was asked.
+        Sentences of `attnlab.observe.expectation(...).in_words()`, if it was asked; without them,
+        those that came with the dataset.
 
     Returns
     -------
@@ -81,6 +82,7 @@ def report(
         The page, which needs nothing from elsewhere.
     """
     dataset = with_steps(dataset)
+    theory = theory or json.loads(dataset.attrs.get("theory", "[]"))
     pages = environment()
     pages.filters["short"] = short
     template = resources.files("attnlab.observe").joinpath("report.html").read_text("utf-8")

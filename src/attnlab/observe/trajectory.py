@@ -20,6 +20,7 @@ from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.observe.behind import Behind
 from attnlab.observe.checkpoints import Checkpoint, find_checkpoints
+from attnlab.observe.expectation import told
 from attnlab.observe.history import History
 from attnlab.observe.lint import Lint, lint
 from attnlab.observe.moment import Moment, moment_of
@@ -36,7 +37,7 @@ _NUMBERS = "biuf"  # kinds of dtypes
 
 def observe_model(
     folder: str | Path, probe: Any, *, rows: int | None = None, min_keys: int = MIN_KEYS,
-    device: str = "cpu",
+    device: str = "cpu", text: Any = None, names: Any = None,
 ) -> xr.Dataset:  # fmt: skip
     """Measure the model of a folder as it is.
 
@@ -54,6 +55,11 @@ def observe_model(
         Queries that see fewer keys are left out.
     device : str, optional
         Where it runs.
+    text : tensor, array or list, optional
+        Tokens that the model learns from: then `theory` in the attributes says, for the page, what
+        theory expects of them.
+    names : tokenizer or sequence of str, optional
+        The names of tokens, for that.
 
     Returns
     -------
@@ -66,14 +72,15 @@ def observe_model(
     history.add(0, moment)
     found = history.latest()
     spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": _digest(probe)}
-    found.attrs = provenance(spec, torch=TORCH) | history.words()
+    found.attrs = provenance(spec, torch=TORCH) | history.words() | _theory(found, text, names)
     return found
 
 
 def observe_checkpoints(
     where: str | Path | Sequence[str | Path] | Sequence[Checkpoint], probe: Any, *,
     pattern: str | None = None, out: str | Path | None = None, rows: int | None = None,
-    min_keys: int = MIN_KEYS, device: str = "cpu", progress: Choice = "auto",
+    min_keys: int = MIN_KEYS, device: str = "cpu", progress: Choice = "auto", text: Any = None,
+    names: Any = None,
 ) -> xr.Dataset:  # fmt: skip
     """Measure a training by its checkpoints.
 
@@ -100,6 +107,11 @@ def observe_checkpoints(
         Where it runs.
     progress : {"auto", True, False} or callable, optional
         Whether to show how far it is, or a function that is called with the fraction done.
+    text : tensor, array or list, optional
+        Tokens that the model learns from: then `theory` in the attributes says, for the page,
+        whether the first layer did what theory expects of them.
+    names : tokenizer or sequence of str, optional
+        The names of tokens, for that.
 
     Returns
     -------
@@ -128,9 +140,14 @@ def observe_checkpoints(
         "probe": _digest(probe),
     }  # fmt: skip
     result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(looked.document()))
+    result.attrs |= _theory(result, text, names)
     if keeper is not None:
         save(result, keeper.folder / RESULT)
     return result
+
+
+def _theory(found: xr.Dataset, text: Any, names: Any) -> dict[str, str]:
+    return {} if text is None else {"theory": json.dumps(told(found, text, names=names))}
 
 
 def _checkpoints(where: Any, pattern: str | None) -> tuple[Checkpoint, ...]:
