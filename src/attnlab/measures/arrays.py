@@ -140,6 +140,13 @@ def falling(array: Array) -> Array:
     return -namespace(array).sort(-array, axis=-1)
 
 
+def alone(array: Array) -> Array:
+    """The same values; a tensor of torch that would keep a larger one alive is copied."""
+    if is_torch(array) and array.untyped_storage().nbytes() > 2 * array.nbytes:
+        return array.clone()
+    return array
+
+
 def taken(array: Array, index: Array, axis: int) -> Array:
     """The entries at these places along an axis; what the index does not tell apart has size 1."""
     xp, axis = namespace(array), axis % len(array.shape)

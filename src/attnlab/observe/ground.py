@@ -70,6 +70,7 @@ class Ground:
     budget_bytes: int
     _spots: dict[tuple[int, int], Spot] = field(default_factory=dict)
     _beside: dict[tuple[int, int], Seen] = field(default_factory=dict)
+    _made: dict[str, Array] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -127,7 +128,7 @@ class Ground:
         found = self._spots.get(where)
         if found is None:
             found = self._spot(part, sequences, rows)
-            if self.kept_bytes <= self.budget_bytes // 4:
+            if self.kept_bytes <= self.budget_bytes // 2:
                 self._spots[where] = found
         return found
 
@@ -139,7 +140,7 @@ class Ground:
             three = (self.later, self.voters, self.fixed)
             index = np.concatenate([one.index for one in three], axis=1)[sequences, rows]
             found = part.seen(index, self.plan.cut(sequences).at("counts", index))
-            if self.kept_bytes <= self.budget_bytes // 4:
+            if self.kept_bytes <= self.budget_bytes // 2:
                 self._beside[where] = found
         return found
 
@@ -255,6 +256,12 @@ class Ground:
             ),
             chance=xp.stack([chance.get(name, zeros) for name in self.sums], axis=-1),
         )
+
+    def voting(self, maps: Array) -> Float[Array, "batch row"]:
+        """The weights of the rows that vote, beside their maps."""
+        if "voters" not in self._made:
+            self._made["voters"] = alike(maps, self.voters.weight)
+        return self._made["voters"]
 
     def pieces(self, rows: slice) -> Iterator[tuple[str, slice, slice]]:
         """Of a block of the rows beside: whose, where in the block, and which of theirs."""

@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, all_to_numpy
+from attnlab.measures.arrays import Array, all_to_numpy, to_numpy
 from attnlab.measures.received import shared
 from attnlab.observe.behind import LABELS
 from attnlab.observe.labels import COORDS
@@ -166,7 +166,7 @@ def _changes(before: Moment, after: Moment) -> Arrays:
                          for some in (first, second))  # fmt: skip
     found: list[Array] = []
     for earlier, later in zip(first, second, strict=True):
-        was, now = (one.arrays["attention"] for one in (earlier, later))
+        was, now = _of_one_kind(earlier, later, "attention")
         if was.shape != now.shape or later.labels.row_query is None:
             raise InputError(
                 f"probe: maps of shape {tuple(now.shape)} after {tuple(was.shape)}; "
@@ -174,12 +174,18 @@ def _changes(before: Moment, after: Moment) -> Arrays:
             )
         found += [
             moved(was, now, later.labels.row_query),
-            shared(*(one.arrays[HEAVY] for one in (earlier, later))),
+            shared(*_of_one_kind(earlier, later, HEAVY)),
         ]
     here = all_to_numpy(found)
     parts = [dict(zip(("change", "heavy_overlap"), here[i : i + 2], strict=True))
              for i in range(0, len(here), 2)]  # fmt: skip
     return _placed(replace(after, sheets=second), parts)
+
+
+def _of_one_kind(earlier: Sheet, later: Sheet, name: str) -> tuple[Array, Array]:
+    """An array of both; here, if one of them was read from a file."""
+    was, now = earlier.arrays[name], later.arrays[name]
+    return (was, now) if type(was) is type(now) else (to_numpy(was), to_numpy(now))
 
 
 def _means(sheet: Sheet) -> Arrays:

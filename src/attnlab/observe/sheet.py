@@ -117,11 +117,12 @@ def brought_here(
 ) -> tuple[tuple[Sheet, ...], list[NDArray[Any]]]:
     """What is over heads as numpy, and some other arrays, in one wait for the device they are on.
 
-    What is over keys stays where it is while it is small, for the next measurement to be compared
+    What is over keys stays on the device while it is small, for the next measurement to be compared
     with.
     """
-    large = sum(_away_bytes(v) for one in sheets for v in one.of_keys().values()) > AWAY_BYTES
-    wanted = [dict(one.arrays) if large else one.of_heads() for one in sheets]
+    away = sum(_away_bytes(v) for one in sheets for v in one.of_keys().values())
+    stay = 0 < away <= AWAY_BYTES
+    wanted = [one.of_heads() if stay else dict(one.arrays) for one in sheets]
     arrays = [values for one in wanted for values in one.values()]
     found = iter(all_to_numpy([*arrays, *others]))
     here = [{name: next(found) for name in one} for one in wanted]

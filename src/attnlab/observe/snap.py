@@ -62,7 +62,7 @@ def moved(
     row_query: Int[NDArray[Any], "sequence row"],
 ) -> Float[Array, "*layer sequence head"]:
     """The mean over rows of sum |p - q|, where the maps are; rows whose query is -1 fill up."""
-    change = 2 * double(total_variation(before, after))  # layer sequence head row
+    change = 2 * total_variation(double(before), double(after))  # layer sequence head row
     xp = namespace(change)
     rows = beside(change, (row_query >= 0)[:, None, :] * 1.0)
     with np.errstate(invalid="ignore"):

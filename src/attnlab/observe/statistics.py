@@ -22,6 +22,7 @@ from attnlab.measures import maps, places
 from attnlab.measures.arrays import (
     Array,
     alike,
+    alone,
     at_home,
     beside,
     double,
@@ -125,7 +126,8 @@ def look(ground: Ground, call: AttentionCall) -> Look:
         for name in found[0]
     }
     absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
-    return Look(**(absent | whole), value=call.value, learnable=call.sinks is not None)
+    value = None if call.value is None else alone(call.value)
+    return Look(**(absent | whole), value=value, learnable=call.sinks is not None)
 
 
 def _columns(block: Block, spot: Spot) -> Float[Array, "batch head row column"]:
@@ -170,7 +172,7 @@ def _beside(ground: Ground, part: Part, some: slice) -> dict[str, Any]:
         for name, inside, own in ground.pieces(cut):
             m = block.maps[:, :, inside]
             if name == "voters":
-                weight = alike(m, ground.voters.weight[some, own])[:, None, None, :]
+                weight = ground.voting(m)[some, None, None, own]
                 window = window + namespace(m).matmul(weight, m)[:, :, 0, :]
                 continue
             found[name].append(m)
