@@ -110,9 +110,10 @@ def test_bad_input_is_one_message(place, tmp_path):
 
 
 def test_a_page_beside_the_numbers_and_of_a_saved_dataset(place, capsys):
-    text = place / "few-words.txt"  # so that each follows each often enough
-    drawn = np.random.default_rng(0).integers(1, 12, 3000)
-    text.write_text(" ".join(f"w{i}" for i in drawn))
+    text = place / "bigrams.txt"  # five words, each before one of four others, amid the rest
+    draw = np.random.default_rng(0).integers
+    said = [(draw(40, 60), draw(40, 60), q, 10 + 4 * q + draw(4)) for q in draw(1, 6, 500)]
+    text.write_text(" ".join(f"w{i}" for sentence in said for i in sentence))
     asked = ["checkpoints", place / "out", "--text", text, *SIZE]
     page, folder = place / "page.html", place / "for-page"
     assert attnlab_observe(*asked, "--out", folder, "--html", page) == (0, [])
