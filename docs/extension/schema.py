@@ -23,7 +23,7 @@ class Schema(SphinxDirective):
         simulated = attnlab.simulate(run, progress=False)
         return [
             *_parts(simulated, "simulate()"),
-            *_parts(attnlab.predict(run, theory="sgd"), "predict()", beside=simulated),
+            *_parts(attnlab.predict(run, theory="corrected"), "predict()", beside=simulated),
         ]
 
 
