@@ -135,6 +135,15 @@ def test_long_times_and_large_vocabularies(one_common):
     assert np.all(np.diff(flow.growth_bound, axis=0) > 0)
 
 
+def test_times_near_the_smallest_number_end(syn_small):
+    # the solver's own steps round to nothing there
+    tau = np.array([0.0, 1e-320, 1e-310])
+    path = attention_path(syn_small, tau, psi=None, M=30)
+    velocity = attention_velocity(syn_small, np.zeros(30), psi=None, M=30, weight=1 / 2)
+    np.testing.assert_allclose(path.logits[2], 1e-310 * velocity, rtol=1e-9)
+    np.testing.assert_array_equal(path.logits[0], 0.0)
+
+
 def test_bad_weight():
     with pytest.raises(ValueError, match="weight must be one number or one per class"):
         attention_velocity(np.eye(3), np.zeros(3), psi=None, M=10, weight=[1.0, 2.0])

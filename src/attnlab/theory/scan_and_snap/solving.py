@@ -13,6 +13,10 @@ from attnlab.theory._check import FloatArray
 # explicit one.
 MOST_IMPLICIT = 1000
 
+# Up to here a straight line is exact to rounding; near the smallest numbers that there are, the
+# solvers' own steps round to nothing and they go on for ever.
+SHORT = 1e-100
+
 
 def solve(
     velocity: Callable[[float, FloatArray], FloatArray],
@@ -25,7 +29,9 @@ def solve(
     """The state, from `initial` at time 0, at each of the times, in any order: (..., state)."""
     at, where = np.unique(times, return_inverse=True)
     states = np.repeat(initial[None], len(at), axis=0)
-    if at[-1] > 0:
+    if 0 < at[-1] < SHORT:
+        states = initial + at[:, None] * velocity(0.0, initial)
+    elif at[-1] > 0:
         solution = solve_ivp(
             velocity, (0.0, at[-1]), initial, t_eval=at, rtol=rtol, atol=atol,
             method="LSODA" if initial.size <= MOST_IMPLICIT else "RK45",
