@@ -40,9 +40,11 @@ TRIAL = {
     },
     "t0_prime": 1.0, "t0": 2.0,
     "snap": [
-        {"sequence_class": 0, "next": name, "predicted": {"corrected": 1.0}, "simulated": None}
+        {"sequence_class": 0, "next": name, "predicted": {"corrected": 1.0}, "simulated": None,
+         "at_least": {"corrected": 1.25}}
         for name in HOSTILE
     ],
+    "conclusion": {"sentences": [f'Not so: "{name}" should gain.' for name in HOSTILE]},
 }  # fmt: skip
 
 
@@ -101,6 +103,7 @@ def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypa
         r"\x9b31mred",
         "-0.1357",
         "0.1422",
+        ">= 1.25",
         "training",
     ):
         assert whole in printed

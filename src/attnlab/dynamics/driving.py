@@ -46,15 +46,17 @@ class Drive:
         # batches side by side fill them.
         on_cpu = jax.default_backend() == "cpu"
         workers = min(len(self.batches), os.cpu_count() or 1) if on_cpu else 1
-        with ThreadPoolExecutor(workers) as pool:
+
+        def advance(batch: Batch) -> None:
             try:
-                for done in as_completed(
-                    [pool.submit(batch.go, report, stopping) for batch in self.batches]
-                ):
-                    done.result()
+                batch.go(report, stopping)
             except BaseException:
                 stopping.asked = True  # the others need not go on
                 raise
+
+        with ThreadPoolExecutor(workers) as pool:
+            for done in as_completed([pool.submit(advance, batch) for batch in self.batches]):
+                done.result()
 
     def recorded(self) -> Recorded:
         """What was recorded up to now; the batches may still be at work."""
