@@ -59,7 +59,11 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help="Show it on this machine, then.")
     parser.add_argument("--port", type=int, default=0, help="For --serve (default: a free one).")
     given = parser.parse_args()
-    if build(given.out.resolve()):
+    from attnlab.files.progress import waiting
+
+    with waiting("building the site; its notebooks run when the code has changed"):
+        failed = build(given.out.resolve())
+    if failed:
         sys.exit(1)
     print(f"wrote {given.out}")
     if given.serve:

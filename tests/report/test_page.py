@@ -91,7 +91,8 @@ class Reader(HTMLParser):
 
 def test_every_figure_is_there_with_claim_verdict_command_and_settings(whole):
     for name in NAMES:
-        assert f"{name.replace('fig', 'Figure ')}. Title of {name}" in whole
+        shown = name.replace("fig", "Figure ").replace("joma_", "JoMA: ")
+        assert f"{shown}. Title of {name}" in whole
         for text in (f"The claim of {name}.", f"attnlab reproduce {name}", f"Headline of {name}."):
             assert text in whole
     for claim in CLAIMS:

@@ -160,8 +160,8 @@ def capitalised(text: str) -> str:
 
 
 def figure_title(name: str) -> str:
-    """fig6 becomes Figure 6; other names stay as they are."""
-    return re.sub(r"^fig(?=\d+$)", "Figure ", name)
+    """fig6 becomes Figure 6, joma_erf becomes JoMA: erf; other names stay as they are."""
+    return re.sub(r"^joma_", "JoMA: ", re.sub(r"^fig(?=\d+$)", "Figure ", name))
 
 
 def png_size(png: bytes) -> tuple[int, int]:
