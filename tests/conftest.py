@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import chromium
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -105,3 +106,13 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
     yield Keyboard(monkeypatch)
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")  # Playwright has one at a time in a process
+def browser() -> Iterator[Any]:
+    path = chromium.find()
+    if path is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    pytest.importorskip("playwright", reason="no Playwright here: pip install playwright")
+    with chromium.launched(path) as running:
+        yield running

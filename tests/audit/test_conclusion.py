@@ -74,6 +74,17 @@ def test_its_clock_is_off_all_the_same(inside):
     assert f"{first:.4g} <= t <= {last:.4g}" in inside.conclusion.sentences[-2]
 
 
+def test_of_what_has_not_moved_nothing_is_told():
+    found = attnlab.audit(CLASSES, eta_y=0.9, eta_z=1e-320)  # logits are zero, to the last bit
+    conclusion = found.conclusion
+    assert (conclusion.claimed, conclusion.as_claimed, conclusion.moved) == (7, 0, 0)
+    assert conclusion.astray == ()
+    told = "Of 7 it cannot be told: they have not moved."
+    assert conclusion.sentences[1] == f"In training 0 of these 7 do what is claimed. {told}"
+    assert not any("gains and losses" in sentence for sentence in conclusion.sentences)
+    assert {row["as_claimed"] for row in found.rows()} == {None}
+
+
 def test_outside_it_says_so_and_names_the_words_that_go_astray(outside):
     found = outside.conclusion
     first = found.failing[0]

@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import urlopen
 
-import chromium
 import pytest
 import typer
 
@@ -90,16 +89,6 @@ def address(site):
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = chromium.find()
-    if path is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    pytest.importorskip("playwright", reason="no Playwright here: pip install playwright")
-    with chromium.launched(path) as running:
-        yield running
 
 
 def outside(address):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
-import chromium
 import pytest
 from small_run import PATIENCE
 
@@ -17,16 +16,6 @@ from attnlab.playground.server import Server, serving
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     with serving(port=0) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")  # Playwright has one at a time in a process
-def browser() -> Iterator[Any]:
-    path = chromium.find()
-    if path is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    pytest.importorskip("playwright", reason="no Playwright here: pip install playwright")
-    with chromium.launched(path) as running:
         yield running
 
 

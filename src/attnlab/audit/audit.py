@@ -15,7 +15,7 @@ from attnlab.audit.claim import Claim, Finding
 from attnlab.audit.clocks import Clock, clocks_of
 from attnlab.audit.conclusion import Conclusion, conclude
 from attnlab.audit.document import audit_document, hypothesis_document, number
-from attnlab.audit.fates import claimed_fates, seen_roles
+from attnlab.audit.fates import agreement, claimed_fates, seen_roles
 from attnlab.audit.ladder import ladder_document, ladder_of
 from attnlab.audit.trial import Trial, simulation_of, try_out
 from attnlab.dynamics import Engine, Simulation
@@ -94,7 +94,7 @@ class Audit:
                     "role": "common" if int(cell["role"]) == 2 else "distinct",
                     "claimed": {1: "gains", -1: "loses", 0: "no claim"}[claimed],
                     **_cells(cell),
-                    "as_claimed": None if claimed == 0 else bool(claimed * simulated > 0),
+                    "as_claimed": {1: True, -1: False, 0: None}[int(agreement(claimed, simulated))],
                 }
             )
         return sorted(rows, key=lambda row: -abs(row["simulated"]))

@@ -12,6 +12,7 @@ import xarray as xr
 from attnlab import theory
 from attnlab.audit.clocks import Clock
 from attnlab.audit.document import hypothesis_document, number
+from attnlab.audit.fates import agreement
 from attnlab.audit.trial import Trial
 from attnlab.prediction.hypotheses import COROLLARY_2, EQ_10, THEOREM_1
 from attnlab.prediction.hypothesis import Hypothesis
@@ -25,7 +26,8 @@ class Conclusion:
 
     tokens: those that a query sees, counted under each query. claimed: those of which Theorem 2 or
     Corollary 2 says that they gain or lose. unclaimed: why they say nothing of the others.
-    as_claimed: of how many training agrees. astray: the others, in words, furthest off first.
+    as_claimed: of how many training agrees. astray: those that do the opposite, in words, furthest
+    off first. moved: how many tokens have moved at all; of the others nothing can be told.
     asked: what the theorems ask for, each with its value here. signs: of how many tokens a theory
     has the right sign of z, by its name. transition: t_0' and t_0 of Lemma 9. end: of the run.
     clocks: when attention is fastest and when it comes to rest, each in the class where theories
@@ -37,6 +39,7 @@ class Conclusion:
     unclaimed: str
     as_claimed: int
     astray: tuple[str, ...]
+    moved: int
     asked: tuple[Hypothesis, ...]
     signs: Mapping[str, int]
     transition: tuple[float, float]
@@ -68,6 +71,7 @@ class Conclusion:
             "claimed": self.claimed,
             "as_claimed": self.as_claimed,
             "astray": list(self.astray),
+            "moved": self.moved,
             "asked": len(self.asked),
             "failing": [hypothesis_document(part) for part in self.failing],
             "signs": dict(self.signs),
@@ -85,14 +89,16 @@ class Conclusion:
     def _behaves(self) -> str:
         if not self.claimed:
             return ""
-        if not self.astray:
+        if self.as_claimed == self.claimed:
             return f"In training all {self.claimed} of these do what is claimed."
-        told, more = "; ".join(self.astray[:FEW]), len(self.astray) - FEW
-        left = f"; and {more} more" if more > 0 else ""
-        return (
-            f"In training {self.as_claimed} of these {self.claimed} do what is claimed. Not so: "
-            f"{told}{left}."
-        )
+        said = [f"In training {self.as_claimed} of these {self.claimed} do what is claimed."]
+        still = self.claimed - self.as_claimed - len(self.astray)
+        if still:
+            said.append(f"Of {still} it cannot be told: they have not moved.")
+        if self.astray:
+            told, more = "; ".join(self.astray[:FEW]), len(self.astray) - FEW
+            said.append(f"Not so: {told}{f'; and {more} more' if more > 0 else ''}.")
+        return " ".join(said)
 
     def _asks(self) -> str:
         if not self.failing:
@@ -105,11 +111,11 @@ class Conclusion:
         )
 
     def _signs(self) -> str:
-        if not self.signs:
+        if not self.signs or not self.moved:
             return ""
         (first, right), *others = self.signs.items()
         each = "".join(f", {name} about {count}" for name, count in others)
-        return f"{first} is right about {right} of {self.tokens} gains and losses{each}."
+        return f"{first} is right about {right} of {self.moved} gains and losses{each}."
 
     def _clock(self, clock: Clock) -> str:
         said = "".join(
@@ -130,21 +136,22 @@ def conclude(trial: Trial, fates: xr.Dataset, clocks: Mapping[str, Sequence[Cloc
     """What the fates and the clocks of a trial come to."""
     seen = fates["role"].values != 0
     claimed, simulated = fates["claimed"].values, fates["simulated"].values
-    spoken = seen & (claimed != 0)
-    wrong = spoken & ~(claimed * simulated > 0)
+    agrees = np.where(seen, agreement(claimed, simulated), 0)
+    wrong = agrees < 0
     order = sorted(np.argwhere(wrong).tolist(), key=lambda at: -abs(simulated[tuple(at)]))
     signs = {
-        str(name): int((seen & (predicted * simulated > 0)).sum())
+        str(name): int((seen & (agreement(predicted, simulated) > 0)).sum())
         for name, predicted in zip(fates["theory"].values, fates["predicted"].values, strict=True)
         if str(name) in trial.predicted
     }
     clock = trial.simulation.clock
     return Conclusion(
         tokens=int(seen.sum()),
-        claimed=int(spoken.sum()),
+        claimed=int((seen & (claimed != 0)).sum()),
         unclaimed=_why_not(trial, fates),
-        as_claimed=int((spoken & ~wrong).sum()),
+        as_claimed=int((agrees > 0).sum()),
         astray=tuple(_astray(trial, fates, q, j) for q, j in order),
+        moved=int((seen & (agreement(1, simulated) != 0)).sum()),
         asked=tuple(part for hypothesis in THEOREM_1 for part in hypothesis(trial)),
         signs=signs,
         transition=trial.transition,

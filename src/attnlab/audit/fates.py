@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attnlab import theory
 from attnlab.prediction.case import Case
@@ -26,3 +26,11 @@ def claimed_fates(case: Case) -> NDArray[np.int64]:
     if all(part.holds for hypothesis in COROLLARY_2 for part in hypothesis(case)):
         fates[seen_roles(case) == 2] = -1
     return fates
+
+
+def agreement(claimed: ArrayLike, simulated: ArrayLike) -> NDArray[np.int64]:
+    """1 where training does what is claimed, -1 where it does the opposite.
+
+    0 where that cannot be told: nothing is claimed, or z has not moved (or is no number).
+    """
+    return np.nan_to_num(np.sign(claimed) * np.sign(simulated)).astype(np.int64)
