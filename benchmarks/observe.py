@@ -8,8 +8,9 @@ overhead: a probe of 8 x 512 tokens every 100 and every 10 steps of a training. 
     model is nanoGPT's small one (6 layers, 6 heads, width 384; 16,384 tokens a step), on an
     accelerator GPT-2 small with 491,520 tokens a step, as it is trained.
 eager: the same statistics from `output_attentions=True`, whole maps by the same functions, at
-    T = 2,048 (on an accelerator at 8,192 too): seconds, and memory beyond the model. No way to
-    measure can take less than the model's own forward, which is given beside it.
+    T = 2,048: of one sequence, and on an accelerator of 8, as many as a probe has by default, and
+    of one at 8,192. Seconds, and memory beyond the model. No way to measure can take less than the
+    model's own forward, which is given beside it; in bfloat16, as models are there, and float32.
 memory: GPT-2 small at T = 4,096, memory beyond the model.
 check: whether statistics are right under the flash kernel in bfloat16, and a training with dropout
     goes on bitwise as it would have.
@@ -36,6 +37,7 @@ from typing import Any
 PARTS = ("overhead", "eager", "memory", "long", "check")
 PROBE = (8, 512)
 ROWS = 256
+TIMES = 3
 VOCABULARY = 50_257
 GIB = 2**30
 CLOCK = time.perf_counter
@@ -122,33 +124,37 @@ def overhead(device: str, quick: bool) -> None:
 
 
 def eager(device: str, quick: bool) -> None:
-    layers = 2 if quick or device == "cpu" else 12
-    lengths = [256] if quick else [2048] if device == "cpu" else [2048, 8192]
-    for length in lengths:
-        _beside_eager(device, layers, length)
+    small = quick or device == "cpu"
+    shapes = [(PROBE[0], 2048), (1, 2048), (1, 8192)]
+    if small:  # whole maps of more would not fit into a laptop
+        shapes = [(1, 256)] if quick else [(1, 2048)]
+    for sequences, length in shapes:
+        for kind in ("float32",) if small else ("bfloat16", "float32"):
+            _beside_eager(device, kind, 2 if small else 12, sequences, length)
 
 
-def _beside_eager(device: str, layers: int, length: int) -> None:
+def _beside_eager(device: str, kind: str, layers: int, sequences: int, length: int) -> None:
     import torch
 
     import attnlab
 
-    ids = torch.randint(0, VOCABULARY, (1, length))
+    dtype = getattr(torch, kind)
+    ids = torch.randint(0, VOCABULARY, (sequences, length))
     found = {}
     for name, rows in (("all rows", None), (f"{ROWS} rows", ROWS)):
-        model = gpt2(layers, 12, 768, VOCABULARY, length, device).eval()
+        model = gpt2(layers, 12, 768, VOCABULARY, length, device).to(dtype).eval()
         observer = attnlab.observe(model, probe=ids, every=1, rows=rows)
         observer.step(0)  # libraries are loaded, kernels chosen
         observer.step(1)
-        found[name] = cost(lambda o=observer: o.step(2), device)
+        found[name] = cost(lambda i, o=observer: o.step(2 + i), device)
     with torch.no_grad():
-        alone = seconds(lambda: model(ids.to(device), logits_to_keep=1, use_cache=False), device)
+        there = ids.to(device)
+        alone, _ = cost(lambda _: model(there, logits_to_keep=1, use_cache=False), device)
     del observer
-    model = gpt2(layers, 12, 768, VOCABULARY, length, device, "eager").eval()
-    there = ids.to(device)
+    model = gpt2(layers, 12, 768, VOCABULARY, length, device, "eager").to(dtype).eval()
     before = of_eager(model, there, None)
-    found["eager"] = cost(lambda: of_eager(model, there, before), device)
-    print(f"eager: GPT-2 small's width, {layers} layers, T = {length:,}")
+    found["eager"] = cost(lambda _: of_eager(model, there, before), device)
+    print(f"eager: GPT-2 small's width, {layers} layers, {sequences} x {length:,} tokens, {kind}")
     time_of_eager, memory_of_eager = found["eager"]
     print(f"  the model's own forward (sdpa): {alone:.3f} s")
     for name, (taken, memory) in found.items():
@@ -199,7 +205,8 @@ def of_eager(
         for i, maps in enumerate(output.attentions):
             batch, heads, length, _ = maps.shape
             value = seen[f"value {i}"].reshape(batch, length, heads, -1).transpose(1, 2)
-            found, rest = of_maps(maps, value, ids, None if before is None else before[i])
+            earlier = None if before is None else before[i]
+            found, rest = of_maps(maps.float(), value.float(), ids, earlier)
             here = dict(zip(found, all_to_numpy(list(found.values())), strict=True))
             if results is not None:
                 results.append(here)
@@ -304,7 +311,7 @@ def memory(device: str, quick: bool) -> None:
     for name, rows in ((f"{ROWS} rows", ROWS), ("all rows", None)):
         observer = attnlab.observe(model, probe=ids, every=1, rows=rows)
         attnlab.observe(model, probe=ids[:, :64], every=1, rows=rows).step(0)
-        taken, beyond = cost(lambda o=observer: o.step(0), device)
+        taken, beyond = cost(lambda i, o=observer: o.step(i), device)
         print(
             f"  {name}: {taken:.2f} s, {beyond / GIB:.2f} GiB beyond the model (under 1.5 wanted)"
         )
@@ -326,15 +333,15 @@ def long(device: str, quick: bool) -> None:
     ids = torch.randint(0, 1024, (1, length))
     there = ids.to(device)
 
-    def forward() -> None:
+    def forward(_: int) -> None:
         with torch.no_grad():
             model(there, logits_to_keep=1, use_cache=False)
 
-    forward()
+    forward(0)
     plain_seconds, plain = cost(forward, device)
     observer = attnlab.observe(model, probe=ids, every=1, rows=ROWS)
     observer.step(0)
-    taken, beyond = cost(lambda: observer.step(1), device)
+    taken, beyond = cost(lambda i: observer.step(1 + i), device)
     print(f"long: Llama-like, 32 heads of which 8 have keys, {layers} layers, T = {length:,}")
     print(f"  its own forward: {plain_seconds:.2f} s, {plain / GIB:.2f} GiB beyond the model")
     print(
@@ -352,7 +359,7 @@ def check(device: str, quick: bool) -> None:
     from attnlab.observe.probe import make_probe
 
     sizes = (2, 4, 256, 512, 256)
-    ids = torch.randint(0, 512, (2, 256))
+    ids = torch.randint(0, 512, (8, 256), generator=torch.Generator().manual_seed(0))
     halves = gpt2(*sizes, device).to(torch.bfloat16).eval()
     with torch.no_grad():
         for name, weight in halves.named_parameters():
@@ -430,8 +437,9 @@ def gpt2(
     return GPT2LMHeadModel(config).to(device)
 
 
-def cost(work: Callable[[], object], device: str) -> tuple[float, int]:
-    """Seconds, and the peak of memory beyond what is held before."""
+def cost(work: Callable[[int], object], device: str) -> tuple[float, int]:
+    """Seconds, the median of a few times (the work is told which one it is), and the peak of memory
+    beyond what is held before."""
     import torch
 
     gc.collect()
@@ -443,7 +451,7 @@ def cost(work: Callable[[], object], device: str) -> tuple[float, int]:
         ctypes.CDLL(None).malloc_trim(0)  # what was freed would be taken again unseen
         Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak is what is held now
         before = _status("VmRSS")
-    taken = seconds(work, device)
+    taken = statistics.median(seconds(lambda n=n: work(n), device) for n in range(TIMES))
     peak = torch.cuda.max_memory_allocated() if device == "cuda" else _status("VmHWM")
     return taken, peak - before
 
