@@ -177,7 +177,8 @@ def of_eager(
     from torch import nn
 
     from attnlab.measures.arrays import all_to_numpy
-    from attnlab.observe.weights import stable_rank, stable_rank_of_qk, units_for
+    from attnlab.measures.ranks import stable_rank, stable_rank_of_qk
+    from attnlab.observe.weights import units_for
 
     seen: dict[str, Any] = {}
     hooks = []

@@ -78,6 +78,11 @@ def test_the_code_of_readme_and_guides_has_the_types_that_it_runs_with(tmp_path)
             # the blocks of a page are read one after the other
             name = f"{page.stem.replace('-', '_').lower()}_page.py"
             (tmp_path / name).write_text("\n".join(blocks))
+    values = (
+        'attnlab.Simulation("syn-small", optimizer="adam")',
+        'attnlab.Training("builtin", optimizer="adam")',
+    )
+    (tmp_path / "values.py").write_text("\n".join(("import attnlab", *values)))
     pages = sorted(tmp_path.iterdir())
     assert len(pages) > 5
     mypy = (sys.executable, "-m", "mypy", *pages)

@@ -110,6 +110,18 @@ def test_the_errata_cover_every_departure_from_print():
             assert f"`{claim.id}`" in ERRATA, claim.id
 
 
+def test_the_page_of_two_papers_has_the_verdicts_on_record():
+    page = (DOCS / "theory" / "two-papers.md").read_text(encoding="utf-8")
+    table = page.partition("## What they predict")[2].partition("\n## ")[0]
+    told = re.findall(r"`([a-z0-9-]+)`: ([a-z0-9, -]*[a-z])", table)
+    assert len(told) > 12
+    for name, verdicts in told:
+        (claim,) = select([name])
+        trained = claim.recorded.training
+        words = trained if trained is Verdict.PREMISE else trained and f"in training {trained}"
+        assert verdicts == ", ".join(filter(None, (claim.recorded.verdict, words))), name
+
+
 BLOCKS = re.findall(r"```python\n(.*?)```", ERRATA, re.DOTALL)
 
 

@@ -1,66 +1,10 @@
-"""Stable ranks against singular values, and units for a share of the activation."""
+"""Units for a share of the activation."""
 
 import numpy as np
 import pytest
 import torch
 
-from attnlab import theory
-from attnlab.files.errors import InputError
-from attnlab.observe.weights import (
-    _by_products,
-    gram,
-    stable_rank,
-    stable_rank_of_numbers,
-    stable_rank_of_qk,
-    units_for,
-)
-
-
-def by_singular_values(matrix):
-    s = np.linalg.svd(matrix, compute_uv=False)
-    return (s**2).sum() / s[0] ** 2
-
-
-@pytest.mark.parametrize("shape", [(5, 9), (9, 5)])
-def test_stable_rank_is_that_of_the_singular_values(shape):
-    W = np.random.default_rng(0).normal(size=shape)
-    assert stable_rank(W) == pytest.approx(by_singular_values(W))
-    assert stable_rank(torch.asarray(W)) == pytest.approx(by_singular_values(W))
-    assert np.isnan(stable_rank(np.zeros(shape)))
-
-
-@pytest.mark.parametrize("kind", ["spread", "one_direction", "low_rank"])
-def test_large_matrices_and_the_theory_say_the_same(kind):
-    """One formula: JoMA's, and here without singular values."""
-    rng = np.random.default_rng(1)
-    W = rng.normal(size=(2, 140, 160))
-    if kind == "one_direction":
-        W[0] += 3.0
-    if kind == "low_rank":
-        W = W[:, :, :5] @ rng.normal(size=(2, 5, 160))
-    expected = theory.stable_rank(W)
-    np.testing.assert_allclose(stable_rank(W), expected, rtol=1e-6)
-    np.testing.assert_allclose(stable_rank(torch.asarray(W).float()), expected, rtol=1e-5)
-    # as on an accelerator
-    numbers = _by_products(gram(torch.asarray(W).float()))
-    np.testing.assert_allclose(stable_rank_of_numbers(numbers), expected, rtol=1e-4)
-    np.testing.assert_allclose(stable_rank(W[:, :20]), theory.stable_rank(W[:, :20]), rtol=1e-6)
-
-
-def test_queries_and_keys_without_their_product():
-    rng = np.random.default_rng(0)
-    W_Q, W_K = rng.normal(size=(4, 3, 10)), rng.normal(size=(2, 3, 10))
-    expected = [by_singular_values(W_Q[h].T @ W_K[h // 2]) for h in range(4)]
-    np.testing.assert_allclose(stable_rank_of_qk(W_Q, W_K), expected, rtol=1e-6)
-    np.testing.assert_allclose(
-        stable_rank_of_qk(torch.asarray(W_Q).float(), torch.asarray(W_K).float()),
-        expected,
-        rtol=1e-5,
-    )
-    with pytest.raises(InputError, match="head, width, model"):
-        stable_rank_of_qk(W_Q, W_K[:, :2])
-    with pytest.raises(InputError, match="divide"):
-        stable_rank_of_qk(W_Q[:3], W_K)
+from attnlab.observe.weights import units_for
 
 
 def test_units_for_most_of_the_activation():

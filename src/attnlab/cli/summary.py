@@ -30,7 +30,7 @@ def in_a_line(simulation: Simulation) -> str:
     engine = ", ".join(f"{name}={of}" for name, of in given.items())
     return (
         f"{simulation.sets[0].origin}: {type(simulation.engine).__name__}({engine}), "
-        f"{simulation.optimizer.name}, {simulation.steps:g} {simulation.clock}s"
+        f"{simulation.moving.name}, {simulation.steps:g} {simulation.clock}s"
     )
 
 

@@ -64,7 +64,7 @@ class Simulation:
         `Pairwise()` (Y and Z, default), `Embedded(dim)` (U, W_Q, W_K, W_V), `Extended(...)`
         (residual, normalisation, heads, positions, self-attention; docs/guides/variants.md),
         `Joint(hidden, activation, attention)` (an MLP over attention, the model of JoMA).
-    optimizer : Optimizer, optional
+    optimizer : str, Optimizer or callable, optional
         "sgd", "adam", "adamw", an `Optimizer`, or a function that makes an optax transformation
         from a rate. The momentum of sgd is 0.9 unless it is given; the flow has none.
     eta_y, eta_z
@@ -93,7 +93,7 @@ class Simulation:
     classes: Classes
     engine: Engine = field(default_factory=Sampled)
     model: Model = field(default_factory=Pairwise)
-    optimizer: Optimizer = field(default_factory=Optimizer)
+    optimizer: str | Optimizer | Transformation = field(default_factory=Optimizer)
     eta_y: Any = ETA_Y
     eta_z: Any = ETA_Z
     steps: float = STEPS
@@ -140,7 +140,7 @@ class Simulation:
     @property
     def moving(self) -> Optimizer:
         """The optimiser as it is with this engine."""
-        return self.optimizer.with_momentum(self.engine.usual_momentum)
+        return as_optimizer(self.optimizer).with_momentum(self.engine.usual_momentum)
 
     @property
     def clock(self) -> Literal["step", "time"]:
@@ -217,7 +217,7 @@ class Simulation:
         return {
             "engine": self.engine.to_document(),
             "model": self.model.to_document(),
-            "optimizer": self.optimizer.to_document(),
+            "optimizer": as_optimizer(self.optimizer).to_document(),
             "eta_y": _rate_document(self.eta_y),
             "eta_z": _rate_document(self.eta_z),
             "steps": self.steps,

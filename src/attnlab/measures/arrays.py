@@ -6,7 +6,7 @@ where that is. numpy and JAX bring their namespaces along; torch's is that of ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -138,6 +138,17 @@ def falling(array: Array) -> Array:
     if is_torch(array):
         return array.sort(descending=True).values
     return -namespace(array).sort(-array, axis=-1)
+
+
+def repeated(times: int, step: Callable[[Array], Array], start: Array) -> Array:
+    """What becomes of an array after so many steps; JAX compiles one of them and repeats it."""
+    if is_torch(start) or is_numpy(start):
+        for _ in range(times):
+            start = step(start)
+        return start
+    from jax.lax import fori_loop
+
+    return fori_loop(0, times, lambda _, value: step(value), start)
 
 
 def alone(array: Array) -> Array:

@@ -64,12 +64,15 @@ def find_checkpoints(
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> from attnlab.observe import find_checkpoints
-    >>> find_checkpoints("out")  # out/checkpoint-500, ...  # doctest: +SKIP
-    >>> hub = "~/.cache/huggingface/hub"
-    >>> find_checkpoints(f"{hub}/models--EleutherAI--pythia-70m")  # doctest: +SKIP
-    >>> find_checkpoints(f"{hub}/models--google--multiberts-seed_0-step_*")  # doctest: +SKIP
-    >>> find_checkpoints(["a/early", "a/late10"], pattern=r"late(\\d+)")  # doctest: +SKIP
+    >>> for name in ("checkpoint-500", "checkpoint-1000", "late10"):  # as a training leaves them
+    ...     Path("out", name).mkdir(parents=True)
+    ...     _ = Path("out", name, "config.json").write_text("{}")
+    >>> [found.step for found in find_checkpoints("out/checkpoint-*")]
+    [500, 1000]
+    >>> [found.name for found in find_checkpoints("out", pattern=r"late(\\d+)")]
+    ['late10']
     """
     try:
         step_of = None if pattern is None else re.compile(pattern)

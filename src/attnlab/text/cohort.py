@@ -59,7 +59,7 @@ class Cohort:
         for first in range(0, len(plan.runs), size):
             rates, seeds = zip(*plan.runs[first : first + size], strict=True)
             of_group = jnp.asarray(rates, jnp.float32), jnp.asarray(seeds, jnp.uint32)
-            begun = program.begin(plan.model, plan.optimizer, corpus.vocab_size, *of_group)
+            begun = program.begin(plan.model, plan.moving, corpus.vocab_size, *of_group)
             self.groups.append(_Group(*of_group, begun))
         self._advance(self.groups[0], 0)  # compiles once what the threads share
 
@@ -124,10 +124,10 @@ class Cohort:
         plan = self.plan
         for first, steps in self._stretches(count):
             if plan.reset_moments and first and first % self.pass_steps == 0:
-                group.state = program.forget(plan.optimizer, group.state, group.rates)
+                group.state = program.forget(plan.moving, group.state, group.rates)
             with self._precision():
                 group.state = program.advance(
-                    plan.model, plan.optimizer, plan.clip, self._logits(), group.state,
+                    plan.model, plan.moving, plan.clip, self._logits(), group.state,
                     group.rates, group.seeds, self.train, np.int32(first), np.int32(steps),
                 )  # fmt: skip
         group.state.loss_sum.block_until_ready()

@@ -15,13 +15,13 @@ from attnlab import measures
 from attnlab.dynamics.compiling import XLAS_OWN, compiled
 from attnlab.dynamics.program import each
 from attnlab.measures import maps as of_rows
+from attnlab.measures.ranks import stable_rank_there
 from attnlab.text.loss import cross_entropy
 from attnlab.text.model import Params, TransformerSpec, decoder, encode
 from attnlab.text.streams import window
 
 TOP = (1, 5)  # the k of the top-k mass
 SNAP_FRACTION = 0.02
-SQUARINGS = 16  # a power of 65,536 tells singular values apart that differ by 1 in 10,000
 
 
 @compiled("spec", "windows", options=XLAS_OWN)
@@ -83,28 +83,10 @@ def weight_statistics(spec: TransformerSpec, layers: Params) -> dict[str, jax.Ar
     qkv = layers["qkv"].reshape(L, d, 3, spec.heads, -1)
     q, k = qkv[:, :, 0], qkv[:, :, 1]  # layer d head h
     met = jnp.einsum("ldhe,lfhe->lhdf", q, k, precision="highest")
-    return {"mlp_stable_rank": stable_rank(layers["up"]), "qk_stable_rank": stable_rank(met)}
-
-
-def stable_rank(matrices: jax.Array) -> jax.Array:
-    """|W|_F^2 / |W|_2^2 of matrices (..., rows, columns): 1 for rank one, at most the rank.
-
-    The largest singular value is that of a vector that W^T W was applied to 2^16 times, which is
-    16 squarings; a singular value decomposition takes an accelerator much longer.
-    """
-    gram = jnp.einsum("...ri,...rj->...ij", matrices, matrices, precision="highest")
-    total = jnp.trace(gram, axis1=-2, axis2=-1)
-
-    def squared(_: int, power: jax.Array) -> jax.Array:
-        power = jnp.matmul(power, power, precision="highest")
-        return power / jnp.trace(power, axis1=-2, axis2=-1)[..., None, None]
-
-    power = jax.lax.fori_loop(0, SQUARINGS, squared, gram / total[..., None, None])
-    # The column of the power that is longest is, but for rounding, the first singular vector.
-    longest = jnp.argmax((power**2).sum(-2), axis=-1)[..., None, None]
-    vector = jnp.take_along_axis(power, longest, axis=-1)[..., 0]
-    stretched = jnp.einsum("...ij,...j->...i", gram, vector, precision="highest")
-    return total * (vector**2).sum(-1) / (vector * stretched).sum(-1)
+    return {
+        "mlp_stable_rank": stable_rank_there(layers["up"]),
+        "qk_stable_rank": stable_rank_there(met),
+    }
 
 
 def map_speed(result: xr.Dataset) -> xr.DataArray:

@@ -78,8 +78,11 @@ def train(
     Examples
     --------
     >>> import attnlab
-    >>> training = attnlab.Training("builtin", rates=(1.0, 2.0), steps=500)
-    >>> result = attnlab.train(training, out="run")  # doctest: +SKIP
+    >>> from attnlab.text import TransformerSpec
+    >>> small = TransformerSpec(layers=1, heads=1, dim=8, feed_forward=8, context=8)
+    >>> training = attnlab.Training("builtin", small, rates=(1.0, 2.0), steps=20, measure_every=10)
+    >>> attnlab.train(training, out="run", progress=False)["train_loss"].dims
+    ('rate', 'seed', 'step')
     """
     plan = as_training(training, model, **given)
     folder = None if out is None else Path(out)

@@ -47,7 +47,7 @@ class Training:
         in the same order.
     steps : int, optional
         Of the optimiser.
-    optimizer : Optimizer, optional
+    optimizer : str or Optimizer, optional
         SGD has no momentum unless it is given.
     batch : int, optional
         Streams read side by side.
@@ -76,7 +76,7 @@ class Training:
     rates: tuple[float, ...] = (5.0,)
     seeds: tuple[int, ...] = (0,)
     steps: int = 1500
-    optimizer: Optimizer = field(default_factory=Optimizer)
+    optimizer: str | Optimizer = field(default_factory=Optimizer)
     batch: int = 20
     clip: float = 0.5
     reset_moments: bool = False
@@ -94,7 +94,7 @@ class Training:
             put("text", corpus)  # there is no need to read it again
             corpus = corpus.source
         put("corpus", corpus)
-        put("optimizer", as_optimizer(self.optimizer).with_momentum(0.0))
+        put("optimizer", self.moving)
         put("rates", tuple(float(rate) for rate in np.atleast_1d(self.rates)))
         put("seeds", _numbered(self.seeds))
         put("clip", float(self.clip))
@@ -130,6 +130,11 @@ class Training:
     def runs(self) -> list[tuple[float, int]]:
         """(rate, seed) of each run, seeds of one rate together."""
         return [(rate, seed) for rate in self.rates for seed in self.seeds]
+
+    @property
+    def moving(self) -> Optimizer:
+        """The optimiser, of which a name is enough."""
+        return as_optimizer(self.optimizer).with_momentum(0.0)
 
     @cached_property
     def text(self) -> Corpus:
@@ -213,7 +218,7 @@ class Training:
     def _settings(self, *, defaults: bool) -> dict[str, Any]:
         others = (item.name for item in fields(self) if item.name not in ("corpus", "optimizer"))
         given = {name: plain(getattr(self, name), defaults=defaults) for name in others}
-        return {**given, "optimizer": self.optimizer.to_document(defaults=defaults)}
+        return {**given, "optimizer": self.moving.to_document(defaults=defaults)}
 
     @classmethod
     def from_document(cls, document: Any) -> Training:

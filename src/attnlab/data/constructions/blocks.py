@@ -99,7 +99,7 @@ def family(
     lowest: float = 0.1,
     vocab_size: int | None = None,
 ) -> SequenceClasses:
-    """The synthetic family with every knob; the defaults are Syn-Small.
+    """The synthetic family with every knob; the defaults are Syn-Small, but for rounding (1e-17).
 
     The common tokens share `common_mass` evenly, and the distinct tokens of a class share the
     rest on an even ramp of weights from `lowest` to 1 (with 1 all are equally frequent). Without

@@ -1,0 +1,197 @@
+"""Stable ranks of plain matrices, of numpy, JAX or torch: one definition for all weights.
+
+|W|_F^2 / |W|_2^2, between 1 and the rank, from W W^T and without singular values: their
+decomposition takes an accelerator much longer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.files.errors import InputError
+from attnlab.measures.arrays import (
+    Array,
+    alike,
+    beside,
+    double,
+    exactly,
+    namespace,
+    on_processor,
+    precise,
+    repeated,
+    to_numpy,
+)
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+SMALL = 128  # matrices that are squared as a whole to find their largest eigenvalue,
+SQUARES = 24  # so many times: what is left of the others is below 1e-6
+PRODUCTS = 16  # larger ones so many times on an accelerator,
+STEPS = 64  # or steps of Lanczos on a processor
+TINY = 1e-30  # beside a length, which may be 0
+
+
+def stable_rank(matrix: Float[Array, "*many rows columns"]) -> NDArray[np.float64]:
+    """|W|_F^2 / |W|_2^2 of a matrix, such as the input matrix of an MLP; NaN of zeros."""
+    return stable_rank_of_gram(gram(matrix))
+
+
+def stable_rank_there(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many"]:
+    """The same where the matrix is, inside a compiled program too."""
+    with exactly(matrix):
+        total, largest = _by_products(gram(matrix))
+        return total / largest
+
+
+def stable_rank_of_qk(
+    query: Float[Array, "head width model"], key: Float[Array, "kv_head width model"]
+) -> NDArray[np.float64]:
+    """|M|_F^2 / |M|_2^2 of M = W_Q^T W_K, head by head, without making M.
+
+    Biases, norms and rotary embedding are not in it.
+    """
+    if len(query.shape) != 3 or len(key.shape) != 3 or query.shape[1:] != key.shape[1:]:
+        raise InputError(
+            "query: expected weights of head, width, model for queries and keys, got shapes "
+            f"{tuple(query.shape)} and {tuple(key.shape)}"
+        )
+    if query.shape[0] % key.shape[0]:
+        raise InputError(
+            f"key: {key.shape[0]} heads do not divide the {query.shape[0]} heads of the queries"
+        )
+    return stable_rank_of_gram(product(query, key))
+
+
+def gram(matrix: Float[Array, "*many rows columns"]) -> Float[Array, "*many size size"]:
+    """The smaller of W W^T and W^T W: its eigenvalues are the squares of W's singular values."""
+    xp = namespace(matrix)
+    with exactly(matrix):
+        whole = precise(matrix)
+        turned = xp.matrix_transpose(whole)
+        wide = whole.shape[-1] >= whole.shape[-2]
+        return xp.matmul(whole, turned) if wide else xp.matmul(turned, whole)
+
+
+def product(
+    query: Float[Array, "head width model"], key: Float[Array, "kv_head width model"]
+) -> Float[Array, "head width width"]:
+    """W_Q W_Q^T W_K W_K^T: its eigenvalues are the squares of the singular values of W_Q^T W_K.
+
+    That has model x model entries and at most the rank of a head's width.
+    """
+    xp = namespace(query)
+    with exactly(query):
+        mine, theirs = (
+            xp.matmul(one, xp.matrix_transpose(one)) for one in (precise(query), precise(key))
+        )
+        group = query.shape[0] // key.shape[0]
+        return xp.matmul(mine, xp.repeat(theirs, group, axis=0))
+
+
+def stable_rank_of_gram(products: Float[Array, "*many size size"]) -> NDArray[np.float64]:
+    """The trace over the largest eigenvalue, of `gram` or `product`; NaN of a matrix of zeros."""
+    return stable_rank_of_numbers(to_numpy(numbers_of_gram(products)))
+
+
+def numbers_of_gram(products: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
+    """What `stable_rank_of_numbers` needs, where the matrices are: nothing is waited for."""
+    with exactly(products):
+        if products.shape[-1] <= SMALL:
+            return _by_squares(products)
+        if on_processor(products):
+            return _by_steps(products)
+        return namespace(products).stack(_by_products(products), axis=-1)
+
+
+def stable_rank_of_numbers(numbers: Float[Any, "*many number"]) -> NDArray[np.float64]:
+    """The stable ranks that `numbers_of_gram` tells of."""
+    numbers = np.asarray(numbers, np.float64)
+    largest = _LARGEST.get(numbers.shape[-1], _of_steps)(numbers)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return numbers[..., 0] / np.where(largest > 0, largest, np.nan)
+
+
+def _by_squares(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many 3"]:
+    """For the largest eigenvalue from the trace of a high power: of real positive eigenvalues the
+    largest alone is left of it. Symmetric or not, many at once."""
+    power, sizes = double(matrices), []
+    xp = namespace(power)
+    whole = xp.linalg.trace(power)
+    for i in range(SQUARES + 1):
+        sizes.append(xp.linalg.vector_norm(power, axis=(-2, -1), keepdims=True) + TINY)
+        power = power / sizes[-1]
+        if i < SQUARES:
+            power = xp.matmul(power, power)
+    shares = beside(power, 0.5 ** np.arange(SQUARES + 1))
+    logarithm = xp.sum(xp.log(xp.concat(sizes, axis=-1)[..., 0, :]) * shares, axis=-1)
+    return xp.stack([whole, logarithm, xp.linalg.trace(power)], axis=-1)
+
+
+def _of_powers(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, logarithm, trace = np.moveaxis(numbers, -1, 0)
+    with np.errstate(divide="ignore"):
+        return np.exp(logarithm + np.log(np.maximum(trace, 0.0)) / 2**SQUARES)
+
+
+def _by_products(
+    matrices: Float[Array, "*many size size"],
+) -> tuple[Float[Array, "*many"], Float[Array, "*many"]]:
+    """Trace and largest eigenvalue of symmetric matrices where products are quick and each
+    operation has to be waited for: that of a vector to which they were applied 2^16 times, which
+    tells singular values apart that differ by 1 in 10,000."""
+    xp = namespace(matrices)
+    total = xp.linalg.trace(matrices)
+
+    def squared(power: Array) -> Array:
+        power = xp.matmul(power, power)
+        return power / (xp.linalg.trace(power) + TINY)[..., None, None]
+
+    power = repeated(PRODUCTS, squared, matrices / (total + TINY)[..., None, None])
+    vector = xp.matmul(power, _start(matrices))
+    turned = xp.matrix_transpose(vector)
+    stretched = xp.matmul(turned, xp.matmul(matrices, vector))
+    return total, (stretched / (xp.matmul(turned, vector) + TINY))[..., 0, 0]
+
+
+def _by_steps(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
+    """For the largest eigenvalue of large symmetric matrices, by Lanczos (Golub and Van Loan,
+    Section 10.1): that of a small tridiagonal matrix, which the largest enters first."""
+    xp = namespace(matrices)
+    now = _start(matrices) + 0 * matrices[..., :1]
+    before, length = 0.0 * now, 0.0
+    diagonal, beside_it = [], []
+    for _ in range(STEPS):
+        ahead = xp.matmul(matrices, now) - length * before
+        along = xp.matmul(xp.matrix_transpose(ahead), now)
+        ahead = ahead - along * now
+        length = xp.linalg.vector_norm(ahead, axis=(-2, -1), keepdims=True)
+        before, now = now, ahead / (length + TINY)
+        diagonal.append(along[..., 0])
+        beside_it.append(length[..., 0])
+    trace = xp.linalg.trace(matrices)[..., None]
+    return xp.concat([trace, *diagonal, *beside_it[:-1]], axis=-1)
+
+
+def _start(matrices: Any) -> Any:
+    """A vector that has something of every other in it."""
+    start = np.random.default_rng(0).normal(size=matrices.shape[-1])
+    return alike(matrices, start / np.linalg.norm(start))[:, None]
+
+
+def _of_steps(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    small = np.zeros((*numbers.shape[:-1], STEPS, STEPS))
+    place = np.arange(STEPS)
+    small[..., place, place] = numbers[..., 1 : STEPS + 1]
+    small[..., place[1:], place[:-1]] = numbers[..., STEPS + 1 :]
+    # what is not finite has no eigenvalues, and would stop the others
+    finite = np.isfinite(small).all(axis=(-2, -1))
+    largest = np.linalg.eigvalsh(np.where(finite[..., None, None], small, 0.0))[..., -1]
+    return np.where(finite, largest, np.nan)
+
+
+# by how many numbers tell of a matrix
+_LARGEST = {3: _of_powers, 2: lambda numbers: numbers[..., 1]}
