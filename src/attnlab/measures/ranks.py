@@ -188,9 +188,9 @@ def _of_steps(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     small[..., place, place] = numbers[..., 1 : STEPS + 1]
     small[..., place[1:], place[:-1]] = numbers[..., STEPS + 1 :]
     # what is not finite has no eigenvalues, and would stop the others
-    finite = np.isfinite(small).all(axis=(-2, -1))
-    largest = np.linalg.eigvalsh(np.where(finite[..., None, None], small, 0.0))[..., -1]
-    return np.where(finite, largest, np.nan)
+    finite = np.asarray(np.isfinite(small).all(axis=(-2, -1), keepdims=True))
+    largest = np.linalg.eigvalsh(np.where(finite, small, 0.0))[..., -1]
+    return np.where(finite[..., 0, 0], largest, np.nan)
 
 
 # by how many numbers tell of a matrix
