@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from whole_maps import of_row, whole_maps
+from whole_maps import of_caches, of_keys, of_row, value_norm_ratio, whole_maps
 
 from attnlab.files.errors import InputError
 from attnlab.observe import budget
@@ -171,18 +171,16 @@ def test_what_keys_receive(name):
     counted = there[:, None, :] & (visible.sum(-1) >= 16)
     for b, h in np.ndindex(B, H):
         seen = (visible[b] & there[b][:, None]).any(axis=(0, 1))
-        total = maps[b, h][counted[b, h]].sum(axis=0)
-        seeing = visible[b, h][counted[b, h]].sum(axis=0)
-        received = np.where(seen & (seeing > 0), total / np.maximum(seeing, 1), np.nan)
-        np.testing.assert_allclose(found["received"][b, h], received, rtol=1e-5, atol=1e-7)
-        heaviest = np.sort(total[seen])[::-1][: int(np.ceil(0.1 * seen.sum()))].sum()
-        assert found["heavy_mass"][b, h].item() == pytest.approx(heaviest / total.sum(), rel=1e-5)
+        rows = counted[b, h]
+        expected = of_keys(maps[b, h][rows], visible[b, h][rows], seen)
+        np.testing.assert_allclose(
+            found["received"][b, h], expected["received"], rtol=1e-5, atol=1e-7
+        )
+        heavy = found["heavy_mass"][b, h].item()
+        assert heavy == pytest.approx(expected["heavy_mass"], rel=1e-5)
         rate = float(found["sink_mass"].sel(first=1)[b, h] > 0.3)
         assert found["sink_rate"][b, h].item() == rate
-        norms = np.linalg.norm(call.value[b, h * call.key.shape[1] // H], axis=-1)
-        first = int(seen.argmax())
-        others = norms[seen].sum() - norms[first]
-        ratio = norms[first] / (others / (seen.sum() - 1))
+        ratio = value_norm_ratio(call.value[b, h * call.key.shape[1] // H], seen)
         assert found["value_norm_ratio"][b, h].item() == pytest.approx(ratio, rel=1e-6)
 
 
@@ -305,25 +303,6 @@ def test_a_sample_of_as_many_rows_as_there_are_is_all_of_them():
         np.testing.assert_array_equal(whole[variable], sampled[variable], err_msg=variable)
 
 
-def kept_by_hand(policy, share, p, seen, *, heavy, window):
-    """Keys that a policy keeps of one row; there is no padding."""
-    n = int(seen.sum())
-    there = np.flatnonzero(seen)
-    m = int(np.ceil(round(share * n, 9)))
-
-    def best(scores, number, among):
-        return set(sorted(among, key=lambda j: (-scores[j], j))[:number])
-
-    if policy == "oracle":
-        return best(p, m, there)
-    if policy == "sinks_recent":
-        sinks = {j for j in there if j < min(4, m // 2)}
-        return sinks | set([j for j in there if j not in sinks][len(sinks) - m :])
-    votes, recent = (heavy, m // 2) if policy == "heavy_recent" else (window, min(32, m // 2))
-    latest = set(there[n - recent :])
-    return latest | best(votes, m - recent, [j for j in there if j not in latest])
-
-
 @pytest.mark.parametrize("name", ["causal", "sinks and window", "grouped", "sinks"])
 def test_caches_keep_what_their_policies_say(name):
     call, beside = case(name)
@@ -331,28 +310,14 @@ def test_caches_keep_what_their_policies_say(name):
     _, maps, visible, sink = whole(name)
     group = H // call.key.shape[1]
     for b, h in np.ndindex(B, H):
-        counted = np.flatnonzero(visible[b, h].sum(-1) >= 16)
-        later, voters = counted[-8:], counted[:-8][-32:]  # 16 of two sequences
-        heavy = maps[b, h][counted[counted < later[0]]].sum(0)
-        window = maps[b, h][voters].sum(0)
-        v = call.value[b, h // group]
-        for policy in budget.POLICIES:
-            for share in budget.BUDGETS:
-                masses, errors = [], []
-                for i in later:
-                    p, seen = maps[b, h, i], visible[b, h, i]
-                    keys = sorted(kept_by_hand(policy, share, p, seen, heavy=heavy, window=window))
-                    assert len(keys) == int(np.ceil(round(share * seen.sum(), 9)))
-                    left = np.zeros_like(p)
-                    left[keys] = p[keys]
-                    masses.append(left.sum() / p.sum())
-                    output = p @ v
-                    anew = left @ v / (left.sum() + sink[b, h, i])
-                    errors.append(np.linalg.norm(output - anew) / np.linalg.norm(output))
-                cell = {"sequence": b, "head": h, "policy": policy, "budget": share}
-                mass, error = (float(found[x].sel(cell)) for x in ("retained_mass", "output_error"))
-                assert mass == pytest.approx(np.mean(masses), rel=1e-5), (policy, share)
-                assert error == pytest.approx(np.mean(errors), rel=1e-4), (policy, share)
+        rows = visible[b, h].sum(-1) >= 16
+        expected = of_caches(
+            maps[b, h][rows], visible[b, h][rows], call.value[b, h // group],
+            sink=sink[b, h][rows], later=8,  # 16 of two sequences
+        )  # fmt: skip
+        for variable, near in {"retained_mass": 1e-5, "output_error": 1e-4}.items():
+            mine = found[variable][b, h].transpose("policy", "budget")
+            np.testing.assert_allclose(mine, expected[variable], rtol=near, err_msg=variable)
 
 
 def test_no_cache_where_queries_see_later_keys():

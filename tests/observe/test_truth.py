@@ -1,26 +1,48 @@
-"""Every statistic of a row, as it follows from the maps that transformers itself gives (eager)."""
+"""Every statistic, as it follows from the maps that transformers itself gives (eager)."""
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from small_models import NanoGPT, small_model, tokens
 from torch import nn
-from whole_maps import of_row
+from whole_maps import of_caches, of_keys, of_row, value_norm_ratio
 
-from attnlab.observe.moment import moment_of
+from attnlab.observe.moment import Moment, moment_of
 from attnlab.observe.probe import make_probe
+from attnlab.observe.seams import watching
 
 pytest.importorskip("transformers")
 LEAST = 6  # keys that a counted query sees: the narrowest window
-DECODERS = ("gpt2", "llama", "gpt_neox", "opt", "mistral", "gemma3", "gpt_oss", "qwen3")
+IDS = tokens(2).fill_diagonal_(5)  # some tokens come again
+PADDED, OTHER_PADDED = torch.ones_like(IDS), torch.ones_like(IDS)
+PADDED[1, 15:], OTHER_PADDED[0, 20:] = 0, 0
+MODELS = (
+    "gpt2", "llama", "gpt_neox", "opt", "mistral", "gemma3", "gpt_oss", "qwen3", "bert", "t5",
+)  # fmt: skip
+INPUTS = {
+    "bert": {"input_ids": IDS, "attention_mask": PADDED},
+    "t5": {
+        "input_ids": IDS, "attention_mask": OTHER_PADDED, "decoder_input_ids": tokens(2, seed=2),
+    },
+}  # fmt: skip
+# what runs on a processor; the flex function of T5 takes one sequence alone
+IMPLEMENTATIONS = {"gpt2": ("eager", "sdpa"), "gpt_oss": ("eager",), "t5": ("eager", "sdpa")}
 # not in a map: a constant that the softmax takes away
 NOT_IN_MAPS = {"largest_logit"}
-# in maps the learnable sink is what is missing from 1, which has lost digits
+# In maps the learnable sink is what is missing from 1, which has lost digits, and in half precision
+# all of them; there the softmax beside it is rounded too, and squares are off by twice as much.
+_OF_SINKS = ("logit_norm", "entropy_floor", "entropy_slack", "learnable_sink_mass", "output_error")
 LOOSE = {
-    ("gpt_oss", name): 1e-3
-    for name in ("logit_norm", "entropy_floor", "entropy_slack", "learnable_sink_mass")
+    torch.float32: dict.fromkeys(_OF_SINKS, 1e-3),
+    torch.bfloat16: {**dict.fromkeys(_OF_SINKS), "participation": 1e-2},
 }
-IDS = tokens(2).fill_diagonal_(5)  # some tokens come again
+# what turns with the order of two keys that are nearly alike: in half precision means over heads
+# are compared, and of policies and budgets one in eight may have met such a pair
+TURNING = {
+    "keys_for", "keys_share", "frequency_correlation", "idf_correlation", "retained_mass",
+    "output_error",
+}  # fmt: skip
 
 
 def wanted(maps, *, real, ids, cross=False, sinks=False):
@@ -52,6 +74,35 @@ def wanted(maps, *, real, ids, cross=False, sinks=False):
     }
 
 
+def of_heads(maps, *, real, ids, value, causal, sinks=False):
+    """What is said of each sequence and head of one layer, from its maps and values."""
+    maps, value = maps.double().numpy(), value.double().numpy()
+    value = np.repeat(value, maps.shape[1] // value.shape[1], axis=1)
+    there = real.numpy()
+    keys = [(one[:, rows] > 0).any(axis=(0, 1)) for one, rows in zip(maps, there, strict=True)]
+    found = {}
+    for b, h in np.ndindex(maps.shape[:2]):
+        p = maps[b, h][there[b] & ((maps[b, h] > 0).sum(-1) >= LEAST)]
+        seen = p > 0
+        here = of_keys(p, seen, keys[b])
+        here["value_norm_ratio"] = value_norm_ratio(value[b, h], keys[b])
+        if ids is not None:
+            words = [set(one[k].tolist()) for one, k in zip(ids, keys, strict=True)]
+            every = torch.cat([one[k] for one, k in zip(ids, keys, strict=True)]).tolist()
+            often = np.array([every.count(word) for word in ids[b].tolist()])
+            several = np.array([sum(w in some for some in words) for w in ids[b].tolist()])
+            of = keys[b] & seen.any(axis=0)
+            for name, score in (("frequency", often), ("idf", -several)):
+                rank = spearmanr(here["received"][of], score[of]).statistic
+                here[f"{name}_correlation"] = rank if np.ptp(score[of]) else 0.0
+        if causal:
+            sink = 1 - p.sum(-1) if sinks else np.zeros(len(p))
+            here |= of_caches(p, seen, value[b, h], sink=sink, later=8)
+        for name, values in here.items():
+            found.setdefault(name, np.zeros((*maps.shape[:2], *np.shape(values))))[b, h] = values
+    return found
+
+
 def _mean(values):
     """Over the first dim, of those that are there."""
     number = np.isfinite(values).sum(axis=0)
@@ -68,62 +119,77 @@ def eager(name, model, inputs):
     return out.attentions
 
 
-def agree(moment, maps, *, sides, tolerance=1e-5, loose=lambda statistic: 0.0, sinks=False, why=""):
-    """Every statistic of every layer; sides: of each its `real` and `ids`."""
-    assert len(moment.layers) == len(maps)
-    for (layer, found), one, (real, ids) in zip(moment.layers.items(), maps, sides, strict=True):
+def values_of(model, inputs):
+    """The values that each layer attends to, as they are seen."""
+    values = []
+    with torch.no_grad(), watching(model, lambda seen: values.append(seen.call.value)):
+        model(**inputs)
+    return values
+
+
+def agree(moment, maps, values, *, sides, tolerance=1e-5, loose=None, sinks=False, why=""):
+    """Every statistic of every layer; sides: of each its `real` and `ids`. loose: how far those may
+    be off that lose digits in maps; None where all of them are lost."""
+    loose = loose or {}
+    assert len(moment.layers) == len(sides)
+    for (layer, found), one, value, (real, ids) in zip(
+        moment.layers.items(), maps, values, sides, strict=True
+    ):
         cross = found["kind"].item() == "cross"
-        expected = wanted(one, real=real, ids=ids, cross=cross, sinks=sinks)
-        for statistic in sorted(expected.keys() - NOT_IN_MAPS):
-            near = max(tolerance, loose(statistic))
-            np.testing.assert_allclose(
-                _mean(found[statistic].values), expected[statistic], rtol=near, atol=near,
-                err_msg=f"{why} {layer} {statistic}",
-            )  # fmt: skip
+        words = None if cross else ids
+        causal = "retained_mass" in found
+        expected = wanted(one, real=real, ids=ids, cross=cross, sinks=sinks) | {
+            name: _mean(right)
+            for name, right in of_heads(
+                one, real=real, ids=words, value=value, causal=causal, sinks=sinks
+            ).items()
+        }
+        assert expected.keys() >= {"entropy", "keys_for", "received", "heavy_mass"}
+        half = tolerance > 1e-3
+        told = {name for name in expected if loose.get(name, tolerance) is not None}
+        for statistic in sorted(told - NOT_IN_MAPS):
+            mine, right = _mean(found[statistic].values), expected[statistic]
+            why_so = f"{why} {layer} {statistic}"
+            if half and statistic in TURNING:
+                mine, right = _mean(mine), _mean(right)
+                far = ~np.isclose(mine, right, rtol=tolerance, atol=tolerance)
+                assert far.sum() <= far.size // 8, f"{why_so}: {mine}, {right}"
+                continue
+            near = loose.get(statistic, tolerance)
+            np.testing.assert_allclose(mine, right, rtol=near, atol=near, err_msg=why_so)
 
 
-def compare(name, implementations, inputs, *, dtype=torch.float32, tolerance=1e-5):
+def compare(name, *, dtype=torch.float32, tolerance=1e-5):
+    """Each implementation that this model has, with its maps as transformers gives them."""
+    inputs = INPUTS.get(name, {"input_ids": IDS})
     model = small_model(name, "eager").to(dtype)
-    maps = eager(name, model, inputs)
+    maps, values = eager(name, model, inputs), values_of(model, inputs)
     real = inputs.get("attention_mask", torch.ones_like(IDS)).bool()
-    both = (real, inputs["input_ids"])
-    sides = [both] * len(maps)
+    sides = [(real, inputs["input_ids"])] * len(maps)
     if name == "t5":  # the encoder's layers, then the decoder's
         sides[2:] = [(torch.ones_like(real), inputs["decoder_input_ids"])] * (len(maps) - 2)
-
-    def loose(statistic):
-        if dtype == torch.bfloat16 and statistic.startswith("keys_"):
-            return 0.03  # a count is one more or less where the mass is near the share
-        return LOOSE.get((name, statistic), 0.0)
-
-    for implementation in implementations:
+    loose = LOOSE[dtype] if name == "gpt_oss" else None
+    for implementation in IMPLEMENTATIONS.get(name, ("eager", "sdpa", "flex_attention")):
         model.set_attn_implementation(implementation)
         moment = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
-        agree(moment, maps, sides=sides, tolerance=tolerance, loose=loose,
-              sinks=name == "gpt_oss", why=implementation)  # fmt: skip
+        whole = implementation == "eager" or dtype == torch.float32
+        some = slice(None) if whole else slice(1)  # later layers read what another kernel rounds
+        agree(Moment.of(dict(list(moment.layers.items())[some]), {}, moment.behind),
+              maps[some], values[some], sides=sides[some], tolerance=tolerance, loose=loose,
+              sinks=name == "gpt_oss" and dtype == torch.float32, why=implementation)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DECODERS)
-def test_of_decoders(name):
-    others = {"gpt_oss": (), "llama": ("sdpa", "flex_attention")}
+@pytest.mark.parametrize("name", MODELS)
+def test_in_float32(name):
     # compiling flex_attention would take longer than all tests here; uncompiled it is exact
     with torch.compiler.set_stance("force_eager"):
-        compare(name, ("eager", *others.get(name, ("sdpa",))), {"input_ids": IDS})
+        compare(name)
 
 
-def test_of_bert_with_padding():
-    mask = torch.ones_like(IDS)
-    mask[1, 15:] = 0
-    compare("bert", ("eager", "sdpa"), {"input_ids": IDS, "attention_mask": mask})
-
-
-def test_of_t5():
-    mask = torch.ones_like(IDS)
-    mask[0, 20:] = 0
-    inputs = {
-        "input_ids": IDS, "attention_mask": mask, "decoder_input_ids": tokens(2, seed=2),
-    }  # fmt: skip
-    compare("t5", ("eager", "sdpa"), inputs)
+@pytest.mark.parametrize("name", MODELS)
+def test_in_bfloat16(name):
+    with torch.compiler.set_stance("force_eager"):
+        compare(name, dtype=torch.bfloat16, tolerance=5e-3)
 
 
 def test_of_plain_torch():
@@ -147,7 +213,8 @@ def test_of_plain_torch():
     for hook in hooks:
         hook.remove()
     moment = moment_of(model, make_probe(model, IDS), min_keys=LEAST)
-    agree(moment, maps, sides=[(torch.ones_like(IDS).bool(), IDS)] * 2)
+    sides = [(torch.ones_like(IDS).bool(), IDS)] * 2
+    agree(moment, maps, values_of(model, {"ids": IDS}), sides=sides)
 
 
 def test_of_torch_encoder_with_padding():
@@ -168,11 +235,6 @@ def test_of_torch_encoder_with_padding():
                                        average_attn_weights=False)  # fmt: skip
             maps.append(weights)
             given = one(given, src_key_padding_mask=padded)
-    probe = make_probe(model, {"src": x, "src_key_padding_mask": padded})
-    moment = moment_of(model, probe, min_keys=LEAST)
-    agree(moment, maps, sides=[(~padded, None)] * 2)
-
-
-@pytest.mark.parametrize("name", ["llama", "gemma3"])
-def test_in_bfloat16(name):
-    compare(name, ("eager",), {"input_ids": IDS}, dtype=torch.bfloat16, tolerance=5e-3)
+    inputs = {"src": x, "src_key_padding_mask": padded}
+    moment = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
+    agree(moment, maps, values_of(model, inputs), sides=[(~padded, None)] * 2)

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from attnlab.observe import budget
+
 
 def whole_maps(q, k, *, scale, causal=False, window=None, mask=None, softcap=None, sinks=None):
     """Logits and maps (B, H, Q, K), what is visible, and what a learnable sink takes."""
@@ -90,3 +92,67 @@ def of_row(p, x, seen, *, place, start=0, tokens=None, common=None, sink_logit=N
     if common is not None:
         values["common_mass"], values["distinct_mass"] = p[common].sum(), p[~common].sum()
     return values
+
+
+def of_keys(p, seen, there):
+    """What the keys of one head receive from the rows that count, and how much the heaviest do.
+
+    p, seen: the maps of these rows and what they see; there: which keys are none of padding.
+    """
+    total, seeing = p.sum(axis=0), seen.sum(axis=0)
+    heaviest = np.sort(total[there])[::-1][: int(np.ceil(0.1 * there.sum()))].sum()
+    return {
+        "received": np.where(there & (seeing > 0), total / np.maximum(seeing, 1), np.nan),
+        "heavy_mass": heaviest / total.sum(),
+    }
+
+
+def value_norm_ratio(value, there):
+    """The first key's value beside the others', of one head."""
+    norms = np.linalg.norm(value, axis=-1)
+    first = int(there.argmax())
+    others = norms[there].sum() - norms[first]
+    return norms[first] / (others / (there.sum() - 1))
+
+
+def of_caches(p, seen, value, *, later, sink):
+    """What each policy keeps under each budget, of one head without padding.
+
+    p, seen: of the rows that count, of which the last `later` come after the prompt. sink: what a
+    learnable sink takes from each of them.
+    """
+    prompt, window = p[:-later], p[:-later][-32:]
+    masses = np.zeros((len(budget.POLICIES), len(budget.BUDGETS)))
+    errors = np.zeros_like(masses)
+    for at, (policy, share) in enumerate(
+        (policy, share) for policy in budget.POLICIES for share in budget.BUDGETS
+    ):
+        for row, visible, rest in zip(p[-later:], seen[-later:], sink[-later:], strict=True):
+            votes = {"heavy": prompt.sum(0), "window": window.sum(0)}
+            keys = sorted(_kept(policy, share, row, visible, **votes))
+            assert len(keys) == int(np.ceil(round(share * visible.sum(), 9)))
+            left = np.zeros_like(row)
+            left[keys] = row[keys]
+            output, anew = row @ value, left @ value / (left.sum() + rest)
+            masses.flat[at] += left.sum() / row.sum() / later
+            errors.flat[at] += np.linalg.norm(output - anew) / np.linalg.norm(output) / later
+    return {"retained_mass": masses, "output_error": errors}
+
+
+def _kept(policy, share, p, seen, *, heavy, window):
+    """Keys that a policy keeps of one row."""
+    n = int(seen.sum())
+    there = np.flatnonzero(seen)
+    m = int(np.ceil(round(share * n, 9)))
+
+    def best(scores, number, among):
+        return set(sorted(among, key=lambda j: (-scores[j], j))[:number])
+
+    if policy == "oracle":
+        return best(p, m, there)
+    if policy == "sinks_recent":
+        sinks = {j for j in there if j < min(4, m // 2)}
+        return sinks | set([j for j in there if j not in sinks][len(sinks) - m :])
+    votes, recent = (heavy, m // 2) if policy == "heavy_recent" else (window, min(32, m // 2))
+    latest = set(there[n - recent :])
+    return latest | best(votes, m - recent, [j for j in there if j not in latest])
