@@ -12,6 +12,8 @@ from attnlab.theory import (
     transition_times,
     unit_attention,
 )
+from attnlab.theory.scan_and_snap.sgd import Motion
+from attnlab.theory.scan_and_snap.tokens import log_scores
 
 
 def full_flow(P, t, *, psi, M, eta_y, eta_z, target, weight, frozen=False):
@@ -45,6 +47,21 @@ def test_it_is_lemma_1_with_a_decoder_that_sees_the_start(random_classes, target
     np.testing.assert_allclose(
         found.outputs[0], (unit_attention(P) @ Y)[:, [*range(outside), outside]], atol=1e-7
     )
+
+
+def test_the_slope_of_its_motion_is_that_of_finite_differences(random_classes):
+    """A solver would come to the right end with a wrong one, only later."""
+    P, rows = random_classes(3, K=4), np.array([0, 1, 1, 0])
+    start = np.zeros((2, P.shape[1]))
+    motion = Motion(
+        log_p=log_scores(P), rows=rows, start=start, f0=unit_attention(P),
+        share=np.array([0.4, 0.3, 0.2, 0.1]), wanted=np.eye(4)[[0, 1, 1, 2]],
+        count=np.array([1.0, 1.0, 1.0, 6.0]), eta_y=0.9, eta_z=0.5,
+    )  # fmt: skip
+    state = np.random.default_rng(0).normal(size=motion.wanted.size + start.size)
+    way = 1e-5 * np.eye(state.size)
+    columns = [(motion.push(state + d) - motion.push(state - d)) / 2e-5 for d in way]
+    np.testing.assert_allclose(motion.slope(state), np.transpose(columns), rtol=0, atol=1e-10)
 
 
 def test_its_decoder_is_that_of_remark_1_corrected(one_common):

@@ -31,7 +31,7 @@ from attnlab.theory.scan_and_snap.coefficients import beta
 from attnlab.theory.scan_and_snap.correlations import gram
 from attnlab.theory.scan_and_snap.solving import solve
 from attnlab.theory.scan_and_snap.speed import gamma, reduced_time
-from attnlab.theory.scan_and_snap.tokens import unit_attention
+from attnlab.theory.scan_and_snap.tokens import log_scores, unit_attention, unit_rows
 
 
 @dataclass(frozen=True)
@@ -205,11 +205,12 @@ def _follow(
     start = start_logits(z0, rows, L)
     Q = len(start)
     seen = by_query((P > 0).astype(np.float64), rows, Q) > 0
+    log_p = log_scores(P, psi=rows)
 
     def velocity(time: float, state: FloatArray) -> FloatArray:
         z = start.copy()
         z[seen] = state[:-K]
-        f = unit_attention(P, z, psi=rows)
+        f = unit_rows(log_p + z[rows])
         E = gram(f)
         b, weight = beta(E, M=M, form=form), share(time)
         zdot = by_query(weight[:, None] * class_velocity(f, b), rows, Q)

@@ -19,6 +19,7 @@ is that the decoder notices that attention has moved: an error of order eta_Z/et
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +28,7 @@ from attnlab.theory._check import (
     Classes,
     Contexts,
     FloatArray,
+    IntArray,
     at_least,
     between,
     contexts,
@@ -37,7 +39,7 @@ from attnlab.theory._check import (
 from attnlab.theory.scan_and_snap.attention import by_query, class_weights
 from attnlab.theory.scan_and_snap.backprop import logit_gradient
 from attnlab.theory.scan_and_snap.solving import solve
-from attnlab.theory.scan_and_snap.tokens import unit_attention
+from attnlab.theory.scan_and_snap.tokens import log_scores, unit_rows
 
 
 @dataclass(frozen=True)
@@ -133,44 +135,122 @@ def sgd_flow(
     goal = np.arange(K) if target is None else np.asarray(target)
     outputs = int(goal.max()) + 1
     outside = at_least("M", M, float(outputs)) - outputs  # how many outputs the last column is
-    wanted = np.eye(outputs + 1)[goal]
-    count = np.append(np.ones(outputs), outside)
     start = start_logits(z0, rows, L)
-    share = class_weights(weight, K)
-    f0 = unit_attention(P, start, psi=rows)
-    E0 = f0 @ f0.T
+    log_p = log_scores(P, psi=rows)
+    moves = Motion(
+        log_p=log_p, rows=rows, start=start, f0=unit_rows(log_p + start[rows]),
+        share=class_weights(weight, K), wanted=np.eye(outputs + 1)[goal],
+        count=np.append(np.ones(outputs), outside), eta_y=eta_y, eta_z=eta_z,
+    )  # fmt: skip
     times = at_least("t", t, 0.0)
-
-    def errors(W: FloatArray) -> FloatArray:
-        """e_n - alpha_n for output logits (K, targets + 1); the last is that of a single output."""
-        odds = np.exp(W - W.max(-1, keepdims=True))
-        return np.asarray(wanted - odds / (odds @ count)[..., None])
-
-    def push(state: FloatArray) -> FloatArray:
-        """What plain steps would move A and z by, per unit of time."""
-        A, z = state[: wanted.size].reshape(wanted.shape), state[wanted.size :].reshape(start.shape)
-        Adot = eta_y * share[:, None] * errors(E0 @ A)
-        f = unit_attention(P, z, psi=rows)
-        sent_back = (errors(f @ f0.T @ A) * count) @ A.T @ f0
-        zdot = eta_z * by_query(share[:, None] * logit_gradient(f, sent_back), rows, len(start))
-        return np.concatenate([Adot.ravel(), zdot.ravel()])
-
-    initial = np.concatenate([np.zeros(wanted.size), start.ravel()])
+    initial = np.concatenate([np.zeros(moves.wanted.size), start.ravel()])
+    half = initial.size
     mu = between("momentum", momentum, -1e-300, 1.0)[()]
     if mu > 0.0:
-        kappa, half = -np.log(mu), initial.size
+        kappa = -np.log(mu)
 
         def velocity(_: float, state: FloatArray) -> FloatArray:
             m = state[half:]
-            return np.concatenate([m, kappa * (push(state[:half]) / (1.0 - mu) - m)])
+            return np.concatenate([m, kappa * (moves.push(state[:half]) / (1.0 - mu) - m)])
+
+        def jacobian(_: float, state: FloatArray) -> FloatArray:
+            of_push, unit = kappa * moves.slope(state[:half]) / (1.0 - mu), np.eye(half)
+            return np.block([[np.zeros_like(unit), unit], [of_push, -kappa * unit]])
 
         # as far behind in the end as heavy-ball steps are, whose first has its whole gradient
         begun = 1.0 / (1.0 - mu) - kappa * mu / (1.0 - mu) ** 2
-        moving = np.concatenate([initial, begun * push(initial)])
-        ordered = solve(velocity, moving, times, rtol=rtol, atol=atol)[..., :half]
+        initial = np.concatenate([initial, begun * moves.push(initial)])
     else:
-        ordered = solve(lambda _, state: push(state), initial, times, rtol=rtol, atol=atol)
-    A = ordered[..., : wanted.size].reshape(*times.shape, *wanted.shape)
-    logits = ordered[..., wanted.size :].reshape(*times.shape, *start.shape)
-    w = np.asarray(E0 @ A)
-    return SgdFlow(logits, w, np.sqrt(errors(w) ** 2 @ count))
+
+        def velocity(_: float, state: FloatArray) -> FloatArray:
+            return moves.push(state)
+
+        def jacobian(_: float, state: FloatArray) -> FloatArray:
+            return moves.slope(state)
+
+    ordered = solve(velocity, initial, times, rtol=rtol, atol=atol, jacobian=jacobian)
+    A, logits = moves.apart(ordered[..., :half])
+    w = np.asarray(moves.E0 @ A)
+    return SgdFlow(logits, w, np.sqrt(moves.errors(w) ** 2 @ moves.count))
+
+
+@dataclass(frozen=True)
+class Motion:
+    """The two equations, of a state that is A and z in a row."""
+
+    log_p: FloatArray  # (K, L)
+    rows: IntArray  # psi, (K,)
+    start: FloatArray  # z(0), (Q, L)
+    f0: FloatArray  # (K, L)
+    share: FloatArray  # P(n), (K,)
+    wanted: FloatArray  # e_n, (K, targets + 1)
+    count: FloatArray  # how many outputs each column is, (targets + 1,)
+    eta_y: float
+    eta_z: float
+
+    @cached_property
+    def E0(self) -> FloatArray:
+        return np.asarray(self.f0 @ self.f0.T)
+
+    def apart(self, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A, (..., K, targets + 1), and z, (..., Q, L)."""
+        lead, size = state.shape[:-1], self.wanted.size
+        A, z = state[..., :size], state[..., size:]
+        return A.reshape(*lead, *self.wanted.shape), z.reshape(*lead, *self.start.shape)
+
+    def errors(self, W: FloatArray) -> FloatArray:
+        """e_n - alpha_n for output logits (K, targets + 1); the last is that of a single output."""
+        odds = np.exp(W - W.max(-1, keepdims=True))
+        return np.asarray(self.wanted - odds / (odds @ self.count)[..., None])
+
+    def push(self, state: FloatArray) -> FloatArray:
+        """What plain steps would move A and z by, per unit of time."""
+        A, z = self.apart(state)
+        share, f0 = self.share[:, None], self.f0
+        Adot = self.eta_y * share * self.errors(self.E0 @ A)
+        f = unit_rows(self.log_p + z[self.rows])
+        sent_back = (self.errors(f @ f0.T @ A) * self.count) @ A.T @ f0
+        zdot = self.eta_z * by_query(share * logit_gradient(f, sent_back), self.rows, len(z))
+        return np.concatenate([Adot.ravel(), zdot.ravel()])
+
+    def slope(self, state: FloatArray) -> FloatArray:
+        """How the push changes with the state: a row for each number of it, (state, state).
+
+        For class k let f = f_k, s = f * f (entry by entry), B = A^T F(0)^T, G = B (diag(f) - f s^T),
+        S the slope of alpha_k and g what is sent back, v = f * g and r = f . g. Then the class's
+        term of dz_m/dt changes with z_m by
+
+            diag(v - 2 r s) - v s^T - s v^T + 3 r s s^T - G^T S G.
+        """
+        A, z = self.apart(state)
+        f0, B = self.f0, A.T @ self.f0
+        A_by_A = np.zeros(2 * A.shape)
+        z_by_A, z_by_z = np.zeros(z.shape + A.shape), np.zeros(2 * z.shape)
+        f_of = unit_rows(self.log_p + z[self.rows])
+        started = self.wanted - self.errors(self.E0 @ A)
+        error_of = self.errors(f_of @ B.T)
+        for k, m in enumerate(self.rows):
+            A_by_A[k] = -self.eta_y * self.share[k] * np.einsum(
+                "ji,n->jni", np.diag(started[k]) - np.outer(started[k], self.count * started[k]),
+                self.E0[k],
+            )  # fmt: skip
+            f, e = f_of[k], self.count * error_of[k]
+            drawn = self.count * (self.wanted[k] - error_of[k])  # the outputs' probabilities
+            S = np.diag(drawn) - np.outer(drawn, drawn)
+            s, v, overlap = f * f, f * (e @ B), f0 @ f
+            r = float(v.sum())
+            G = B * f - np.outer(B @ f, s)
+            tilt = np.outer(v - 1.5 * r * s, s)
+            # small sums: einsum does them here, where a product may wake threads and wait for them
+            bent = np.einsum("jl,jm->lm", G, S @ G)
+            rate = self.eta_z * self.share[k]
+            z_by_z[m, :, m] += rate * (np.diag(v - 2.0 * r * s) - tilt - tilt.T - bent)
+            seen = f0 * f - np.outer(overlap, s)
+            z_by_A[m] += rate * (
+                np.einsum("nl,j->lnj", seen, e) - np.einsum("n,jl->lnj", overlap, S @ G)
+            )
+        size = A.size
+        return np.block([
+            [A_by_A.reshape(size, size), np.zeros((size, z.size))],
+            [z_by_A.reshape(z.size, size), z_by_z.reshape(z.size, z.size)],
+        ])  # fmt: skip

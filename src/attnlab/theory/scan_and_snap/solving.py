@@ -25,16 +25,22 @@ def solve(
     *,
     rtol: float,
     atol: float,
+    jacobian: Callable[[float, FloatArray], FloatArray] | None = None,
 ) -> FloatArray:
-    """The state, from `initial` at time 0, at each of the times, in any order: (..., state)."""
+    """The state, from `initial` at time 0, at each of the times, in any order: (..., state).
+
+    jacobian: how the velocity changes with the state. An implicit solver that is not given it calls
+    the velocity once for each number of the state, many times over.
+    """
     at, where = np.unique(times, return_inverse=True)
     states = np.repeat(initial[None], len(at), axis=0)
     if 0 < at[-1] < SHORT:
         states = initial + at[:, None] * velocity(0.0, initial)
     elif at[-1] > 0:
+        implicit = initial.size <= MOST_IMPLICIT
         solution = solve_ivp(
             velocity, (0.0, at[-1]), initial, t_eval=at, rtol=rtol, atol=atol,
-            method="LSODA" if initial.size <= MOST_IMPLICIT else "RK45",
+            **({"method": "LSODA", "jac": jacobian} if implicit else {"method": "RK45"}),
         )  # fmt: skip
         if not solution.success:
             raise RuntimeError(f"the attention flow could not be solved: {solution.message}")

@@ -114,7 +114,11 @@ def unit_attention(
     array([[0.6, 0.8, 0. ],
            [0.6, 0. , 0.8]])
     """
-    score = log_scores(P, z, psi=psi)
+    return unit_rows(log_scores(P, z, psi=psi))
+
+
+def unit_rows(score: FloatArray) -> FloatArray:
+    """c/|c| of scores ln c~, (..., K, L): `unit_attention` for whoever has them."""
     weight = np.exp(score - score.max(-1, keepdims=True))
     return np.asarray(weight / np.linalg.norm(weight, axis=-1, keepdims=True))
 
