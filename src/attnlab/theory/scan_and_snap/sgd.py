@@ -216,9 +216,9 @@ class Motion:
     def slope(self, state: FloatArray) -> FloatArray:
         """How the push changes with the state: a row for each number of it, (state, state).
 
-        For class k let f = f_k, s = f * f (entry by entry), B = A^T F(0)^T, G = B (diag(f) - f s^T),
-        S the slope of alpha_k and g what is sent back, v = f * g and r = f . g. Then the class's
-        term of dz_m/dt changes with z_m by
+        For class k let f = f_k, g what is sent back, S the slope of alpha_k, B = A^T F(0)^T and,
+        entry by entry, s = f * f and v = f * g; r = f . g and G = B (diag(f) - f s^T). Then the
+        class's term of dz_m/dt changes with z_m by
 
             diag(v - 2 r s) - v s^T - s v^T + 3 r s s^T - G^T S G.
         """
