@@ -26,6 +26,12 @@ LABELS = {
     "mlp_stable_rank": Label("stable rank of the input matrix of the block's MLP"),
     "mlp_units": Label("units of the MLP that hold 95 % of a token's |activation|", "units"),
     "mlp_units_share": Label("mlp_units over the number of units"),
+    "repeated_induction": Label(
+        "induction_mass on random tokens that come twice, above chance", dims=("head",)
+    ),
+    "repeated_duplicate": Label(
+        "duplicate_mass on random tokens that come twice, above chance", dims=("head",)
+    ),
 }
 
 

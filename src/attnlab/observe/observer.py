@@ -23,6 +23,7 @@ from attnlab.observe.behind import looking
 from attnlab.observe.history import History
 from attnlab.observe.moment import Known, Measuring, Moment, moment_of
 from attnlab.observe.probe import Probe, batch_of, make_probe
+from attnlab.observe.repeated import random_twice, with_repeated
 from attnlab.observe.seams import Watch, watching
 from attnlab.observe.statistics import MIN_KEYS
 from attnlab.observe.undisturbed import is_compiled, is_sharded, unwrapped
@@ -43,7 +44,8 @@ class Observer:
 
     def __init__(
         self, model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
-        rows: int | None = None, min_keys: int = MIN_KEYS, log: Log | None = None,
+        rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
+        log: Log | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(model, nn.Module):
             raise InputError(
@@ -53,6 +55,8 @@ class Observer:
         require_whole("every", every, 1)
         if live and probe is not None:
             raise InputError("probe: live=True looks at the training's own batches; leave it out")
+        if live and repeated:
+            raise InputError("repeated: live=True runs nothing of its own; leave it out")
         if not live and probe is None:
             raise InputError(
                 "probe: nothing to measure on; give token ids (sequence, place), or live=True to "
@@ -71,6 +75,8 @@ class Observer:
         self._name, self._sharded = type(inner).__name__, is_sharded(inner)
         self._probe = None if live else make_probe(inner, probe)
         self._known = Known(same_probe=not live)
+        self._repeated = random_twice(inner, self._probe) if repeated and self._probe else None
+        self._known_of_repeated = Known(same_probe=True)
         self._log = log
         self._counted = 0  # optimiser steps that were seen
         self._last: int | None = None  # where the training is
@@ -224,6 +230,11 @@ class Observer:
         moment = moment_of(
             model, self._probe, rows=self.rows, min_keys=self.min_keys, known=self._known
         )
+        if self._repeated is not None:
+            moment = with_repeated(
+                moment, model, self._repeated, min_keys=self.min_keys,
+                known=self._known_of_repeated,
+            )  # fmt: skip
         self._keep(number, moment)
         self.seconds += time.perf_counter() - begun
         return True
@@ -285,7 +296,8 @@ class _Armed:
 
 def observe(
     model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
-    rows: int | None = None, min_keys: int = MIN_KEYS, log: Log | None = None,
+    rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
+    log: Log | None = None,
 ) -> Observer:  # fmt: skip
     """Watch a model's attention while it trains: `attnlab.observe(model, probe=ids)`.
 
@@ -312,6 +324,9 @@ def observe(
         How many queries are sampled, of all sequences together; None measures all.
     min_keys : int, optional
         Queries that see fewer keys are left out.
+    repeated : bool, optional
+        Measure induction and duplicate tokens on random tokens that come twice as well, which is
+        one forward more.
     log : callable, optional
         Called with the step and the means over (layer, head) of each measurement;
         `attnlab.observe.tensorboard`, `wandb` and `mlflow` make such functions.
@@ -334,5 +349,6 @@ def observe(
     ('step', 'layer', 'head')
     """
     return Observer(
-        model, probe=probe, every=every, live=live, rows=rows, min_keys=min_keys, log=log
-    )
+        model, probe=probe, every=every, live=live, rows=rows, min_keys=min_keys,
+        repeated=repeated, log=log,
+    )  # fmt: skip

@@ -49,6 +49,8 @@ SHOWN = (
     Shown("mean_distance", "mean distance (keys)"),
     Shown("induction_mass", "induction, above chance"),
     Shown("duplicate_mass", "duplicate tokens, above chance"),
+    Shown("repeated_induction", "induction on random tokens that come twice"),
+    Shown("repeated_duplicate", "duplicate tokens on random tokens that come twice"),
     Shown("common_mass", "attention to tokens of several sequences"),
     Shown("heavy_mass", "received by the heaviest tenth of keys"),
     Shown("frequency_correlation", "rank correlation of received with frequency"),

@@ -26,6 +26,7 @@ from attnlab.observe.lint import Lint, lint
 from attnlab.observe.moment import Moment, moment_of
 from attnlab.observe.pretrained import load_model
 from attnlab.observe.probe import make_probe
+from attnlab.observe.repeated import random_twice, with_repeated
 from attnlab.observe.statistics import MIN_KEYS
 from attnlab.text.checkpoint import Checkpoint as Kept
 from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
@@ -168,7 +169,9 @@ def _around(looked: Lint, steps: Sequence[int]) -> list[int]:
 def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: str) -> Moment:
     model = load_model(folder, device=device)
     try:
-        return moment_of(model, make_probe(model, probe), rows=rows, min_keys=min_keys)
+        given = make_probe(model, probe)
+        moment = moment_of(model, given, rows=rows, min_keys=min_keys)
+        return with_repeated(moment, model, random_twice(model, given), min_keys=min_keys)
     finally:
         del model
         gc.collect()  # models hold references to themselves; two would not fit
@@ -196,7 +199,7 @@ class _Keeper:
         self.folder = folder
         self.key = {
             "probe": _digest(probe), "rows": rows, "min_keys": min_keys, "torch": TORCH,
-            "numerics": numerics("measures"),
+            "numerics": numerics("measures"), "repeated": True,
         }  # fmt: skip
 
     def kept(self, checkpoint: Checkpoint) -> Moment | None:

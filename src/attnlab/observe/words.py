@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
 SINK = 0.3  # of the attention, on the first key: as for the sink rate
 INDUCTION = 0.1  # above chance
+_INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that come twice, "}
 SURE = 0.05  # of the resamples may be without a snap
 MOST_NAMED = 6  # heads that a sentence names
 BUDGET = 0.1  # the cache that a sentence speaks of
@@ -156,16 +157,18 @@ def snap_is_sure(dataset: xr.Dataset) -> NDArray[np.bool_]:
 
 
 def _induction(dataset: xr.Dataset) -> Iterator[str]:
-    if "induction_mass" not in dataset:
-        return
-    mass = _last(dataset, "induction_mass")
-    strong = mass > INDUCTION
-    if strong.any():
-        yield (
-            f"{_count(int(strong.sum()), 'head')} {'look' if strong.sum() > 1 else 'looks'} for "
-            f"what followed the same token before, by more than {100 * INDUCTION:g} % above chance "
-            f"({_named(strong, mass, percent=True)})."
-        )
+    for name, where in _INDUCTION.items():
+        if name not in dataset:
+            continue
+        mass = _last(dataset, name)
+        strong = mass > INDUCTION
+        if strong.any():
+            yield (
+                f"{where}{_count(int(strong.sum()), 'head')} "
+                f"{'look' if strong.sum() > 1 else 'looks'} for what followed the same token "
+                f"before, by more than {100 * INDUCTION:g} % above chance "
+                f"({_named(strong, mass, percent=True)})."
+            )
 
 
 def _caches(dataset: xr.Dataset) -> Iterator[str]:
