@@ -6,8 +6,6 @@ examines it on the classes of a file, on paper (the theory "sgd") and in trainin
 docs/guides/own_claim.md explains it.
 """
 
-import xarray as xr
-
 import attnlab
 from attnlab.audit import Check, Claim, Hypothesis, Measurement
 from attnlab.prediction.hypotheses import distinct_tokens, single_query
@@ -25,8 +23,7 @@ def share_left(trial):
     for name, run in (("sgd", trial.predicted["sgd"]), ("training", trial.simulated)):
         mass = run["common_mass"].mean("seed")
         left[name] = mass.isel(time=-1, drop=True) / mass.isel(time=0, drop=True)
-        most = xr.full_like(left[name], 0.75)
-        checks.append(Check(f"share left, {name}", most, left[name], training=name == "training"))
+        checks.append(Check(f"share left, {name}", 0.75, left[name], training=name == "training"))
     return Measurement(
         tuple(checks),
         number=float(left["sgd"].max()),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attnlab.audit import Check, labelled, shortfall
+from attnlab.files.errors import InputError
 from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
 
@@ -11,6 +12,17 @@ def test_labels_must_agree():
     here, there = labelled([1.0, 2.0], token=[0, 1]), labelled([1.0, 2.0], token=[0, 2])
     with pytest.raises(ValueError, match="token"):
         shortfall(here, there, relation=EQUAL, relative=False)
+
+
+def test_arrays_without_labels_have_one_shape_or_one_is_a_number():
+    measured = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert Check("x", 1.0, measured, AT_LEAST).error == 0.0
+    assert Check("x", measured, measured, tolerance=0.0).holds
+    assert Check("x", 1.0, labelled([1.0, 3.0], n=[0, 1]), AT_LEAST).error == 0.0
+    with pytest.raises(ValueError, match="conflicting"):
+        _ = Check("x", [1.0, 2.0, 3.0], [1.0, 2.0]).error
+    with pytest.raises(InputError, match="dims"):  # numpy would repeat the row
+        _ = Check("x", [1.0, 2.0], measured).error
 
 
 @pytest.mark.parametrize(

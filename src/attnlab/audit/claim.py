@@ -50,11 +50,12 @@ class Claim:
 
     id, statement, source: what is said and where. latex: the statement as it is typeset, with its
     formulas between dollars; empty where it has none. relation: how its sign is read. tolerance,
-    because: how close measurement and prediction must be, and why. measure: what makes the checks.
-    It is given the case to be examined, which in `attnlab.audit(simulation)` is a `Trial`: with
-    the run and with what theories say of it. hypotheses: what is asked for, checked on that case.
-    predicts, measures: in words, what is compared with what. number, training_number: the sentence
-    around the number quoted, with a format field.
+    because: how close measurement and prediction must be, and why; 0 for a sign or an order.
+    measure: what makes the checks. It is given the case to be examined, which in
+    `attnlab.audit(simulation)` is a `Trial`: with the run and with what theories say of it.
+    hypotheses: what is asked for, checked on that case. predicts, measures: in words, what
+    is compared with what. number, training_number: the sentence around the number quoted, with a
+    format field.
 
     Claims of the catalogue have more. case: the classes and rates that they are tested on. general:
     whether they can be measured on others, too. code: names in attnlab.theory. test: the test that
@@ -66,9 +67,9 @@ class Claim:
     statement: str
     latex: str = ""
     relation: Relation
-    tolerance: float
     measure: Callable[[Any], Measurement] = field(repr=False)
     hypotheses: tuple[Assumption, ...] = ()
+    tolerance: float = 0.0
     source: str = ""
     predicts: str = ""
     measures: str = ""

@@ -1,4 +1,4 @@
-"""Prediction against measurement: two labelled arrays of one schema, and one subtraction."""
+"""Prediction against measurement: two arrays of one schema, and one subtraction."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from attnlab.files.errors import InputError
 from attnlab.prediction.relation import EQUAL, Relation
 
 Form = Literal["printed", "corrected", "premise"]
+Values = xr.DataArray | ArrayLike
 
 
 def labelled(values: ArrayLike, **coords: Any) -> xr.DataArray:
@@ -40,16 +42,15 @@ def labelled(values: ArrayLike, **coords: Any) -> xr.DataArray:
 
 
 def shortfall(
-    predicted: xr.DataArray, measured: xr.DataArray, *, relation: Relation, relative: bool
+    predicted: Values, measured: Values, *, relation: Relation, relative: bool
 ) -> xr.DataArray:
     """How far each entry is from the relation, signed so that a positive one speaks against it.
 
-    The labels must agree exactly.
-
     Parameters
     ----------
-    predicted, measured : xarray.DataArray
-        What is compared.
+    predicted, measured : xarray.DataArray or array_like
+        What is compared. Labels must agree exactly; arrays without labels have one shape, or one
+        of them is a number.
     relation : Relation
         How the sign between them is read.
     relative : bool
@@ -61,7 +62,12 @@ def shortfall(
     xarray.DataArray
         Entry by entry.
     """
-    predicted, measured = xr.align(predicted, measured, join="exact")
+    predicted, measured = xr.align(_as_array(predicted), _as_array(measured), join="exact")
+    if predicted.ndim and measured.ndim and {*predicted.dims} != {*measured.dims}:
+        raise InputError(
+            f"predicted: expected the dims of what is measured, {measured.dims}, or a number, got "
+            f"{predicted.dims}"
+        )
     if relation.sign == "==" and relation.factor > 1.0:
         with np.errstate(invalid="ignore", divide="ignore"):
             apart: xr.DataArray = np.exp(abs(np.log(measured / predicted)))
@@ -77,6 +83,12 @@ def shortfall(
     return gap
 
 
+def _as_array(values: Values) -> xr.DataArray:
+    if isinstance(values, xr.DataArray):
+        return values
+    return xr.DataArray(np.asarray(values, dtype=np.float64))
+
+
 @dataclass(frozen=True)
 class Check:
     """One thing that a claim says, as numbers: `measured` `relation` `predicted`.
@@ -88,8 +100,8 @@ class Check:
     """
 
     about: str
-    predicted: xr.DataArray
-    measured: xr.DataArray
+    predicted: Values
+    measured: Values
     relation: Relation | None = None
     relative: bool = True
     tolerance: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.relation import Relation
 
 
@@ -40,9 +40,7 @@ class Hypothesis:
     @property
     def holds(self) -> bool:
         """Whether the case has it."""
-        return Check(
-            self.says, labelled(self.bound), labelled(self.value), self.relation, relative=False
-        ).holds
+        return Check(self.says, self.bound, self.value, self.relation, relative=False).holds
 
     def __str__(self) -> str:
         """In one line: what is asked for, how it is read, and the value."""

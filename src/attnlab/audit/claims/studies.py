@@ -16,7 +16,7 @@ from attnlab.audit.verdict import Verdict
 from attnlab.data import symmetric
 from attnlab.dynamics import Sampled, Save, simulate
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.relation import ABOVE, BELOW
 
 ADAM_RATES = (0.1, 0.5, 1.0)
@@ -45,10 +45,10 @@ def _adam(case: Case) -> Measurement:
     favourites = {tuple(sorted(row[:FAVOURITES])) for row in order.tolist()}
     return Measurement(
         (
-            Check("distinct tokens that sign descent moves down first", labelled(0.0),
-                  labelled(float(losing.sum())), ABOVE),
-            Check("rates with a set of favourites of their own", labelled(len(ADAM_RATES) - 1.0),
-                  labelled(float(len(favourites))), ABOVE, training=True),
+            Check("distinct tokens that sign descent moves down first", 0.0, float(losing.sum()),
+                  ABOVE),
+            Check("rates with a set of favourites of their own", len(ADAM_RATES) - 1.0,
+                  float(len(favourites)), ABOVE, training=True),
         ),
         number=float(losing.sum()),
         training_number=float(len(favourites)),
@@ -63,7 +63,6 @@ adam_subsets = Claim(
     case=SYN_SMALL,
     predicts="sign descent: a token gains first if P(l|n) < |p|^2, so that the frequent ones lose",
     measures="the four most attended distinct tokens of a class, T = 128, three rates as in Fig. 5",
-    tolerance=0.0,
     because="counts",
     code=("sign_fates",),
     test="tests/theory/test_fates.py::test_sign_descent_moves_rare_tokens_up",
@@ -124,12 +123,11 @@ def _spurious(case: Case) -> Measurement:
     with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
     return Measurement(
         (
-            Check("share of common tokens that gain, larger training set", labelled(few),
-                  labelled(many), BELOW),
-            Check("excess attention to common tokens seen, larger training set", labelled(of_few),
-                  labelled(of_many), BELOW, training=True),
-            Check("the same on few sequences, with a prior", labelled(of_few),
-                  labelled(with_prior), BELOW, training=True),
+            Check("share of common tokens that gain, larger training set", few, many, BELOW),
+            Check("excess attention to common tokens seen, larger training set", of_few, of_many,
+                  BELOW, training=True),
+            Check("the same on few sequences, with a prior", of_few, with_prior, BELOW,
+                  training=True),
         ),
         number=few / many,
         training_number=of_few / of_many,
@@ -145,7 +143,6 @@ spurious_tokens = Claim(
     predicts="fewer common tokens gain, under Eq. 10 on the token frequencies of a larger set",
     measures="attention to common tokens that training showed, beyond that of ever new data: 8, "
     "128 sequences, a prior",
-    tolerance=0.0,
     because="an order",
     code=("attention_velocity", "token_roles"),
     test="tests/experiments/test_studies.py::test_spurious_attention_falls_with_the_training_set",

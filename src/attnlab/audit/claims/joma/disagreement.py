@@ -15,7 +15,7 @@ import xarray as xr
 
 from attnlab import measures
 from attnlab.audit.claim import Claim, Measurement, OnRecord
-from attnlab.audit.claims.joma.runs import PAIRS, along, stepped_long, trained_long
+from attnlab.audit.claims.joma.runs import PAIRS, stepped_long, trained_long
 from attnlab.audit.verdict import Verdict
 from attnlab.dynamics import Extended, Joint, Model
 from attnlab.prediction.case import Case
@@ -95,12 +95,10 @@ def _one_hot(case: Case) -> Measurement:
     normal = top.sel(model=NORMALISED).values
     return Measurement(
         (
-            Check("Scan and Snap's winners", along(np.full(len(RATIOS), ONE_HOT)), along(normal),
-                  BELOW, training=True),
-            Check("winners without normalisation", along(np.full(narrow.size, ONE_HOT)),
-                  along(narrow), ABOVE, training=True),
-            Check("a larger eta_z/eta_y is nearer to one-hot", along(wide[:, :-1]),
-                  along(wide[:, 1:]), ABOVE, training=True),
+            Check("Scan and Snap's winners", ONE_HOT, normal, BELOW, training=True),
+            Check("winners without normalisation", ONE_HOT, narrow, ABOVE, training=True),
+            Check("a larger eta_z/eta_y is nearer to one-hot", wide[:, :-1], wide[:, 1:], ABOVE,
+                  training=True),
         ),
         training_number=float(normal.max()),
         note="mean share of the winners at eta_z/eta_y = 0.3, 1, 3: "
@@ -119,7 +117,6 @@ one_hot = Claim(
     case=PAIRS,
     predicts="winners below 0.9 with l2 normalisation, above without, the more the larger eta_z",
     measures="twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1)",
-    tolerance=0.0,
     because="one-hot is read as a share of 0.9; hidden layers are only ordered",
     code=("discriminancy", "erf_law"),
     test="tests/audit/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
@@ -137,14 +134,12 @@ def _freeze(case: Case) -> Measurement:
     diluted = found["rise"].sel(model=list(DECAYED), ratio=RATIOS[-1]).values
     return Measurement(
         (
-            Check("attention moves less than a tenth as fast in the end, eta_z >= eta_y",
-                  along(np.full(late[:, 1:].size, QUIET)), along(late[:, 1:]), BELOW,
-                  training=True),
-            Check("entropy does not rise from its lowest, eta_z >= eta_y",
-                  along(np.full(rise[:, 1:].size, 1e-3)), along(rise[:, 1:]), BELOW,
+            Check("attention moves less than a tenth as fast in the end, eta_z >= eta_y", QUIET,
+                  late[:, 1:], BELOW, training=True),
+            Check("entropy does not rise from its lowest, eta_z >= eta_y", 1e-3, rise[:, 1:], BELOW,
                   relative=False, training=True),
-            Check("with weight decay it does, eta_z = 3 eta_y", along(np.full(len(DECAYED), 0.05)),
-                  along(diluted), ABOVE, relative=False, training=True),
+            Check("with weight decay it does, eta_z = 3 eta_y", 0.05, diluted, ABOVE,
+                  relative=False, training=True),
         ),
         training_number=float(diluted[-1]),
         note="late motion over its peak at eta_z/eta_y = 0.3, 1, 3: "
@@ -167,7 +162,6 @@ freeze = Claim(
     case=PAIRS,
     predicts="for any residual, activation, width: no rise of entropy, and a stop; decay: a rise",
     measures="twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1)",
-    tolerance=0.0,
     because="frozen is read as a tenth of the peak speed, in the logarithm of time",
     code=("entropy_dip", "gamma_stages"),
     test="tests/audit/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",

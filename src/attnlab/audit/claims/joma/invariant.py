@@ -13,7 +13,6 @@ from attnlab.audit.claims.joma.runs import (
     PAIRS,
     TOY,
     TOY_EARLY,
-    along,
     factorises,
     fixed_mean,
     implied,
@@ -26,7 +25,7 @@ from attnlab.audit.verdict import Verdict
 from attnlab.data import family
 from attnlab.dynamics import Joint
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.joma import SMALL, joint_model
 from attnlab.prediction.relation import ABOVE, EQUAL, LEADING
 
@@ -50,8 +49,7 @@ def _velocities(case: Case) -> Check:
     moved = (z if model.attention == "linear" else model.temperature) * found.logits
     said = np.einsum("hl,qhl->ql", v, found.shares)
     size = np.abs(said).max()
-    return Check("velocities at a random state", along(said / size), along(moved / size),
-                 relative=False)  # fmt: skip
+    return Check("velocities at a random state", said / size, moved / size, relative=False)
 
 
 def _errors(case: Case, rung: str) -> NDArray[np.float64]:
@@ -69,8 +67,8 @@ def _exact(case: Case) -> Measurement:
     return Measurement(
         (
             _velocities(case),
-            Check("z in training, over its largest", along(found / size), along(z / size),
-                  relative=False, training=True),
+            Check("z in training, over its largest", found / size, z / size, relative=False,
+                  training=True),
         ),
     )  # fmt: skip
 
@@ -118,8 +116,8 @@ exp_attention = Claim(
 def _softmax(case: Case) -> Measurement:
     errors = _errors(case, "joma")
     return Measurement(
-        (Check("error of z at the end, of its size", labelled(0.0), labelled(errors[-1]),
-               relative=False, training=True),),
+        (Check("error of z at the end, of its size", 0.0, errors[-1], relative=False,
+               training=True),),
         training_number=float(errors[-1]),
     )  # fmt: skip
 
@@ -153,7 +151,7 @@ def _correlation(case: Case) -> Measurement:
     found = in_play(implied(case)["implied_logits"].sel(rung="joma"), case)[-1, 0]
     r = float(np.corrcoef(z, found)[0, 1])
     return Measurement(
-        (Check("correlation at the end", labelled(0.95), labelled(r), training=True),),
+        (Check("correlation at the end", 0.95, r, training=True),),
         training_number=r,
     )
 
@@ -168,7 +166,6 @@ correlation = Claim(
     hypotheses=(orthonormal, one_query),
     predicts="z from the weights v, with b-bar as it starts",
     measures="Pearson's correlation over tokens at t = 200, which is 2,000 steps at 0.1",
-    tolerance=0.0,
     because="near 1 is read as above 0.95",
     code=("softmax_invariant",),
     test="tests/theory/test_invariants.py::"
@@ -184,10 +181,9 @@ def _size(case: Case) -> Measurement:
     drift = float(implied(case)["mean_attention_drift"].values[-1, 0])
     return Measurement(
         (
-            Check("error of z, b-bar fixed", labelled(0.0), labelled(fixed), relative=False,
+            Check("error of z, b-bar fixed", 0.0, fixed, relative=False, training=True),
+            Check("error of z, b-bar moving", 0.0, moving, relative=False, form="corrected",
                   training=True),
-            Check("error of z, b-bar moving", labelled(0.0), labelled(moving), relative=False,
-                  form="corrected", training=True),
         ),
         training_number=float(fixed),
         note=f"at t = {case.steps:g} b-bar has moved by {drift:.2f} of attention: with it fixed "
@@ -227,12 +223,12 @@ def _several(case: Case) -> Measurement:
     return Measurement(
         (
             _velocities(case),
-            Check("each z_m from the whole of v", labelled(0.0), labelled(alone), relative=False,
-                  tolerance=PERCENT, training=True),
-            Check("the sum over queries", along(total / most), along(whole / most), relative=False,
+            Check("each z_m from the whole of v", 0.0, alone, relative=False, tolerance=PERCENT,
+                  training=True),
+            Check("the sum over queries", total / most, whole / most, relative=False,
                   form="corrected", training=True),
-            Check("each z_m by its own share of v'", labelled(0.0), labelled(shared),
-                  relative=False, tolerance=PERCENT, form="corrected", training=True),
+            Check("each z_m by its own share of v'", 0.0, shared, relative=False, tolerance=PERCENT,
+                  form="corrected", training=True),
         ),
         training_number=float(alone),
         note=f"from the whole of v each z_m is off by {alone:.2f} of its size; their sum is exact, "
@@ -264,6 +260,4 @@ several_queries = Claim(
     ours=True,
 )
 
-CLAIMS = (
-    linear_attention, exp_attention, softmax_attention, correlation, size, several_queries
-)  # fmt: skip
+CLAIMS = (linear_attention, exp_attention, softmax_attention, correlation, size, several_queries)

@@ -8,11 +8,11 @@ import numpy as np
 
 from attnlab import theory
 from attnlab.audit.claim import Claim, Measurement, OnRecord
-from attnlab.audit.claims.joma.runs import PAIRS, along, implied, in_play, one_query, trained
+from attnlab.audit.claims.joma.runs import PAIRS, implied, in_play, one_query, trained
 from attnlab.audit.verdict import Verdict
 from attnlab.dynamics import Joint
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.joma import SMALL
 from attnlab.prediction.relation import ABOVE, AT_MOST, EQUAL
 
@@ -29,12 +29,11 @@ def _continuum(case: Case) -> Measurement:
     lengths = np.linalg.norm(theory.delta(case.classes)[0], axis=0)
     return Measurement(
         (
-            Check("discriminancy of common tokens", along(np.zeros(common.sum())),
-                  along(found[common]), relative=False),
-            Check("of distinct tokens", along(np.ones((~common).sum())), along(found[~common])),
+            Check("discriminancy of common tokens", 0.0, found[common], relative=False),
+            Check("of distinct tokens", 1.0, found[~common]),
         ),
         number=float(lengths.max() / lengths[~common].min()),
-    )  # fmt: skip
+    )
 
 
 continuum = Claim(
@@ -79,13 +78,11 @@ def _erf(case: Case) -> Measurement:
     good = part[off <= SMALL][-1]
     return Measurement(
         (
-            Check("the law and its equation", along(flow.weights), along(law.weights),
-                  relative=False),
-            Check("error of v up to t*", labelled(0.0), labelled(off.max()), AT_MOST,
-                  relative=False, tolerance=SMALL, training=True),
-            Check("change of the incoming gradient up to t*", labelled(SMALL),
-                  labelled(change.max()), AT_MOST, relative=False, tolerance=0.0, form="premise",
+            Check("the law and its equation", flow.weights, law.weights, relative=False),
+            Check("error of v up to t*", 0.0, off.max(), AT_MOST, relative=False, tolerance=SMALL,
                   training=True),
+            Check("change of the incoming gradient up to t*", SMALL, change.max(), AT_MOST,
+                  relative=False, tolerance=0.0, form="premise", training=True),
         ),
         number=BLOW_UP,
         training_number=float(good),
@@ -130,14 +127,11 @@ def _winner(case: Case) -> Measurement:
     change = float(implied(case)["gradient_change"].values[-1])
     return Measurement(
         (
-            Check("share of each class's winner at t*", along(np.full(len(share), 0.99)),
-                  along(share.max(1)), ABOVE),
-            Check("where the others freeze", along(frozen[finite]), along(length[finite]), EQUAL,
-                  tolerance=1e-6),
-            Check("share of each class's winner at 2 t*", along(np.full(case.K, 0.99)),
-                  along(top[-1]), ABOVE, training=True),
-            Check("change of the incoming gradient", labelled(SMALL), labelled(change), AT_MOST,
-                  relative=False, form="premise", training=True),
+            Check("share of each class's winner at t*", 0.99, share.max(1), ABOVE),
+            Check("where the others freeze", frozen[finite], length[finite], EQUAL, tolerance=1e-6),
+            Check("share of each class's winner at 2 t*", 0.99, top[-1], ABOVE, training=True),
+            Check("change of the incoming gradient", SMALL, change, AT_MOST, relative=False,
+                  form="premise", training=True),
         ),
         number=float(np.where(finite, frozen, 0.0).max()),
         training_number=float(top[-1].mean()),
@@ -157,7 +151,6 @@ winner = Claim(
     hypotheses=(one_query,),
     predicts="a share above 0.99 for the largest |Delta|; |v| of the others by frozen_weights",
     measures="the erf law at (1 - 1e-12) t*; the flow of Joint with cross entropy at 2 t*",
-    tolerance=0.0,
     because="all is read as 0.99",
     code=("erf_law", "frozen_weights"),
     test="tests/theory/test_stationary.py::test_the_winner_takes_all_at_the_blow_up",

@@ -6,12 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses, joma_toy, single_common
 from attnlab.dynamics import Flow, Joint, Limit, Model, Optimizer, Save, simulate
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import labelled
 from attnlab.prediction.hypothesis import Hypothesis
 from attnlab.prediction.joint_invariants import joint_invariants
 from attnlab.prediction.joma import SMALL, joint_model
@@ -89,12 +88,6 @@ def implied(case: Case) -> xr.Dataset:
 def in_play(array: xr.DataArray, case: Case) -> NDArray[np.float64]:
     """The values of contextual tokens."""
     return np.asarray(array.isel(token=case.classes.in_play).values, dtype=np.float64)
-
-
-def along(values: ArrayLike) -> xr.DataArray:
-    """Values one after another, for a check."""
-    flat = np.asarray(values, dtype=np.float64).ravel()
-    return labelled(flat, entry=np.arange(flat.size))
 
 
 # -- hypotheses, measured in training -------------------------------------------------------------

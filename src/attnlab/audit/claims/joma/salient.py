@@ -8,11 +8,11 @@ import numpy as np
 
 from attnlab import measures, theory
 from attnlab.audit.claim import Claim, Measurement, OnRecord
-from attnlab.audit.claims.joma.runs import PAIRS, along, trained_long
+from attnlab.audit.claims.joma.runs import PAIRS, trained_long
 from attnlab.audit.verdict import Verdict
 from attnlab.dynamics import Joint
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.relation import ABOVE, AT_MOST, BELOW, LEADING
 
 # Theorem 4's picture in the paper: 5,000 steps of 0.02 from 0.05.
@@ -38,7 +38,6 @@ pull = Claim(
     case=NONLINEAR,
     predicts="nothing that we could derive: the step is a heuristic of the paper",
     measures="nothing: its conditions on data and activation are not known to us",
-    tolerance=0.0,
     because="nothing is compared",
     code=("salient_flow",),
     test="tests/theory/test_salient.py::test_it_solves_its_equation",
@@ -57,8 +56,8 @@ def _ratio(case: Case) -> Measurement:
     rate = np.polyfit(np.log(t), np.log(np.abs(ratio / limit - 1.0)), 1)[0]
     return Measurement(
         (
-            Check("ratio at t = 10^4", labelled(limit), labelled(ratio[-1])),
-            Check("exponent of its error", labelled(-1.0), labelled(rate), tolerance=0.1),
+            Check("ratio at t = 10^4", limit, ratio[-1]),
+            Check("exponent of its error", -1.0, rate, tolerance=0.1),
         ),
         number=float(ratio[0] / limit),
         note=f"mu from {mu[0]:.2f} to {mu[-1]:.2f}: the limit {limit:.4g} is approached as t^"
@@ -101,12 +100,11 @@ def _dip(case: Case) -> Measurement:
     rise = H[:, -1] - H.min(1)
     return Measurement(
         (
-            Check("lowest against the start", along(start), along(low), BELOW),
-            Check("lowest against the end", along(end), along(low), BELOW),
-            Check("the end above the lowest", along(np.zeros(3)), along(rise), ABOVE,
-                  relative=False, training=True),
-            Check("growth of |v| in the last decade: is there a mu?", along(np.full(3, SETTLED)),
-                  along(grown), AT_MOST, relative=False, form="premise", training=True),
+            Check("lowest against the start", start, low, BELOW),
+            Check("lowest against the end", end, low, BELOW),
+            Check("the end above the lowest", 0.0, rise, ABOVE, relative=False, training=True),
+            Check("growth of |v| in the last decade: is there a mu?", SETTLED, grown, AT_MOST,
+                  relative=False, form="premise", training=True),
         ),
         number=float(np.mean(end - low)),
         training_number=float(rise.max()),
@@ -129,7 +127,6 @@ dip = Claim(
     case=NONLINEAR,
     predicts="v' = (mu - v) exp(v^2/2): entropy ends above its lowest, always from below",
     measures="20 draws of ten mu; the flow of Joint, one layer, cross entropy, to t = 10^4",
-    tolerance=0.0,
     because="an order",
     code=("entropy_dip", "salient_entropy"),
     test="tests/theory/test_salient.py::test_entropy_always_dips",
@@ -147,8 +144,8 @@ def _rank(case: Case) -> Measurement:
     after = np.array([of[of.argmin() :].max() for of in rank])
     return Measurement(
         (
-            Check("lowest against the start", along(rank[:, 0]), along(low), BELOW, training=True),
-            Check("later against the lowest", along(low), along(after), ABOVE, training=True),
+            Check("lowest against the start", rank[:, 0], low, BELOW, training=True),
+            Check("later against the lowest", low, after, ABOVE, training=True),
         ),
         training_number=float((after - low).max()),
         note="stable rank at the start, at its lowest and at its highest after that: "
@@ -170,7 +167,6 @@ rank = Claim(
     case=NONLINEAR,
     predicts="a rank that is lowest in between",
     measures="the flow of Joint (GELU, 16 hidden units, from N(0, 1)/100) to t = 10^4",
-    tolerance=0.0,
     because="an order",
     code=("stable_rank",),
     test="tests/theory/test_salient.py::test_stable_rank_of_known_matrices",

@@ -6,12 +6,12 @@ import numpy as np
 
 from attnlab import theory
 from attnlab.audit.claim import Claim, Measurement, OnRecord
-from attnlab.audit.claims.joma.runs import along, in_play, trained
+from attnlab.audit.claims.joma.runs import in_play, trained
 from attnlab.audit.verdict import Verdict
 from attnlab.data import LatentTree, hblt
 from attnlab.dynamics import Joint
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.relation import ABOVE, BELOW, EQUAL
 
 DEPTH, RHO = 3, 0.8
@@ -29,7 +29,7 @@ def _formula(case: Case) -> Measurement:
     said = theory.tree_co_occurrence(H[inside], depth=DEPTH, rho=RHO, rho_0=means)
     given = both / np.diag(both)[:, None]
     return Measurement(
-        (Check("P(y_l = 1 | y_m = 1)", along(said), along(given[inside])),),
+        (Check("P(y_l = 1 | y_m = 1)", said, given[inside]),),
         number=float(given[0, 1]),
     )
 
@@ -64,11 +64,11 @@ def _siblings(case: Case) -> Measurement:
     tells = theory.discriminancy(case.classes)[0]
     return Measurement(
         (
-            Check("co-occurrence falls with H", along(often[:-1]), along(often[1:]), BELOW),
-            Check("z of the sibling against its cousins", along(cousins),
-                  along(np.full(2, sibling)), ABOVE, relative=False, training=True),
-            Check("discriminancy of the sibling, against its cousins'", labelled(tells[2:4].max()),
-                  labelled(tells[1]), tolerance=0.01, form="premise", training=True),
+            Check("co-occurrence falls with H", often[:-1], often[1:], BELOW),
+            Check("z of the sibling against its cousins", cousins, sibling, ABOVE,
+                  relative=False, training=True),
+            Check("discriminancy of the sibling, against its cousins'", tells[2:4].max(), tells[1],
+                  tolerance=0.01, form="premise", training=True),
         ),
         number=float(often[1] / often[2]),
         training_number=float(sibling),
@@ -86,7 +86,6 @@ siblings = Claim(
     case=LEAVES,
     predicts="the largest co-occurrence, and so the largest z, for the query's sibling",
     measures="the formula; the flow of Joint on the classes hblt, whose targets are root labels",
-    tolerance=0.0,
     because="an order; the premise is equal discriminancy, to one per cent",
     code=("tree_co_occurrence", "discriminancy"),
     test="tests/theory/test_tree.py::test_siblings_occur_together_most",

@@ -22,7 +22,7 @@ from attnlab.audit.readings import (
 from attnlab.audit.verdict import Verdict
 from attnlab.files.errors import InputError
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
 from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
@@ -42,11 +42,8 @@ def eq_10_in_training(case: Case) -> tuple[Check, float]:
     eq_10, in_training = (
         np.linalg.norm(z, axis=(1, 2)) for z in (reduced(s, times[late]).logits, path[late])
     )
-    check = Check(
-        "size of z from t_0 on, Eq. 10", labelled(eq_10, time=times[late]),
-        labelled(in_training, time=times[late]), LEADING, tolerance=DESCRIBES, form="premise",
-        training=True,
-    )  # fmt: skip
+    check = Check("size of z from t_0 on, Eq. 10", eq_10, in_training, LEADING, tolerance=DESCRIBES,
+                  form="premise", training=True)  # fmt: skip
     return check, float((eq_10 / in_training)[0])
 
 
@@ -61,16 +58,14 @@ def _lemma_4(case: Case) -> Measurement:
         step = theory.sample_gradient(s.P[n], z[s.psi[n]], Y, target=n).logits
         mean[s.psi[n]] += s.classes.prior[n] * step
     speed = theory.gamma(t, K=s.K, M=s.M, eta_y=s.eta_y)
-    where = dict(query=s.classes.queries, token=s.classes.in_play)
     predicted = {
         form: speed * theory.attention_velocity(s.P, z, psi=s.psi, M=s.M, weight=weight)
         for form, weight in (("printed", 1.0), ("corrected", s.classes.prior))
     }
     checks = [
-        Check("dz/dt over eta_Z, per step", labelled(value, **where), labelled(mean, **where),
-              relative=False, form=form)  # type: ignore[arg-type]
+        Check("dz/dt over eta_Z, per step", value, mean, relative=False, form=form)  # type: ignore[arg-type]
         for form, value in predicted.items()
-    ]  # fmt: skip
+    ]
     premise, factor = eq_10_in_training(s)
     return Measurement(
         (*checks, premise, replace(premise, form="printed")),
@@ -117,7 +112,6 @@ def _theorem_2(case: Case) -> Measurement:
     along = (velocity * fates)[:, claimed]
     times, z = run_at(s)
     trained_along = (slopes(times, z) * fates)[:, claimed]
-    token = np.arange(int(claimed.sum()))
     start = (theory.attention_velocity(s.P, 0 * path[0], psi=s.psi, M=s.M) * fates)[claimed]
     premise, factor = eq_10_in_training(s)
     ladder = logits(s, climbed(s))
@@ -126,11 +120,8 @@ def _theorem_2(case: Case) -> Measurement:
     row, column = (index[int(trained_along.min(axis=0).argmin())] for index in np.nonzero(claimed))
     return Measurement(
         (
-            Check("velocity along its fate, Eq. 10", labelled(0 * along, time=TIMES, token=token),
-                  labelled(along, time=TIMES, token=token)),
-            Check("velocity along its fate, training",
-                  labelled(0 * trained_along, time=times[1:], token=token),
-                  labelled(trained_along, time=times[1:], token=token), training=True),
+            Check("velocity along its fate, Eq. 10", 0.0, along),
+            Check("velocity along its fate, training", 0.0, trained_along, training=True),
             premise,
         ),
         number=float(start.min()),
@@ -164,7 +155,6 @@ theorem_2 = Claim(
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     predicts="the sign of dz/dt of each token at every time",
     measures="the velocity along Eq. 10, and the slope of z in the joint flow at eta_Y/eta_Z = 30",
-    tolerance=0.0,
     because="a strict sign",
     code=("token_fates", "attention_velocity"),
     test="tests/theory/test_fates.py::test_theorem_2a_distinct_tokens_gain",
@@ -186,16 +176,12 @@ def _corollary_2(case: Case) -> Measurement:
     in_training = slopes(times, z)[:, 0, common]
     return Measurement(
         (
-            Check("velocity of common tokens, Eq. 10",
-                  labelled(0 * falling, time=TIMES, token=common),
-                  labelled(falling, time=TIMES, token=common)),
-            Check("velocity of common tokens, training",
-                  labelled(0 * in_training, time=times[1:], token=common),
-                  labelled(in_training, time=times[1:], token=common), training=True),
+            Check("velocity of common tokens, Eq. 10", 0.0, falling),
+            Check("velocity of common tokens, training", 0.0, in_training, training=True),
         ),
         number=float(falling[0].max()),
         training_number=float(z[-1, 0, common].max()),
-    )  # fmt: skip
+    )
 
 
 corollary_2 = Claim(
@@ -211,7 +197,6 @@ corollary_2 = Claim(
     hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
     predicts="a negative dz/dt of each common token at every time",
     measures="the velocity along Eq. 10, and the slope of z in the joint flow at eta_Y/eta_Z = 30",
-    tolerance=0.0,
     because="a strict sign",
     code=("corollary_2", "attention_velocity"),
     test="tests/theory/test_fates.py::test_corollary_2_along_the_flow",
@@ -231,19 +216,17 @@ def _theorem_3(case: Case) -> Measurement:
     gain = theory.relative_gain(s.P, z, reference=low, psi=s.psi)[:, n, tokens]
     start = theory.relative_gain(s.P, reference=low, psi=s.psi)[n, tokens]
     predicted = start * theory.growth_factor(z[:, s.psi[n], tokens])
-    where = dict(time=TIMES, token=tokens)
     late = climbed(s).sel(time=10 * s.t0, method="nearest")
     errors = gain_error(s, logits(s, late))
     rate = slope(TRAINED_RATIOS[2:], errors[2:])
     small = 0.01
     return Measurement(
         (
-            Check("relative gain r_{l/l'} (Eq. 11)", labelled(predicted, **where),
-                  labelled(gain, **where)),
-            Check("exponent of Eq. 11's error in eta_Y/eta_Z", labelled(-1.0), labelled(rate),
-                  LEADING, tolerance=0.1, training=True),
-            Check("Eq. 11's error at eta_Y/eta_Z = 30", labelled(small), labelled(errors[3]),
-                  AT_MOST, tolerance=0.0, training=True),
+            Check("relative gain r_{l/l'} (Eq. 11)", predicted, gain),
+            Check("exponent of Eq. 11's error in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1,
+                  training=True),
+            Check("Eq. 11's error at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0,
+                  training=True),
         ),
         training_number=rate,
         note="relative error of r/r_0 - 1 by Eq. 11, in training at 10 t_0: "
@@ -287,17 +270,14 @@ def _eq_12(case: Case) -> Measurement:
     chi = theory.growth_factor(flow.logits[:, s.psi[n], high])
     f = theory.unit_attention(s.P, flow.logits, psi=s.psi)[:, n, high]
     lower, upper = theory.growth_bounds(B, theory.unit_attention(s.P)[n, high] ** 2)
-    time = dict(time=TIMES)
     return Measurement(
         (
-            Check("chi_l0 above exp(2 f^2 B_n)", labelled(lower, **time), labelled(chi, **time),
-                  AT_LEAST),
-            Check("chi_l0 below exp(2 B_n)", labelled(upper, **time), labelled(chi, **time)),
-            Check("f_l0 increases", labelled(f[:-1], time=TIMES[1:]),
-                  labelled(f[1:], time=TIMES[1:]), AT_LEAST),
+            Check("chi_l0 above exp(2 f^2 B_n)", lower, chi, AT_LEAST),
+            Check("chi_l0 below exp(2 B_n)", upper, chi),
+            Check("f_l0 increases", f[:-1], f[1:], AT_LEAST),
         ),
         number=float(np.log(chi[-1]) / (2.0 * B[-1])),
-    )  # fmt: skip
+    )
 
 
 eq_12 = Claim(

@@ -29,7 +29,7 @@ from attnlab.audit.readings import (
 )
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import (
     ASSUMPTION_1,
     EQ_10,
@@ -48,7 +48,6 @@ def _frequency_bias(case: Case) -> Measurement:
     tokens = tokens[
         np.append(True, np.diff(s.P[n, tokens]) > 0)
     ]  # an order needs unequal probabilities
-    step = dict(rarer=np.arange(len(tokens) - 1))
     checks, share = [], {}
     times, z = run_at(s)
     for name, path in (("Eq. 10", reduced(s, times).logits), ("training", z)):
@@ -58,9 +57,8 @@ def _frequency_bias(case: Case) -> Measurement:
             c[-1, tokens[0]] / c[-1, tokens[-1]] / (c[0, tokens[0]] / c[0, tokens[-1]])
         )
         checks.append(
-            Check(f"z rises with P(l|n), {name}", labelled(0 * rising, **step),
-                  labelled(rising, **step), training=name == "training")
-        )  # fmt: skip
+            Check(f"z rises with P(l|n), {name}", 0.0, rising, training=name == "training")
+        )
     return Measurement(tuple(checks), number=share["Eq. 10"], training_number=share["training"])
 
 
@@ -73,7 +71,6 @@ frequency_bias = Claim(
     hypotheses=ASSUMPTION_1,
     predicts="logits of distinct tokens in the order of P(l|n)",
     measures="Eq. 10 and the joint flow on Syn-Small, eta_Y/eta_Z = 30",
-    tolerance=0.0,
     because="an order",
     code=("attention_flow", "relative_gain"),
     test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
@@ -97,14 +94,12 @@ def _dominant_attention(case: Case, z: NDArray[np.float64]) -> NDArray[np.float6
 def _distinct_attention(case: Case) -> Measurement:
     s = case
     times, z = run_at(s)
-    classes = dict(sequence_class=np.arange(s.K))
     checks = []
-    for name, t, path in (("Eq. 10", TIMES, reduced(s, TIMES).logits), ("training", times, z)):
+    for name, path in (("Eq. 10", reduced(s, TIMES).logits), ("training", z)):
         gained = np.diff(_dominant_attention(s, path), axis=0)
-        where = dict(time=t[1:], **classes)
         checks.append(
-            Check(f"gain of attention between records, {name}", labelled(0 * gained, **where),
-                  labelled(gained, **where), training=name == "training")
+            Check(f"gain of attention between records, {name}", 0.0, gained,
+                  training=name == "training")
         )  # fmt: skip
     ladder = np.diff(_dominant_attention(s, logits(s, climbed(s))), axis=1)
     attention = _dominant_attention(s, z)[:, 0]
@@ -138,7 +133,6 @@ distinct_attention = Claim(
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
     predicts="rising attention to the most frequent distinct token of each class",
     measures="attention along Eq. 10 to t = 10^7, and in the joint flow to t = 10^10",
-    tolerance=0.0,
     because="a strict sign",
     code=("attention_weights", "attention_flow"),
     test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
@@ -153,14 +147,14 @@ distinct_attention = Claim(
 def _discriminative_bias(case: Case) -> Measurement:
     s = case
     common = int(np.flatnonzero(theory.token_roles(s.P).common)[0])
-    times, z = run_at(s)
+    _, z = run_at(s)
     kept, checks = {}, []
-    for name, t, path in (("Eq. 10", TIMES, reduced(s, TIMES).logits), ("training", times, z)):
+    for name, path in (("Eq. 10", reduced(s, TIMES).logits), ("training", z)):
         c = theory.attention_weights(s.P, path, psi=s.psi)[:, 0, common]
         kept[name] = float(c[-1] / s.P[0, common])
         checks.append(
-            Check(f"attention to the common token, {name}", labelled(c[:-1], time=t[1:]),
-                  labelled(c[1:], time=t[1:]), training=name == "training")
+            Check(f"attention to the common token, {name}", c[:-1], c[1:],
+                  training=name == "training")
         )  # fmt: skip
     return Measurement(tuple(checks), number=kept["Eq. 10"], training_number=kept["training"])
 
@@ -174,7 +168,6 @@ discriminative_bias = Claim(
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
     predicts="falling attention to the common token",
     measures="attention along Eq. 10 to t = 10^7, and in the joint flow to t = 10^10",
-    tolerance=0.0,
     because="a strict sign",
     code=("attention_weights", "attention_flow"),
     test="tests/theory/test_fates.py::test_theorem_2b_the_single_common_token_loses",
@@ -196,7 +189,6 @@ def _several_common(case: Case) -> Measurement:
         predicted += np.sign(theory.common_token_margin(P)[shared]).tolist()
         velocity = theory.attention_velocity(P, np.zeros((1, 7)), psi=None, M=s.M)
         measured += np.sign(velocity[0, shared]).tolist()
-    sample = dict(sample=np.arange(len(predicted)))
     common = np.flatnonzero(theory.token_roles(s.P).common)
     start = theory.attention_velocity(s.P, np.zeros((1, s.P.shape[1])), psi=s.psi, M=s.M)[0, common]
     margin = theory.common_token_margin(s.P)[common]
@@ -204,16 +196,14 @@ def _several_common(case: Case) -> Measurement:
     end = z[-1, 0, common]
     return Measurement(
         (
-            Check("sign of dz/dt at the start, 100 random pairs", labelled(predicted, **sample),
-                  labelled(measured, **sample)),
-            Check("sign of z at the end, training", labelled(np.sign(margin), token=common),
-                  labelled(np.sign(end), token=common), training=True),
+            Check("sign of dz/dt at the start, 100 random pairs", predicted, measured),
+            Check("sign of z at the end, training", np.sign(margin), np.sign(end), training=True),
         ),
         number=float(start.max()),
         training_number=float(end.max()),
         note=f"{s.classes.origin} (Assumption 2 holds): token 1 starts at {start.max():+.2e} "
         f"(times eta_Z gamma); it is {margin.max():.3f} above the criterion",
-    )  # fmt: skip
+    )
 
 
 several_common = Claim(
@@ -230,7 +220,6 @@ several_common = Claim(
     hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
     predicts="the sign of dz/dt at the start by the criterion",
     measures="the velocity under Eq. 10, and z in the joint flow at t = 10^7 (two common tokens)",
-    tolerance=0.0,
     because="a sign",
     code=("common_token_margin", "attention_velocity"),
     test="tests/theory/test_fates.py::test_criterion_for_two_classes_decides_every_common_token",
@@ -259,11 +248,10 @@ def _no_winner(case: Case) -> Measurement:
             for i in (1, 0)
         ]
         checks += [
-            Check(f"effective distinct tokens at the end, {name}", labelled(2.0),
-                  labelled(left[name]), training=name == "training"),
-            Check(f"exponent in t of what a decade moves, {name}", labelled(0.0),
-                  labelled(slope([1.0, 10.0], moved)), SETTLES, relative=False, tolerance=0.05,
+            Check(f"effective distinct tokens at the end, {name}", 2.0, left[name],
                   training=name == "training"),
+            Check(f"exponent in t of what a decade moves, {name}", 0.0, slope([1.0, 10.0], moved),
+                  SETTLES, relative=False, tolerance=0.05, training=name == "training"),
         ]  # fmt: skip
     return Measurement(
         tuple(checks),
@@ -282,7 +270,6 @@ no_winner = Claim(
     hypotheses=ASSUMPTION_1,
     predicts="several distinct tokens still attended to, and change about logarithmic in time",
     measures="the effective number of distinct tokens: Eq. 10 to 10^12, training to 10^6",
-    tolerance=0.0,
     because="2 would be nearly one token; an exponent below 0.05 is logarithmic to the eye",
     code=("attention_flow", "snapping"),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
@@ -309,10 +296,10 @@ def _growth_slows(case: Case) -> Measurement:
         fastest[name] = float(times[late][per_fold.argmax()])
         last = times[late][1:] >= times[-1] / 10.0
         checks += [
-            Check(f"exponent of chi in t up to t_0', {name}", labelled(1.0),
-                  labelled(float(power.max())), AT_MOST, training=name == "training"),
-            Check(f"exponent of chi's growth per e-fold of t, last decade, {name}", labelled(0.0),
-                  labelled(slope(times[late][1:][last], per_fold[last])), relative=False,
+            Check(f"exponent of chi in t up to t_0', {name}", 1.0, float(power.max()), AT_MOST,
+                  training=name == "training"),
+            Check(f"exponent of chi's growth per e-fold of t, last decade, {name}", 0.0,
+                  slope(times[late][1:][last], per_fold[last]), relative=False,
                   training=name == "training"),
         ]  # fmt: skip
     z = path[:, 0, high]
@@ -340,7 +327,6 @@ growth_slows = Claim(
     hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
     predicts="chi at most linear in t up to t_0'; then an e-fold of t adds a bounded amount",
     measures="chi under Eq. 10 and in the joint flow to t = 10^10",
-    tolerance=0.0,
     because="exponents",
     code=("growth_factor", "attention_flow"),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",

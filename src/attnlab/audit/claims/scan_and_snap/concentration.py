@@ -14,7 +14,7 @@ from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.claims.scan_and_snap.correlation import FORMS
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import MUCH, many_steps, uniform_classes
 from attnlab.prediction.hypothesis import Hypothesis
 from attnlab.prediction.relation import AT_LEAST, AT_MOST, BELOW, much_smaller, up_to
@@ -22,8 +22,7 @@ from attnlab.prediction.relation import AT_LEAST, AT_MOST, BELOW, much_smaller, 
 STEPS = np.array([1e3, 1e4, 1e5])
 CLASSES = np.array([2.0, 5.0, 10.0])
 DELTA = np.array([0.01, 0.1, 0.5])
-GRID = dict(N=STEPS, K=CLASSES, delta=DELTA)
-FEWER = {**GRID, "N": STEPS[1:]}
+GRID = (STEPS, CLASSES, DELTA)
 
 
 def coverage(
@@ -38,10 +37,10 @@ def coverage(
 
 
 def _lemma_10(case: Case) -> Measurement:
-    N, K, delta = np.meshgrid(*GRID.values(), indexing="ij")
+    N, K, delta = np.meshgrid(*GRID, indexing="ij")
     inside = coverage(N, K, theory.visits_radius(N, delta=delta))
     return Measurement(
-        (Check("coverage", labelled(1.0 - delta, **GRID), labelled(inside, **GRID), AT_LEAST),),
+        (Check("coverage", 1.0 - delta, inside, AT_LEAST),),
         number=float((inside - (1.0 - delta)).min()),
     )
 
@@ -75,10 +74,9 @@ def _eq_58(case: Case) -> Measurement:
     middle, right = (
         theory.visits_radius(n, delta=d, form=form) for form in ("corrected", "printed")
     )
-    where = dict(N=N, delta=delta)
     few = [float(theory.visits_radius(8, delta=0.5, form=form)) for form in FORMS]
     return Measurement(
-        (Check("middle < right", labelled(right, **where), labelled(middle, **where)),),
+        (Check("middle < right", right, middle),),
         number=float((right - middle).min()),
         note="it needs N ln(2/delta) > 11.66, which N >> K^2 gives; N = 8, delta = 0.5: the "
         f"middle is {few[1]:.4f}, the right-hand side {few[0]:.4f}",
@@ -95,7 +93,6 @@ eq_58 = Claim(
     hypotheses=(many_steps,),
     predicts="the inequality, for N >> K^2 as in Appendix D.1",
     measures="both sides, N from 10 K^2 = 40 on",
-    tolerance=0.0,
     because="a strict inequality",
     code=("visits_radius",),
     test="tests/theory/test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
@@ -106,22 +103,14 @@ eq_58 = Claim(
 
 
 def _remark_4(case: Case) -> Measurement:
-    N, K, delta = np.meshgrid(*GRID.values(), indexing="ij")
+    N, K, delta = np.meshgrid(*GRID, indexing="ij")
     radius = np.ceil(np.sqrt(N * np.log(1.0 / delta)))
     inside = coverage(N, K, radius)
     return Measurement(
         (
+            Check("coverage of Delta", 1.0 - delta, inside, AT_LEAST),
             Check(
-                "coverage of Delta",
-                labelled(1.0 - delta, **GRID),
-                labelled(inside, **GRID),
-                AT_LEAST,
-            ),
-            Check(
-                "Delta over N/K falls with N",
-                labelled((radius * K / N)[:-1], **FEWER),
-                labelled((radius * K / N)[1:], **FEWER),
-                BELOW,
+                "Delta over N/K falls with N", (radius * K / N)[:-1], (radius * K / N)[1:], BELOW
             ),
         ),
         number=float((inside - (1.0 - delta)).min()),
@@ -174,7 +163,6 @@ class Strayed(NamedTuple):
 
 
 VOCABULARIES, MEANS = np.array([1e3, 1e5, 1e7, 1e9]), np.geomspace(5.0, 500.0, 60)
-WHERE = dict(M=VOCABULARIES, mean=MEANS)
 ETA_Y = 0.9
 
 
@@ -194,16 +182,14 @@ def strayed(stray: float) -> Strayed:
 
 def _lemma_11(case: Case) -> Measurement:
     found, far = strayed(STRAY), strayed(3 * STRAY)
-    early, late = (dict(case=np.arange(part.sum())) for part in (~found.late, found.late))
     third = ETA_Y * far.radius / 3.0
     return Measurement(
         (
-            Check("theta over Delta/(N/K) (Eq. 61)", labelled(found.bound.theta, **WHERE),
-                  labelled(found.theta, **WHERE)),
-            Check("sigma' below eta_Y Delta/3, N < t_0", labelled(found.bound.sigma[~found.late],
-                  **early), labelled(found.sigma[~found.late], **early), AT_MOST),
-            Check("sigma' over Delta/(N/K), N >= t_0", labelled(found.bound.sigma[found.late],
-                  **late), labelled(found.sigma[found.late], **late)),
+            Check("theta over Delta/(N/K) (Eq. 61)", found.bound.theta, found.theta),
+            Check("sigma' below eta_Y Delta/3, N < t_0", found.bound.sigma[~found.late],
+                  found.sigma[~found.late], AT_MOST),
+            Check("sigma' over Delta/(N/K), N >= t_0", found.bound.sigma[found.late],
+                  found.sigma[found.late]),
         ),
         number=float((found.sigma / found.bound.sigma)[~found.late].max()),
         note="Eq. 65 is proved for N_n above the mean; below it, for any Delta, 1/3 becomes 1 "
@@ -241,7 +227,7 @@ def _eq_62(case: Case) -> Measurement:
     sigma = strayed(STRAY).sigma
     log = np.log(VOCABULARIES)[:, None] + 0 * sigma
     return Measurement(
-        (Check("sigma' against ln M", labelled(log, **WHERE), labelled(sigma, **WHERE)),),
+        (Check("sigma' against ln M", log, sigma),),
         number=float((sigma / log).max()),
     )
 
@@ -256,7 +242,6 @@ eq_62 = Claim(
     hypotheses=(uniform_classes, concentrated_visits),
     predicts="sigma' far below ln M",
     measures="sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500",
-    tolerance=0.0,
     because="a bound",
     code=("h",),
     test="tests/theory/test_concentration.py::test_lemma_11_below_the_mean",
@@ -276,12 +261,10 @@ def _lemma_12(case: Case) -> Measurement:
         theta = theory.h(visits, M=M, eta_y=eta_y) / theory.h(N / K, M=M, eta_y=eta_y) - 1.0
         radius = K / np.sqrt(N) * np.sqrt(np.log(K / delta))
         inside.append((np.abs(theta) <= radius).all(axis=1).mean())
-    where = dict(N=steps)
     return Measurement(
-        (Check("all K classes within the bound", labelled(np.full(3, 1 - delta), **where),
-               labelled(inside, **where), AT_LEAST),),
+        (Check("all K classes within the bound", 1 - delta, inside, AT_LEAST),),
         number=float(min(inside)),
-    )  # fmt: skip
+    )
 
 
 lemma_12 = Claim(
@@ -298,7 +281,6 @@ lemma_12 = Claim(
     hypotheses=(uniform_classes, many_steps),
     predicts="all K deviations within the bound, constant 1, with probability 1 - delta",
     measures="4,000 draws of the visits at each N, K = 5, delta = 0.05",
-    tolerance=0.0,
     because="a probability with much room above 0.95",
     code=("visit_deviations", "h"),
     test="tests/theory/test_concentration.py::test_lemma_11_corrected_bounds_every_count",

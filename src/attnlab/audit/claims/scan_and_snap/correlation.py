@@ -14,7 +14,7 @@ from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.readings import logits, reduced
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, Form, labelled
+from attnlab.prediction.comparison import Check, Form
 from attnlab.prediction.hypotheses import fast_decoder, weak_correlations
 from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, Relation
 
@@ -37,8 +37,7 @@ def random_attention() -> tuple[NDArray[np.float64], ...]:
 
 
 def _bound(about: str, predicted: list[float], measured: list[float], relation: Relation) -> Check:
-    where = dict(sample=np.arange(SAMPLES))
-    return Check(about, labelled(predicted, **where), labelled(measured, **where), relation)
+    return Check(about, predicted, measured, relation)
 
 
 def _tightest(predicted: list[float], measured: list[float]) -> float:
@@ -49,20 +48,17 @@ def _tightest(predicted: list[float], measured: list[float]) -> float:
 def _assumption_2(case: Case) -> Measurement:
     parts = theory.assumption_2(case.E, M=case.M)
     small = theory.assumption_2(SYN_SMALL.E, M=SYN_SMALL.M)
-    where = dict(part=[part.name for part in parts])
     return Measurement(
         (
-            Check("margins in Fig. 3", labelled(np.zeros(4), **where),
-                  labelled([part.margin for part in parts], **where), ABOVE),
-            Check("margins in Syn-Small", labelled(np.zeros(4), **where),
-                  labelled([part.margin for part in small], **where), ABOVE),
+            Check("margins in Fig. 3", 0.0, [part.margin for part in parts], ABOVE),
+            Check("margins in Syn-Small", 0.0, [part.margin for part in small], ABOVE),
         ),
         number=case.M / (36.0 * case.K**2),
         note=f"K = {case.K}, M = {case.M}: the eigenvalue bounds 6/sqrt(M) = "
         f"{6 / np.sqrt(case.M):.3f} and 1/K = {1 / case.K:.3f} exclude each other for any E "
         f"(they need M > 36 K^2 = {36 * case.K**2}); Syn-Small needs {36 * SYN_SMALL.K**2}, "
         f"has {SYN_SMALL.M}",
-    )  # fmt: skip
+    )
 
 
 assumption_2 = Claim(
@@ -79,7 +75,6 @@ assumption_2 = Claim(
     hypotheses=(weak_correlations,),
     predicts="that the paper's own settings (Fig. 3: K = 10, M = 1000; Syn-Small) meet it",
     measures="each part with its margin",
-    tolerance=0.0,
     because="a strict inequality",
     code=("assumption_2", "correlation"),
     test="tests/theory/test_correlations.py::test_assumption_2_is_impossible_in_fig_3_and_syn_small",
@@ -134,11 +129,10 @@ def _lemma_16(case: Case) -> Measurement:
     return Measurement(
         (
             _bound("E'_ii <= 0", zero, largest, AT_MOST),
-            Check("E'_ii < 0 where class i overlaps", labelled(0.0), labelled(max(overlapping)),
-                  BELOW, tolerance=0.0),
+            Check("E'_ii < 0 where class i overlaps", 0.0, max(overlapping), BELOW, tolerance=0.0),
         ),
         number=max(overlapping),
-    )  # fmt: skip
+    )
 
 
 def _lemma_17(case: Case) -> Measurement:
@@ -217,17 +211,12 @@ lemma_17 = _algebra(
 
 def _e_prime(case: Case) -> Measurement:
     f = theory.unit_attention(case.P)
-    classes = np.arange(case.K)
-    where = dict(row=classes, sequence_class=classes)
     checks, missed = [], 0.0
     for form in FORMS:
         Ep = theory.e_prime(case.E, form=form)
         moved = f @ (f.T - f.T @ Ep)
         missed = missed or float(np.abs(moved - np.eye(case.K)).max())
-        checks.append(
-            Check("F^T (F - F E') = I", labelled(np.eye(case.K), **where),
-                  labelled(moved, **where), relative=False, form=form)
-        )  # fmt: skip
+        checks.append(Check("F^T (F - F E') = I", np.eye(case.K), moved, relative=False, form=form))
     rho = float(case.E.max())
     return Measurement(
         tuple(checks),
@@ -279,14 +268,10 @@ def _eq_88(case: Case) -> Measurement:
     theta, sigma = theory.visit_deviations(visits, M=M, eta_y=eta_y)
     speed = theory.gamma(visits.sum(), K=3, M=M, eta_y=eta_y)
     g = brute_gradient(f, theory.h(visits, M=M, eta_y=eta_y), M) / speed
-    where = dict(sequence_class=np.arange(3), token=np.arange(9))
     checks = []
     for form in FORMS:
         predicted = theory.back_gradient(f, M=M, theta=theta, sigma=sigma, form=form)
-        checks.append(
-            Check("g_n / gamma", labelled(predicted, **where), labelled(g, **where),
-                  relative=False, form=form)
-        )  # fmt: skip
+        checks.append(Check("g_n / gamma", predicted, g, relative=False, form=form))
     faint = {form: theory.xi(FAINT.E, M=FAINT.M, form=form) for form in FORMS}
     pair = np.array([[0.0, 0.3], [0.3, 0.0]])
     right, wrong = (theory.beta(pair, M=30, form=form)[0, 1] for form in ("corrected", "printed"))
@@ -330,12 +315,10 @@ def _floor(case: Case) -> Measurement:
         for name, z in paths.items()
     }
     floor = 6.0 / np.sqrt(s.M)
-    times = {"Eq. 10": t, "training": result["time"].values}
     passed = float(np.interp(-floor, -least["Eq. 10"], t))
     return Measurement(
         tuple(
-            Check(f"min |lambda_i(E)|, {name}", labelled(floor + 0 * value, time=times[name]),
-                  labelled(value, time=times[name]), training=name == "training")
+            Check(f"min |lambda_i(E)|, {name}", floor, value, training=name == "training")
             for name, value in least.items()
         ),
         number=passed,
@@ -343,7 +326,7 @@ def _floor(case: Case) -> Measurement:
         note=f"two classes, M = {s.M}: min |lambda_i| goes from {least['Eq. 10'][0]:.3f} to "
         f"{least['Eq. 10'][-1]:.3f} by t = 10^6 under Eq. 10, and to 0 as t grows; the floor is "
         f"{floor:.3f}. With Eq. 88 corrected no floor is needed",
-    )  # fmt: skip
+    )
 
 
 floor_at_all_times = Claim(
@@ -360,7 +343,6 @@ floor_at_all_times = Claim(
     hypotheses=(weak_correlations, fast_decoder),
     predicts="eigenvalues of E above the floor at every t, though common tokens lose attention",
     measures="the smallest |eigenvalue| along Eq. 10 to t = 10^6, and in the joint flow to 10^10",
-    tolerance=0.0,
     because="a bound",
     code=("assumption_2", "correlation"),
     test="tests/theory/test_correlations.py::test_overlaps_pass_below_the_floor_along_eq_10",

@@ -14,7 +14,7 @@ from attnlab.audit.claims.scan_and_snap.correlation import FORMS, random_attenti
 from attnlab.audit.fit import slope
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import (
     FAST,
     large_vocabulary,
@@ -45,13 +45,11 @@ def _lemma_3(case: Case) -> Measurement:
     moved = f @ np.outer(direction, error)
     expected = np.zeros((K, M))
     expected[0] = error
-    where = dict(sequence_class=np.arange(K), output=np.arange(M))
     plain = float((f @ f[0])[1])
     return Measurement(
-        (Check("dW/dt given class 0", labelled(expected, **where), labelled(moved, **where),
-               relative=False),),
+        (Check("dW/dt given class 0", expected, moved, relative=False),),
         number=plain,
-    )  # fmt: skip
+    )
 
 
 lemma_3 = Claim(
@@ -83,11 +81,10 @@ def _theorem_5(case: Case) -> Measurement:
     f = random_attention()[0]
     visits = rng.integers(0, len(f), 300)
     counts = np.bincount(visits, minlength=len(f))
-    where = dict(token=np.arange(f.shape[1]), output=np.arange(M))
     predicted = theory.decoder_weights(f, theory.h_star(counts, M=M, eta_y=eta_y), M=M)
     return Measurement(
-        (Check("Y after 300 random visits", labelled(predicted, **where),
-               labelled(modified_update(f, visits, M=M, eta_y=eta_y), **where), relative=False),)
+        (Check("Y after 300 random visits", predicted, modified_update(f, visits, M=M, eta_y=eta_y),
+               relative=False),)
     )  # fmt: skip
 
 
@@ -127,12 +124,10 @@ def _corollary_1(case: Case) -> Measurement:
     rate = slope(late["time"], late["loss"])
     return Measurement(
         (
-            Check("|e_n - alpha_n| (Eq. 71)", labelled(theory.decoder_error(t, K=K, M=M, eta_y=y),
-                  t=t), labelled(np.linalg.norm(miss, axis=-1), t=t), EQUAL),
-            Check("steps to reach epsilon", labelled(printed, epsilon=epsilon),
-                  labelled(exact, epsilon=epsilon)),
-            Check("exponent of the loss in t", labelled(-1.0), labelled(rate), LEADING,
-                  tolerance=0.05, training=True),
+            Check("|e_n - alpha_n| (Eq. 71)", theory.decoder_error(t, K=K, M=M, eta_y=y),
+                  np.linalg.norm(miss, axis=-1), EQUAL),
+            Check("steps to reach epsilon", printed, exact),
+            Check("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05, training=True),
         ),
         number=float((printed / exact)[2]),
         training_number=rate,
@@ -186,32 +181,28 @@ def _remark_1(case: Case) -> Measurement:
     checks, own = [], {}
     for name, (K, M) in cases.items():
         W = plain_flow(rho * (1.0 - np.eye(K)), t, M=M, eta_y=eta_y)
-        measured = labelled([W[:, 0, 0], W[:, 0, 1]], entry=["own", "other"], t=t)
+        measured = [W[:, 0, 0], W[:, 0, 1]]
         for form in FORMS:
             w = theory.plain_decoder(t, K=K, M=M, rho=rho, eta_y=eta_y, form=form)
             checks.append(
-                Check(f"w_n, {name}", labelled([w.own, w.other], entry=["own", "other"], t=t),
-                      measured, relative=False, form=form)
-            )  # fmt: skip
+                Check(f"w_n, {name}", [w.own, w.other], measured, relative=False, form=form)
+            )
             own[form, name] = float(w.own[-1])
     s = case
     result = trained(s.classes, ((s.eta_y, 0.0),), s.steps).isel(run=0, time=slice(1, None))
-    times = result["time"].values
+    times, loss, predicted = result["time"].values, result["loss"].values, {}
     for form in FORMS:
         w = theory.plain_decoder(
             times, K=s.K, M=s.M, rho=float(s.E[0, 1]), eta_y=s.eta_y, form=form
         )
         odds = (s.K - 1) * np.exp(w.other - w.own) + (s.M - s.K) * np.exp(w.outside - w.own)
-        checks.append(
-            Check("loss with Z fixed", labelled(np.log1p(odds), time=times),
-                  labelled(result["loss"].values, time=times), form=form, training=True)
-        )  # fmt: skip
-    printed = next(check for check in checks if check.training)
+        predicted[form] = np.log1p(odds)
+        checks.append(Check("loss with Z fixed", predicted[form], loss, form=form, training=True))
     last = "K = M = 20"
     return Measurement(
         tuple(checks),
         number=own["printed", last] / own["corrected", last],
-        training_number=float((printed.predicted / printed.measured)[-1]),
+        training_number=float((predicted["printed"] / loss)[-1]),
         note=f"K = M = 20, rho = 0.1, eta_Y = 0.5, t = 10^4: own logit "
         f"{own['corrected', last]:.4f}, Eq. 43 gives {own['printed', last]:.4f} (it scales h, not "
         "the rate inside h)",
@@ -252,14 +243,11 @@ def _after_eq_30(case: Case) -> Measurement:
 
     with_term = rate((K - 1.0) * theory.h(t / K, M=K, eta_y=eta_y))
     without = rate(np.asarray(theory.plain_decoder(t, K=K, M=K, rho=rho, eta_y=eta_y).own))
-    where = dict(t=t)
     return Measurement(
         (
-            Check("rate with the term against without it", labelled(without, **where),
-                  labelled(with_term, **where)),
-            Check("rate with the term against without it, over 1 - rho",
-                  labelled(without / (1.0 - rho), **where), labelled(with_term, **where), EQUAL,
-                  tolerance=1e-6, form="corrected"),
+            Check("rate with the term against without it", without, with_term),
+            Check("rate with the term against without it, over 1 - rho", without / (1.0 - rho),
+                  with_term, EQUAL, tolerance=1e-6, form="corrected"),
         ),
         number=float((with_term / without)[-1]),
         note="the plain update has the effective rate (1 - rho) eta_Y, as Remark 1 says; with "
@@ -276,7 +264,6 @@ after_eq_30 = Claim(
     case=WEAK,
     predicts="a smaller rate with the term than without; corrected: 1/(1 - rho) times larger",
     measures="the rate that explains the own logit under Eqs. 26 and 7, K = M = 20, rho = 0.1",
-    tolerance=0.0,
     because="a strict inequality; 1e-6 for the ODE solver",
     code=("plain_decoder", "h", "h_inverse"),
     test="tests/theory/test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
@@ -292,7 +279,6 @@ def _small_modification(case: Case) -> Measurement:
         E = theory.gram(f)
         size.append(float(np.linalg.norm(f.T @ theory.e_prime(E), axis=0).max()))
         radius.append(float(np.abs(np.linalg.eigvalsh(E)).max()))
-    sample = dict(sample=np.arange(len(size)))
     s = case
     rho = float(s.E[0, 1])
     effect = (
@@ -300,11 +286,7 @@ def _small_modification(case: Case) -> Measurement:
         / theory.plain_coefficients(s.t0, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y).beta
     )
     return Measurement(
-        (
-            Check(
-                "|F E' e_n| over |lambda_1|", labelled(radius, **sample), labelled(size, **sample)
-            ),
-        ),
+        (Check("|F E' e_n| over |lambda_1|", radius, size),),
         number=max(a / b for a, b in zip(size, radius, strict=True) if b > 0),
         note="the change of the update is small; that of beta is not: at f_1.f_2 = "
         f"{rho:.3f}, t_0, the modified update's is {effect:.3g} times SGD's (theorem-1)",
@@ -321,7 +303,6 @@ small_modification = Claim(
     hypotheses=(weak_correlations,),
     predicts="|F E' e_n| of the order of |lambda_1| (|f_n| is 1)",
     measures="both for 200 random sets of 2 to 6 classes",
-    tolerance=0.0,
     because="a bound up to a constant",
     code=("e_prime", "gram", "plain_coefficients"),
     test="tests/theory/test_correlations.py::test_lemmas_13_to_17",
@@ -336,13 +317,13 @@ def _y_star(case: Case) -> Measurement:
     own = np.array([s.M * theory.h(at / s.K, M=s.M, eta_y=s.eta_y) for at in t])
     per_fold = np.diff(own) / np.diff(np.log(t))
     result = climbed(s).sel(ratio=FAST)
-    loss, time = result["loss"].values, dict(time=result["time"].values)
+    loss = result["loss"].values
     return Measurement(
         (
-            Check("growth of the own logit per e-fold of t, late", labelled(1.0),
-                  labelled(float(per_fold[-1])), LEADING, tolerance=0.01),
-            Check("loss above 0 at every t, training", labelled(0 * loss, **time),
-                  labelled(loss, **time), ABOVE, tolerance=0.0, training=True),
+            Check("growth of the own logit per e-fold of t, late", 1.0, float(per_fold[-1]),
+                  LEADING, tolerance=0.01),
+            Check("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0,
+                  training=True),
         ),
         number=float(own[-1]),
         training_number=float(loss[-1]),
@@ -362,7 +343,6 @@ y_star = Claim(
     hypotheses=(uniform_classes,),
     predicts="logits that grow like ln t for ever, and a loss above 0",
     measures="M h(t/K) to t = 10^12 (Lemma 6); the loss of the joint flow to t = 10^10",
-    tolerance=0.0,
     because="1 % for the exponent of a logarithm",
     code=("h", "decoder_error"),
     test="tests/theory/test_growth.py::test_h_obeys_its_differential_equation",

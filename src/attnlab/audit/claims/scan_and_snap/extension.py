@@ -16,7 +16,7 @@ from attnlab.audit.verdict import Verdict
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Extended
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, Form, labelled
+from attnlab.prediction.comparison import Check, Form
 from attnlab.prediction.hypotheses import ASSUMPTION_1, EQ_10, FAST
 from attnlab.prediction.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
@@ -87,12 +87,10 @@ def _residual_exact(case: Case) -> Measurement:
         return total
 
     measured = complex_slope(objective, z)
-    where = dict(query=s.classes.queries, token=s.classes.in_play)
     predicted = theory.residual_velocity(s.P, z, psi=s.psi, M=M)
     return Measurement(
-        (Check("dz/dt over eta_Z gamma", labelled(predicted, **where),
-               labelled(measured / speed, **where), relative=False),)
-    )  # fmt: skip
+        (Check("dz/dt over eta_Z gamma", predicted, measured / speed, relative=False),)
+    )
 
 
 residual_exact = Claim(
@@ -122,16 +120,12 @@ def _residual_beta(case: Case) -> Measurement:
     right, printed = (theory.residual_beta(s.E, psi=s.psi, M=s.M, form=form)
                       for form in ("corrected", "printed"))  # fmt: skip
     same = (s.psi[:, None] == s.psi) & ~np.eye(s.K, dtype=bool)
-    pair = dict(pair=np.arange(same.sum()))
     angles = _angles(s, "printed")
-    records = dict(record=np.arange(angles.size))
     return Measurement(
         (
-            Check("beta of classes that share a query", labelled(printed[same], **pair),
-                  labelled(right[same], **pair)),
-            Check("1 - cosine of the path of z with the printed direction, training",
-                  labelled(0 * angles, **records), labelled(angles, **records), LEADING,
-                  relative=False, tolerance=0.05, training=True),
+            Check("beta of classes that share a query", printed[same], right[same]),
+            Check("1 - cosine of the path of z with the printed direction, training", 0.0, angles,
+                  LEADING, relative=False, tolerance=0.05, training=True),
         ),
         number=float(printed[0, 1] / right[0, 1]),
         training_number=float(angles.max()),
@@ -154,7 +148,6 @@ residual_beta = Claim(
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     predicts="the size of beta within a query, and the direction in which z moves",
     measures="the exact beta (residual-exact); the joint flow past t_0",
-    tolerance=0.0,
     because="~; and 1 - cosine below 0.05 for the direction of a path",
     code=("residual_beta", "residual_velocity"),
     test="tests/theory/test_extensions.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
@@ -183,17 +176,13 @@ def _local_roles(case: Case) -> Measurement:
     velocity = theory.residual_velocity(s.P, np.zeros((2, s.P.shape[1])), psi=s.psi, M=s.M)
     rows, columns = np.nonzero(distinct)
     local = velocity[s.psi[rows], columns]
-    where = dict(local_distinct=np.arange(local.size))
-    runs = dict(run=np.arange(len(RESIDUAL_RATES)))
     weight = _residual_weight(s, int(columns[local.argmin()]), 10.0)
     moved = logits(s, _with_residual(s).isel(time=-1))[:, s.psi[rows], columns]
     plain = trained(s.classes, RESIDUAL_RATES, s.steps).isel(time=-1)
     without = logits(s, plain)[:, s.psi[rows], columns]
     return Measurement(
-        (Check("velocity of locally distinct tokens", labelled(0 * local, **where),
-               labelled(local, **where)),
-         Check("their z after training", labelled(0 * moved, **runs, **where),
-               labelled(moved, **runs, **where), training=True)),
+        (Check("velocity of locally distinct tokens", 0.0, local),
+         Check("their z after training", 0.0, moved, training=True)),
         number=float(local.min()),
         training_number=float(moved.min()),
         note="P rows (.15,0,.28,0,.57,0,0,0), (.15,0,0,.28,0,.57,0,0), (0,.15,.28,0,0,0,.57,0), "
@@ -219,7 +208,6 @@ local_roles = Claim(
     hypotheses=(*ASSUMPTION_1, *EQ_10),
     predicts="rising logits of the tokens that are distinct within a query",
     measures="their velocity with the exact beta of a residual connection; z after training",
-    tolerance=0.0,
     because="a strict sign",
     code=("local_roles", "residual_velocity"),
     test="tests/theory/test_extensions.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
@@ -236,14 +224,12 @@ def _position_bias(case: Case) -> Measurement:
     prior = theory.logit_prior(s.P, bias[None])
     start = reduced(s, t, z0=bias[None]).logits
     same = theory.attention_flow(prior, t, psi=s.psi, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z).logits
-    where = dict(time=t, query=s.classes.queries, token=s.classes.in_play)
 
     # Positions: two halves of a long sequence, the nearer one with bias 1.
     rng = np.random.default_rng(13)
     halves = np.stack([s.P, s.P[:, ::-1]])
     counts = np.array([rng.multinomial(500_000, half[0]) for half in halves])
     seen = (counts * np.exp([[0.0], [1.0]])).sum(0)
-    token = dict(token=s.classes.in_play)
     cancelled = theory.position_prior(np.stack([s.P, s.P]), np.array([0.0, 1.0])) - s.P
 
     full = np.zeros(s.M)
@@ -257,17 +243,13 @@ def _position_bias(case: Case) -> Measurement:
         vocab_size=s.M,
     )
     plain = trained(reweighted, rates, s.steps).isel(run=0)
-    moments = dict(time=plain["time"].values, query=s.classes.queries, token=s.classes.in_play)
     return Measurement(
         (
-            Check("z from a biased start", labelled(same + bias, **where), labelled(start, **where),
-                  relative=False, tolerance=1e-7),
-            Check("attention with a position bias",
-                  labelled(theory.position_prior(halves, np.array([0.0, 1.0]))[0], **token),
-                  labelled(seen / seen.sum(), **token), relative=False),
-            Check("z from a biased start, training", labelled(logits(s, plain) + bias, **moments),
-                  labelled(logits(s, biased), **moments), relative=False, tolerance=1e-6,
-                  training=True),
+            Check("z from a biased start", same + bias, start, relative=False, tolerance=1e-7),
+            Check("attention with a position bias", theory.position_prior(halves, np.array([0.0,
+                  1.0]))[0], seen / seen.sum(), relative=False),
+            Check("z from a biased start, training", logits(s, plain) + bias, logits(s, biased),
+                  relative=False, tolerance=1e-6, training=True),
         ),
         number=float(np.abs(cancelled).max()),
     )  # fmt: skip
@@ -323,23 +305,20 @@ def _heads(case: Case) -> Measurement:
         model = Extended(heads=3, combine=combine)
         run = trained(s.classes, rates, s.steps, start, model).isel(run=0, time=-1)
         ends[f"training together, {combine}"] = list(logits(s, run))
-    where = dict(head=np.arange(3), sequence_class=np.arange(s.K))
-    checks = []
+    checks, kept = [], []
     for name, final in ends.items():
         weights = theory.attention_weights(s.P, np.array(final), psi=s.psi)
         winner = [[tokens[row[tokens].argmax()] for tokens, row in zip(distinct, head, strict=True)]
                   for head in weights]  # fmt: skip
-        checks.append(Check(f"the winner of each head, {name}", labelled(predicted, **where),
-                            labelled(winner, **where), relative=False, tolerance=0.5,
-                            training=name != "Eq. 10"))  # fmt: skip
+        training = name != "Eq. 10"
+        checks.append(Check(f"the winner of each head, {name}", predicted, winner, relative=False,
+                            tolerance=0.5, training=training))  # fmt: skip
+        kept += [len({head[0] for head in winner})] if training else []
     checks.append(
-        Check("different winners for class 0", labelled(1.0),
-              labelled(float(np.unique(predicted[:, 0]).size)), ABOVE, tolerance=0.0)
+        Check("different winners for class 0", 1.0, float(np.unique(predicted[:, 0]).size), ABOVE,
+              tolerance=0.0)
     )  # fmt: skip
-    kept = min(
-        np.unique(check.measured.isel(sequence_class=0)).size for check in checks if check.training
-    )
-    return Measurement(tuple(checks), float(np.unique(predicted[:, 0]).size), float(kept))
+    return Measurement(tuple(checks), float(np.unique(predicted[:, 0]).size), float(min(kept)))
 
 
 heads = Claim(
@@ -377,7 +356,6 @@ multilayer = Claim(
     hypotheses=ASSUMPTION_1,
     predicts="what may happen, with no rate, time or data named",
     measures="the effective number of distinct tokens on Syn-Small, which has 10 to a class",
-    tolerance=0.0,
     because="a remark on future work: a possibility cannot be refuted by an example",
     code=("attention_flow",),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",

@@ -14,7 +14,7 @@ from attnlab.audit.fit import slope
 from attnlab.audit.readings import logits, most_and_least_frequent, reduced
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import THEOREM_1
 from attnlab.prediction.relation import ABOVE, AT_LEAST, EQUAL, LEADING, SETTLES, within
 
@@ -26,10 +26,9 @@ def _theorem_1(case: Case) -> Measurement:
     f, t = theory.unit_attention(s.P), s.t0
     growth = np.full(s.K, theory.h(t / s.K, M=s.M, eta_y=s.eta_y))
     g = brute_gradient(f, growth, s.M) / theory.gamma(t, K=s.K, M=s.M, eta_y=s.eta_y)
-    where = dict(sequence_class=np.arange(s.K), token=s.classes.in_play)
     checks = [
-        Check("g_n / gamma (Eq. 9)", labelled(theory.back_gradient(f, M=s.M, form=form), **where),
-              labelled(g, **where), relative=False, form=form)
+        Check("g_n / gamma (Eq. 9)", theory.back_gradient(f, M=s.M, form=form), g, relative=False,
+              form=form)
         for form in FORMS
     ]  # fmt: skip
     slow = s.at(eta_z=s.eta_y / SLOWEST)
@@ -37,11 +36,10 @@ def _theorem_1(case: Case) -> Measurement:
     _, high, _ = most_and_least_frequent(s)
     theorem = reduced(slow, times).logits[:, 0, high]
     plain = plain_growth(slow, times, high)
-    for form, predicted in (("printed", theorem), ("corrected", plain)):
+    for form, predicted in zip(FORMS, (theorem, plain), strict=True):
         checks.append(
-            Check("z of the dominant token at eta_Y/eta_Z = 1000", labelled(predicted, time=times),
-                  labelled(trained_z, time=times), LEADING, tolerance=0.05, form=form,  # type: ignore[arg-type]
-                  training=True)
+            Check("z of the dominant token at eta_Y/eta_Z = 1000", predicted, trained_z, LEADING,
+                  tolerance=0.05, form=form, training=True)
         )  # fmt: skip
     at = int(np.abs(times - s.t0).argmin())
     at_t0 = logits(s, climbed(s).sel(time=times[at], method="nearest"))[:, 0, high]
@@ -121,20 +119,16 @@ def _theorem_1a(case: Case) -> Measurement:
     path = reduced(case, np.geomspace(1, 1e6, 20)).logits
     E = theory.correlation(case.P, path, psi=case.psi)
     along = theory.xi(E, M=case.M, form="printed")
-    sample = dict(sample=np.arange(len(least["printed"])))
-    time = dict(time=np.arange(20), sequence_class=np.arange(case.K))
     return Measurement(
         (
-            Check("xi_n / gamma > 0 along Eq. 10", labelled(0 * along, **time),
-                  labelled(along, **time), ABOVE),
+            Check("xi_n / gamma > 0 along Eq. 10", 0.0, along, ABOVE),
             *(
-                Check("xi_n / gamma > 0, random classes", labelled(0 * least[form], **sample),
-                      labelled(least[form], **sample), ABOVE, form=form)
+                Check("xi_n / gamma > 0, random classes", 0.0, least[form], ABOVE, form=form)
                 for form in FORMS
             ),
         ),
         number=float(least["printed"].min()),
-    )  # fmt: skip
+    )
 
 
 theorem_1a = Claim(
@@ -150,7 +144,6 @@ theorem_1a = Claim(
     hypotheses=THEOREM_1,
     predicts="a positive xi_n under Assumption 2 (the corrected beta needs no lower bound)",
     measures="xi_n along Eq. 10, and for random classes with M just large enough",
-    tolerance=0.0,
     because="a strict inequality",
     code=("xi",),
     test="tests/theory/test_coefficients.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
@@ -169,14 +162,12 @@ def _eq_93(case: Case) -> Measurement:
             least = float(-np.diagonal(theory.e_prime(E)).max())
             pairs.append((least, size.min() ** 2, size.max()))
     left, floor, radius = np.array(pairs).T
-    sample = dict(sample=np.arange(len(pairs)))
     rho = float(case.E[0, 1])
     return Measurement(
         (
-            Check("above min lambda^2/(1 - |lambda_1|)", labelled(floor / (1 - radius), **sample),
-                  labelled(left, **sample), AT_LEAST),
-            Check("above min lambda^2/(1 + |lambda_1|)", labelled(floor / (1 + radius), **sample),
-                  labelled(left, **sample), AT_LEAST, form="corrected"),
+            Check("above min lambda^2/(1 - |lambda_1|)", floor / (1 - radius), left, AT_LEAST),
+            Check("above min lambda^2/(1 + |lambda_1|)", floor / (1 + radius), left, AT_LEAST,
+                  form="corrected"),
         ),
         number=rho**2 / (1 - rho) - rho**2 / (1 - rho**2),
         note=f"two classes, f_1.f_2 = {rho:.3f}: the sum is {rho**2 / (1 - rho**2):.4f}, the "
@@ -218,15 +209,14 @@ def _theorem_1b(case: Case) -> Measurement:
     growing = [slope(t, c) for t, c in zip(late.T, constant(late, "printed").T, strict=True)]
     at_t0 = {form: constant(t0, form) for form in FORMS}
     return Measurement(
-        (Check("exponent in t of gamma over the rate", labelled(np.zeros(3), M=M),
-               labelled(growing, M=M), relative=False),),
+        (Check("exponent in t of gamma over the rate", 0.0, growing, relative=False),),
         number=float(at_t0["printed"][-1]),
         note="an O(.) in t for each M. Its constant grows with M, as Lemma 9's ln(M eta_Y t/K) has "
         "lost its M: gamma over the printed rate at t_0 is "
         + ", ".join(f"{c:.2f}" for c in at_t0["printed"])
         + " for M = 10^3, 10^6, 10^9; with the M "
         + ", ".join(f"{c:.2f}" for c in at_t0["corrected"]),
-    )  # fmt: skip
+    )
 
 
 theorem_1b = Claim(
@@ -242,7 +232,6 @@ theorem_1b = Claim(
     case=FIG3,
     predicts="a constant that does not grow with t",
     measures="gamma over the rate between 10^5 and 10^6 t_0, for M from 10^3 to 10^9",
-    tolerance=0.0,
     because="an exponent",
     code=("gamma_stages",),
     test="tests/theory/test_speed.py::test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m",
@@ -263,18 +252,14 @@ def _plain_theorem_1(case: Case) -> Measurement:
     g = np.array([theory.gradient_coefficients(at, s.E)[0] for at in W]) / speed[:, None]
     theorem = float(theory.beta(s.E, M=s.M)[0, 1])
     middle = int(np.abs(t - s.t0).argmin())
-    where, one = dict(t=t), np.ones(t.size)
     checks = []
     for form in FORMS:
-        beta = theorem * one if form == "printed" else plain.beta
+        beta = theorem if form == "printed" else plain.beta
         checks += [
-            Check("(a) xi_n > 0: beta of training", labelled(0 * one, **where),
-                  labelled(-g[:, 1], **where), ABOVE, tolerance=0.0, form=form),
-            Check("(b) g_n is gamma f_n: iota of training", labelled(one, **where),
-                  labelled(g[:, 0], **where), within(2.0), form=form),
-            Check("beta of the appendix", labelled(beta, **where), labelled(-g[:, 1], **where),
-                  form=form),
-        ]  # fmt: skip
+            Check("(a) xi_n > 0: beta of training", 0.0, -g[:, 1], ABOVE, tolerance=0.0, form=form),
+            Check("(b) g_n is gamma f_n: iota of training", 1.0, g[:, 0], within(2.0), form=form),
+            Check("beta of the appendix", beta, -g[:, 1], form=form),
+        ]
     return Measurement(
         tuple(checks),
         number=float(theorem / plain.beta[middle]),

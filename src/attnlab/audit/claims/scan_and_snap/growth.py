@@ -15,7 +15,7 @@ from attnlab.audit.verdict import Verdict
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Limit, Save, simulate
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.relation import AT_LEAST, AT_MOST, EQUAL, SETTLES, up_to
 
 
@@ -26,7 +26,6 @@ def _lemma_5(case: Case) -> Measurement:
         w = w + eta_y * (np.eye(M)[0] - scipy.special.softmax(w))
         seen[s] = w
     predicted = [theory.class_logits(theory.h_star(s, M=M, eta_y=eta_y), M=M)[0] for s in steps]
-    where = dict(step=steps, output=np.arange(M))
 
     # Training: classes without overlap have orthogonal f_n, so that each row of W learns alone
     # and attention does not move. An expected-gradient step is a visit at the rate eta_Y / K.
@@ -38,15 +37,11 @@ def _lemma_5(case: Case) -> Measurement:
     x = M * theory.h_star(steps, M=M, eta_y=eta_y / 2)
     return Measurement(
         (
-            Check(
-                "w_n after s steps",
-                labelled(predicted, **where),
-                labelled([seen[s] for s in steps], **where),
-            ),
+            Check("w_n after s steps", predicted, [seen[s] for s in steps]),
             Check(
                 "loss after s steps",
-                labelled(np.log1p((M - 1) * np.exp(-x)), step=steps),
-                labelled(result["loss"].isel(seed=0).values, step=steps),
+                np.log1p((M - 1) * np.exp(-x)),
+                result["loss"].isel(seed=0).values,
                 training=True,
             ),
         )
@@ -86,13 +81,12 @@ def integrate_h(t: NDArray[np.float64], *, M: float, eta_y: float) -> NDArray[np
 
 def _lemma_6(case: Case) -> Measurement:
     t, sizes = np.geomspace(1e-2, 1e7, 40), np.array([3.0, 30.0, 1e3, 1e6])
-    where = dict(M=sizes, t=t)
     return Measurement(
         (
             Check(
                 "h(t)",
-                labelled([theory.h(t, M=M, eta_y=0.5) for M in sizes], **where),
-                labelled([integrate_h(t, M=M, eta_y=0.5) for M in sizes], **where),
+                [theory.h(t, M=M, eta_y=0.5) for M in sizes],
+                [integrate_h(t, M=M, eta_y=0.5) for M in sizes],
             ),
         )
     )
@@ -123,7 +117,6 @@ lemma_6 = Claim(
 def _lemma_7(case: Case) -> Measurement:
     sizes, rates = np.array([4.0, 100.0, 1000.0]), np.array([0.1, 0.99])
     steps = np.unique(np.geomspace(1, 1e5, 200).astype(int))
-    where = dict(M=sizes, eta_y=rates, step=steps)
     gap = np.array(
         [
             [theory.h_star(steps, M=M, eta_y=y) - theory.h(steps, M=M, eta_y=y) for y in rates]
@@ -137,21 +130,13 @@ def _lemma_7(case: Case) -> Measurement:
     early = np.array([theory.h_lead(int(np.log(M) / 0.1), M=M, eta_y=0.1) for M in sizes])
     return Measurement(
         (
-            Check("h* >= h", labelled(0 * gap, **where), labelled(gap, **where), AT_LEAST),
-            Check(
-                "h* - h <= 2 eta_Y/M",
-                labelled(printed + 0 * gap, **where),
-                labelled(gap, **where),
-                AT_MOST,
-            ),
-            Check("lead in visits at ln M/eta_Y", labelled(1.0 + 0 * early, M=sizes),
-                  labelled(early, M=sizes), up_to(2.0)),
-            Check("h* - h at s = 10^5, over its peak", labelled(np.full(gap.shape[:2], 0.01),
-                  M=sizes, eta_y=rates), labelled(gap[..., -1] / gap.max(-1), M=sizes, eta_y=rates),
-                  AT_MOST),
+            Check("h* >= h", 0.0, gap, AT_LEAST),
+            Check("h* - h <= 2 eta_Y/M", printed + 0 * gap, gap, AT_MOST),
+            Check("lead in visits at ln M/eta_Y", 1.0, early, up_to(2.0)),
+            Check("h* - h at s = 10^5, over its peak", 0.01, gap[..., -1] / gap.max(-1), AT_MOST),
         ),
         number=float((gap / unit).max()),
-    )  # fmt: skip
+    )
 
 
 lemma_7 = Claim(
@@ -181,14 +166,11 @@ def _remark_2(case: Case) -> Measurement:
     M, eta_y, steps = 1000.0, 0.99, np.array([10**4, 10**5, 10**6])
     lead = theory.h_lead(steps, M=M, eta_y=eta_y)
     return Measurement(
-        (
-            Check("exponent of c(s) in s", labelled(0.0), labelled(slope(steps[1:], lead[1:])),
-                  relative=False),
-        ),
+        (Check("exponent of c(s) in s", 0.0, slope(steps[1:], lead[1:]), relative=False),),
         number=float(lead[-1]),
         note=f"M = 1000, eta_Y = 0.99: h(s + c) = h*(s) needs c = {lead[0]:.2f}, {lead[1]:.2f}, "
         f"{lead[2]:.2f} at s = 10^4, 10^5, 10^6 (ln M = {np.log(M):.2f}); c grows like (1/2) ln s",
-    )  # fmt: skip
+    )
 
 
 remark_2 = Claim(
@@ -221,13 +203,11 @@ def _lemma_7_proof(case: Case) -> Measurement:
     ahead = theory.h(steps + 1.0, M=M, eta_y=eta_y) - theory.h(steps, M=M, eta_y=eta_y)
     # The proof supposes h* - h >= epsilon for all s, so that epsilon is at most the gap.
     right = float(gap.max()) + np.log(0.5) / M
-    where = dict(step=steps)
     return Measurement(
         (
-            Check("h(s+1) - h(s) against epsilon + ln(1/2)/M", labelled(right + 0 * ahead, **where),
-                  labelled(ahead, **where)),
-            Check("h* - h at s = 10^5, over its peak", labelled(0.01),
-                  labelled(float(gap[-1] / gap.max())), form="corrected"),
+            Check("h(s+1) - h(s) against epsilon + ln(1/2)/M", right, ahead),
+            Check("h* - h at s = 10^5, over its peak", 0.01, float(gap[-1] / gap.max()),
+                  form="corrected"),
         ),
         number=M * right,
         note=f"M = 1000, eta_Y = 0.9: the gap is at most {M * gap.max():.3f}/M, so that the right "
@@ -247,7 +227,6 @@ lemma_7_proof = Claim(
     case=FIG3,
     predicts="a small step of h below epsilon - ln 2/M; corrected: the result, h* - h -> 0",
     measures="both sides, with the largest epsilon that the gap allows",
-    tolerance=0.0,
     because="a bound",
     code=("h", "h_star"),
     test="tests/theory/test_growth.py::test_lemma_7_and_its_tighter_bound",

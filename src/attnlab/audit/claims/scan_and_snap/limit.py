@@ -14,7 +14,7 @@ from attnlab.audit.claims.scan_and_snap.snapping import constant
 from attnlab.audit.readings import logits, most_and_least_frequent
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import MUCH, SECTION_6, rate_window, single_query
 from attnlab.prediction.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
@@ -26,13 +26,11 @@ def _eq_132(case: Case) -> Measurement:
     off = np.abs(p.exact / p.asymptotic - 1.0)
     return Measurement(
         (
-            Check("B_n over Eq. 132", labelled(np.ones(t.size), t=t),
-                  labelled(p.exact / p.asymptotic, t=t)),
-            Check("nearer at each t", labelled(off[:-1], t=t[1:]), labelled(off[1:], t=t[1:]),
-                  BELOW, tolerance=0.0),
+            Check("B_n over Eq. 132", 1.0, p.exact / p.asymptotic),
+            Check("nearer at each t", off[:-1], off[1:], BELOW, tolerance=0.0),
         ),
         number=float(off[0]),
-    )  # fmt: skip
+    )
 
 
 eq_132 = Claim(
@@ -73,15 +71,14 @@ def _condition(case: Case) -> Measurement:
     }
     return Measurement(
         tuple(
-            Check("4 Gamma over C_0, which Eq. 132 needs above 1", labelled(1.0),
-                  labelled(left[form]), form=form)
+            Check("4 Gamma over C_0, which Eq. 132 needs above 1", 1.0, left[form], form=form)
             for form in FORMS
         ),
         number=left["printed"],
         note=f"nu = {nu:.3g}, K = {s.K}, C_0 = {C0:.3g}: at t = {times['printed']:.2g} 4 Gamma is "
         f"{left['printed']:.1e} C_0; ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K)) is what is needed. The "
         "printed exponent has nu upside down, as the caption of Fig. 9 has",
-    )  # fmt: skip
+    )
 
 
 condition = Claim(
@@ -94,7 +91,6 @@ condition = Claim(
     hypotheses=SECTION_6,
     predicts="C_0 small against 4 Gamma; corrected: ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K))",
     measures="4 Gamma over C_0 where the condition is met 10 times over",
-    tolerance=0.0,
     because="a bound, with much room where the condition is right",
     code=("reduced_time", "snapping"),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
@@ -112,10 +108,9 @@ def _eq_133(case: Case) -> Measurement:
     ratio = B / printed
     return Measurement(
         (
-            Check("B_n over Eq. 133, against 1/2", labelled(np.full(t.size, 0.5), t=t),
-                  labelled(ratio, t=t)),
-            Check("nearer to 1/2 at each t", labelled(np.abs(ratio[:-1] - 0.5), t=t[1:]),
-                  labelled(np.abs(ratio[1:] - 0.5), t=t[1:]), BELOW, tolerance=0.0),
+            Check("B_n over Eq. 133, against 1/2", 0.5, ratio),
+            Check("nearer to 1/2 at each t", np.abs(ratio[:-1] - 0.5), np.abs(ratio[1:] - 0.5),
+                  BELOW, tolerance=0.0),
         ),
         number=float(ratio[-1]),
     )  # fmt: skip
@@ -134,7 +129,6 @@ eq_133 = Claim(
     hypotheses=SECTION_6,
     predicts="a ratio that tends to a constant: 1/2, by Eq. 132",
     measures="B_n (Eq. 129, corrected) over Eq. 133, t from 10^12 to 10^192",
-    tolerance=0.0,
     because="Theta, and ln ln t is slow: the ratio is still on its way at t = 10^192",
     code=("growth_bound",),
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
@@ -162,12 +156,11 @@ def _at_t0(case: Case) -> Measurement:
             for i, k in enumerate(factors)
         ]
     )
-    where = dict(factor=factors)
     return Measurement(
         (
-            Check("B_n(t_0)", labelled(np.full(4, B[0]), **where), labelled(B, **where)),
-            Check("z of the dominant token at t_0, training", labelled(np.full(4, z[0]), **where),
-                  labelled(z, **where), LEADING, tolerance=0.01, training=True),
+            Check("B_n(t_0)", B[0], B),
+            Check("z of the dominant token at t_0, training", z[0], z, LEADING,
+                  tolerance=0.01, training=True),
         ),
         number=B[0],
         training_number=float(z[0]),
@@ -227,15 +220,14 @@ def _two_fates(case: Case) -> Measurement:
     )
     return Measurement(
         (
-            Check("f^2 of the dominant token at large B_n", labelled(0.99), labelled(many.max())),
-            Check("its f^2 where B_n stays below 1", labelled(0.99), labelled(few.max()), BELOW),
-            Check("the other tokens at large B_n", labelled(few[1:-1], token=np.arange(P.size - 2)),
-                  labelled(many[1:-1], token=np.arange(P.size - 2)), BELOW),
+            Check("f^2 of the dominant token at large B_n", 0.99, many.max()),
+            Check("its f^2 where B_n stays below 1", 0.99, few.max(), BELOW),
+            Check("the other tokens at large B_n", few[1:-1], many[1:-1], BELOW),
         ),
         number=ever,
         note=f"by Theorem 4 B_n is {ever:.2f} at t = 10^300 and goes to infinity: the first fate, "
         "in the limit, and the second at any t that can be trained",
-    )  # fmt: skip
+    )
 
 
 two_fates = Claim(
@@ -250,7 +242,6 @@ two_fates = Claim(
     case=WEAK,
     predicts="f^2 of the dominant token near 1 for xi_n = 1/t, and below for xi_n = 1/t^2",
     measures="Eqs. 98 and 100 for one class, as B_n grows",
-    tolerance=0.0,
     because="bounds",
     code=("growth_bound", "growth_bounds"),
     test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",

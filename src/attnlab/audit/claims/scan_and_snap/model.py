@@ -18,7 +18,7 @@ from attnlab.audit.readings import gain_error, logits
 from attnlab.audit.verdict import Verdict
 from attnlab.dynamics import Limit, Sampled, Save, simulate
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import (
     fast_decoder,
     long_sequences,
@@ -53,7 +53,6 @@ def _lemma_1(case: Case) -> Measurement:
     q = np.array([3, 2, 0, 5, 1]) / 11.0  # a sequence of 11 contextual tokens
     z, Y = rng.normal(size=5), rng.normal(size=(5, 6))
     predicted = theory.sample_gradient(q, z, Y, target=4)
-    tokens, outputs = np.arange(5), np.arange(6)
     by_z = complex_slope(lambda v: log_likelihood(q, v, Y, 4), z)
     by_y = complex_slope(lambda v: log_likelihood(q, z, v, 4), Y)
 
@@ -72,28 +71,13 @@ def _lemma_1(case: Case) -> Measurement:
         for n, term in enumerate(terms):
             decoder = decoder + s.eta_y * s.classes.prior[n] * term.decoder
             by_hand[s.psi[n]] += s.eta_z * s.classes.prior[n] * term.logits
-    where = dict(query=np.arange(simulated.shape[0]), token=s.classes.in_play)
     return Measurement(
         (
-            Check("dJ/dz", labelled(predicted.logits, token=tokens), labelled(by_z, token=tokens)),
+            Check("dJ/dz", predicted.logits, by_z),
+            Check("dJ/dY", predicted.decoder, by_y),
+            Check("logits after 40 steps", by_hand, simulated, relative=False, training=True),
             Check(
-                "dJ/dY",
-                labelled(predicted.decoder, token=tokens, output=outputs),
-                labelled(by_y, token=tokens, output=outputs),
-            ),
-            Check(
-                "logits after 40 steps",
-                labelled(by_hand, **where),
-                labelled(simulated, **where),
-                relative=False,
-                training=True,
-            ),
-            Check(
-                "rows of Z keep a zero sum",
-                labelled(np.zeros(len(simulated)), query=where["query"]),
-                labelled(simulated.sum(-1), query=where["query"]),
-                relative=False,
-                training=True,
+                "rows of Z keep a zero sum", 0.0, simulated.sum(-1), relative=False, training=True
             ),
         )
     )
@@ -136,15 +120,11 @@ def _assumption_1(case: Case) -> Measurement:
     in_ratio = slope(TRAINED_RATIOS[2:], gain_error(case, logits(case, late))[2:])
     return Measurement(
         (
-            Check(
-                "E|q|^2 / |p|^2 - 1",
-                labelled(expected, length=lengths),
-                labelled(biases, length=lengths),
-            ),
+            Check("E|q|^2 / |p|^2 - 1", expected, biases),
             Check(
                 "exponent of Eq. 11's error in eta_Y / eta_Z",
-                labelled(-1.0),
-                labelled(in_ratio),
+                -1.0,
+                in_ratio,
                 tolerance=0.1,
                 training=True,
             ),
@@ -192,21 +172,18 @@ def _finite_length(case: Case) -> Measurement:
     claimed = fates != 0
     along = (z * fates).mean(0)[claimed]
     error = (z * fates).std(0, ddof=1)[claimed] / np.sqrt(len(z))
-    classes, token = dict(sequence_class=np.arange(s.K)), dict(token=np.arange(along.size))
     worst = int((along / error).argmin())
     return Measurement(
         (
-            Check("E|q|^2 / |p|^2 - 1 at T = 128", labelled(0 * bias + 0.05, **classes),
-                  labelled(bias, **classes), AT_MOST),
-            Check("mean z along its fate, T = 128", labelled(0 * along, **token),
-                  labelled(along, **token), ABOVE, training=True),
+            Check("E|q|^2 / |p|^2 - 1 at T = 128", 0.05, bias, AT_MOST),
+            Check("mean z along its fate, T = 128", 0.0, along, ABOVE, training=True),
         ),
         number=float(bias.max()),
         training_number=float((along < 0).mean()),
         note=f"two classes, batches of 64 sequences of T = 128, {steps} steps, 16 seeds: "
         f"a distinct token ends at z = {along[worst]:.5f} +- {error[worst]:.5f}. The drift goes as "
         "1/T and competes with an interaction that starts at 1/M: it matters up to T far above M",
-    )  # fmt: skip
+    )
 
 
 finite_length = Claim(
@@ -220,7 +197,6 @@ finite_length = Claim(
     hypotheses=(query_from_next, long_sequences, fast_decoder, weak_correlations),
     predicts="token frequencies near P, and the fates of Theorem 2",
     measures="the bias of |q|^2; the mean logits of 16 seeds of sampled training at T = 128",
-    tolerance=0.0,
     because="5 % of |p|^2 is small; a sign is a sign (the worst is many standard errors off)",
     code=("expected_squared_norm", "token_fates"),
     test="tests/theory/test_concentration.py::test_squared_norm_is_biased_at_finite_length",
@@ -245,14 +221,8 @@ def _lemma_2(case: Case) -> Measurement:
     rate = slope(lengths - 1, errors)
     return Measurement(
         (
-            Check("exponent of |X^T b - c| in T - 1", labelled(-0.5), labelled(rate)),
-            Check(
-                "|X^T b - c| at T = 10^6 + 1",
-                labelled(0.0),
-                labelled(errors[-1]),
-                relative=False,
-                tolerance=2e-3,
-            ),
+            Check("exponent of |X^T b - c| in T - 1", -0.5, rate),
+            Check("|X^T b - c| at T = 10^6 + 1", 0.0, errors[-1], relative=False, tolerance=2e-3),
         ),
         number=rate,
     )
@@ -289,21 +259,14 @@ def _lemma_18(case: Case) -> Measurement:
     inside = scipy.stats.binom.cdf(np.floor(N * high + 1e-9), N, p) - scipy.stats.binom.cdf(
         np.ceil(N * low - 1e-9) - 1, N, p
     )
-    where = dict(probability=probability, tokens=tokens, delta=delta)
     rng = np.random.default_rng(4)
     sequence, weight = rng.integers(0, 5, 40), rng.normal(size=5)
     X = np.eye(5)[sequence]
     q = np.bincount(sequence, minlength=5) / 40
     return Measurement(
         (
-            Check("coverage", labelled(1.0 - d, **where), labelled(inside, **where), AT_LEAST),
-            Check(
-                "Eq. 134",
-                labelled(q * weight, token=np.arange(5)),
-                labelled(X.T @ weight[sequence] / 40, token=np.arange(5)),
-                EQUAL,
-                relative=False,
-            ),
+            Check("coverage", 1.0 - d, inside, AT_LEAST),
+            Check("Eq. 134", q * weight, X.T @ weight[sequence] / 40, EQUAL, relative=False),
         ),
         number=float((inside - 1.0 + d).min()),
     )

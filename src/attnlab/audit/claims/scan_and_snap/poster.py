@@ -14,7 +14,7 @@ from attnlab.audit.claims.scan_and_snap.snapping import constant, integrate_theo
 from attnlab.audit.readings import most_and_least_frequent, reduced, run_at
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import ASSUMPTION_1, COROLLARY_2, SECTION_6, weak_correlations
 from attnlab.prediction.relation import ABOVE, AT_LEAST, BELOW, EQUAL, within
 
@@ -26,9 +26,7 @@ def _poster_quarter(case: Case) -> Measurement:
     poster = np.log(C0 + growth)
     B = theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=C0)
     grown = (poster[-1] - poster[0]) / (B[-1] - B[0])
-    return Measurement(
-        (Check("B_n(t)", labelled(poster, t=t), labelled(B, t=t)),), number=float(grown)
-    )
+    return Measurement((Check("B_n(t)", poster, B),), number=float(grown))
 
 
 poster_quarter = Claim(
@@ -44,7 +42,6 @@ poster_quarter = Claim(
     hypotheses=SECTION_6,
     predicts="B_n up to a constant (Theorem 4 itself has the factor 1/4)",
     measures="the corrected Eq. 129 at t from 10^12 to 10^96",
-    tolerance=0.0,
     because="~, for a quantity that is 1/4 of it in the limit",
     code=("growth_bound", "snapping"),
     test="tests/theory/test_transition.py::test_regimes_of_eq_14",
@@ -61,11 +58,10 @@ def _poster_start(case: Case) -> Measurement:
     predicted = theory.growth_bound(0.0, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
     return Measurement(
         (
-            Check("B_n(0)", labelled(0.0), labelled(float(B[0])), relative=False),
-            Check("B_n(0), corrected Eq. 129", labelled(0.0), labelled(float(predicted)),
-                  relative=False),
+            Check("B_n(0)", 0.0, float(B[0]), relative=False),
+            Check("B_n(0), corrected Eq. 129", 0.0, float(predicted), relative=False),
         )
-    )  # fmt: skip
+    )
 
 
 poster_start = Claim(
@@ -91,12 +87,10 @@ def _poster_common(case: Case) -> Measurement:
     common = np.flatnonzero(theory.token_roles(s.P).common)
     velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
     falling = velocity[:, 0, common]
-    where = dict(time=TIMES, token=common)
     return Measurement(
-        (Check("dz/dt of common tokens", labelled(0 * falling, **where),
-               labelled(falling, **where)),),
+        (Check("dz/dt of common tokens", 0.0, falling),),
         number=float(falling[0].max()),
-    )  # fmt: skip
+    )
 
 
 poster_common = Claim(
@@ -109,7 +103,6 @@ poster_common = Claim(
     hypotheses=COROLLARY_2,
     predicts="falling logits, under the paper's conditions (one common token, or Corollary 2)",
     measures="the velocity along Eq. 10 of two common tokens",
-    tolerance=0.0,
     because="a strict sign",
     code=("attention_velocity", "corollary_2"),
     test="tests/theory/test_fates.py::test_corollary_2_along_the_flow",
@@ -127,17 +120,13 @@ def _poster_faster(case: Case) -> Measurement:
     tokens = tokens[np.argsort(s.P[n, tokens])]
     velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
     faster = velocity[:, s.psi[n], tokens]
-    times, z = run_at(s)
+    _, z = run_at(s)
     further = z[1:, s.psi[n], tokens]
-    pair = dict(rarer=np.arange(tokens.size - 1))
     return Measurement(
         (
-            Check("dz/dt of a more frequent token, Eq. 10",
-                  labelled(faster[:, :-1], time=TIMES, **pair),
-                  labelled(faster[:, 1:], time=TIMES, **pair)),
-            Check("z of a more frequent token, training",
-                  labelled(further[:, :-1], time=times[1:], **pair),
-                  labelled(further[:, 1:], time=times[1:], **pair), training=True),
+            Check("dz/dt of a more frequent token, Eq. 10", faster[:, :-1], faster[:, 1:]),
+            Check("z of a more frequent token, training", further[:, :-1], further[:, 1:],
+                  training=True),
         ),
         number=float(faster[0, -1] / faster[0, 0]),
         training_number=float(further[-1, -1] / further[-1, 0]),
@@ -154,7 +143,6 @@ poster_faster = Claim(
     hypotheses=(*ASSUMPTION_1, weak_correlations),
     predicts="velocities in the order of P(l|n)",
     measures="the velocity along Eq. 10 (it goes as f_nl^2); the logits in the joint flow",
-    tolerance=0.0,
     because="an order",
     code=("attention_velocity", "distinct_growth"),
     test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
@@ -173,10 +161,9 @@ def _poster_z(case: Case) -> Measurement:
     attended = np.eye(M)[sequence].T @ b
     q = np.bincount(sequence, minlength=M) / 30
     poster = U @ W_Q @ W_K.T @ U.T
-    token = dict(token=np.arange(M))
     checks = tuple(
-        Check("X^T b", labelled(theory.attention_weights(q[None], Z[query])[0], **token),
-              labelled(attended, **token), relative=False, form=form)  # type: ignore[arg-type]
+        Check("X^T b", theory.attention_weights(q[None], Z[query])[0], attended, relative=False,
+              form=form)  # type: ignore[arg-type]
         for form, Z in (("printed", poster), ("corrected", poster / np.sqrt(d)))
     )  # fmt: skip
     return Measurement(checks, number=checks[0].error)
@@ -212,9 +199,8 @@ def _slides_suppressed(case: Case) -> Measurement:
         share = c[:, low] / c[:, high]
         kept[name] = float(share[-1] / share[0])
         checks.append(
-            Check(f"attention to the rarest over that to the dominant, {name}",
-                  labelled(share[:-1], time=times[1:]), labelled(share[1:], time=times[1:]),
-                  training=name == "training")
+            Check(f"attention to the rarest over that to the dominant, {name}", share[:-1],
+                  share[1:], training=name == "training")
         )  # fmt: skip
     return Measurement(
         tuple(checks),
@@ -234,7 +220,6 @@ slides_suppressed = Claim(
     hypotheses=(*ASSUMPTION_1, weak_correlations),
     predicts="attention to the rarest distinct token falling against the dominant one",
     measures="the ratio of the two along Eq. 10 and in the joint flow",
-    tolerance=0.0,
     because="a strict sign",
     code=("attention_flow", "relative_gain"),
     test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
@@ -258,7 +243,7 @@ def _slides_tf_idf(case: Case) -> Measurement:
     }
     return Measurement(
         tuple(
-            Check(f"rank correlation of TF-IDF and z, {name}", labelled(0.99), labelled(value),
+            Check(f"rank correlation of TF-IDF and z, {name}", 0.99, value,
                   training=name == "training")
             for name, value in rank.items()
         ),
@@ -276,7 +261,6 @@ slides_tf_idf = Claim(
     hypotheses=(*ASSUMPTION_1, weak_correlations),
     predicts="logits in the order of P(l|n) ln(K / number of classes with l)",
     measures="the rank correlation with z at the end, Eq. 10 and the joint flow",
-    tolerance=0.0,
     because="an order of four tokens",
     code=("attention_flow",),
     test="tests/theory/test_fates.py::test_theorem_2a_distinct_tokens_gain",

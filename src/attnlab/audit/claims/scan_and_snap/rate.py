@@ -12,7 +12,7 @@ from attnlab.audit.fit import slope
 from attnlab.audit.readings import as_dataset, mean_entropy, reduced
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import (
     ASSUMPTION_1,
     rate_window,
@@ -45,15 +45,13 @@ def _snap_time(case: Case) -> Measurement:
         ]
     )
     about = 2.0 * s.K * np.log(s.M) / np.array(ETA_Y)
-    all_rates, larger = dict(eta_y=list(ETA_Y)), dict(eta_y=list(ETA_Y[1:]))
     checks = []
     for name, snap in snaps.items():
         training = name == "training"
         checks += [
-            Check(f"snap over 2 K ln M/eta_Y, {name}", labelled(about, **all_rates),
-                  labelled(snap, **all_rates), training=training),
-            Check(f"a larger eta_Y snaps earlier, {name}", labelled(snap[:-1], **larger),
-                  labelled(snap[1:], **larger), BELOW, tolerance=0.0, training=training),
+            Check(f"snap over 2 K ln M/eta_Y, {name}", about, snap, training=training),
+            Check(f"a larger eta_Y snaps earlier, {name}", snap[:-1], snap[1:], BELOW,
+                  tolerance=0.0, training=training),
         ]  # fmt: skip
     ratio = snaps["training"] / about
     return Measurement(
@@ -80,7 +78,6 @@ snap_time = Claim(
     hypotheses=(*ASSUMPTION_1, rate_window, single_query, single_common_token),
     predicts="t_0, and its fall with eta_Y at fixed eta_Z",
     measures="when the speed of attention stays below 10 % of its peak, Eq. 10 and the joint flow",
-    tolerance=0.0,
     because="about: t_0 is where gamma's decay begins, and gamma itself is at 10 % by 2 t_0",
     code=("transition_times", "omega_1"),
     test="tests/theory/test_speed.py::test_lemma_9_stages",
@@ -102,16 +99,12 @@ def _both_rates(case: Case) -> Measurement:
     run = trained(s.classes, tuple((k * s.eta_y, k * s.eta_z) for k in factors), s.steps)
     entropy = mean_entropy(run).sel(time=slice(s.t0, None)).values
     slow = mean_entropy(climbed(SYN_SMALL).sel(ratio=1.0))
-    where = dict(factor=list(factors[1:]))
     return Measurement(
         (
-            Check("B_n grows with both rates, Eq. 10", labelled(B[:-1], **where, t=t),
-                  labelled(B[1:], **where, t=t)),
-            Check("B_n(t; k eta) = B_n(k t; eta)", labelled(same, factor=list(factors), t=t),
-                  labelled(B, factor=list(factors), t=t), EQUAL, tolerance=1e-7),
-            Check("entropy falls with both rates at the end, training",
-                  labelled(entropy[:-1, -1], **where), labelled(entropy[1:, -1], **where), BELOW,
-                  training=True),
+            Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
+            Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
+            Check("entropy falls with both rates at the end, training", entropy[:-1, -1],
+                  entropy[1:, -1], BELOW, training=True),
         ),
         number=float(B[-1, 0] / B[0, 0]),
         training_number=float(entropy[-1, -1] - entropy[0, -1]),
@@ -134,7 +127,6 @@ both_rates = Claim(
     hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
     predicts="B_n rising, and entropy falling, with a common factor of both rates at fixed t",
     measures="Eq. 10 and the joint flow at eta_Y/eta_Z = 30",
-    tolerance=0.0,
     because="an order",
     code=("growth_bound", "reduced_time"),
     test="tests/theory/test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
@@ -154,16 +146,13 @@ def _denser(case: Case) -> Measurement:
     ratio, entropy = fast["ratio"].values, fast.values
     t = np.geomspace(fast["time"][0], 1e6, 4)
     B = np.array([reduced(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
-    larger = dict(ratio=ratio[1:])
     turns = {clock: turning_ratio(found, clock / s.eta_z) for clock in TURNS}
     small = turning_ratio(densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
     return Measurement(
         (
-            Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", labelled(B[:-1], **larger, t=t),
-                  labelled(B[1:], **larger, t=t), BELOW),
-            Check("entropy rises as eta_Y grows, t >= t_0, training",
-                  labelled(entropy[:-1], **larger, time=fast["time"].values),
-                  labelled(entropy[1:], **larger, time=fast["time"].values), ABOVE, training=True),
+            Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", B[:-1], B[1:], BELOW),
+            Check("entropy rises as eta_Y grows, t >= t_0, training", entropy[:-1], entropy[1:],
+                  ABOVE, training=True),
         ),
         number=float(B[-1, 0] / B[0, 0]),
         training_number=turns[max(TURNS)],
@@ -190,7 +179,6 @@ denser = Claim(
     hypotheses=(*ASSUMPTION_1, rate_window, weak_correlations),
     predicts="B_n falling, and entropy rising, with eta_Y at fixed t and eta_Z",
     measures="Eq. 10 and the joint flow from t_0 to 10^10, at ratios from 200 to 990",
-    tolerance=0.0,
     because="an order",
     code=("density_threshold", "growth_bound"),
     test="tests/theory/test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
@@ -208,7 +196,7 @@ def _slightly(case: Case) -> Measurement:
     two = (s, s.at(eta_y=4.0 * s.eta_y))
     B = np.array([reduced(at, t).growth_bound[:, 0] for at in two])
     return Measurement(
-        (Check("B_n at 4 eta_Y over B_n at eta_Y", labelled(B[0], t=t), labelled(B[1], t=t)),),
+        (Check("B_n at 4 eta_Y over B_n at eta_Y", B[0], B[1]),),
         number=float(B[1, -1] / B[0, -1]),
     )
 
@@ -223,7 +211,6 @@ slightly = Claim(
     hypotheses=(rate_window, weak_correlations),
     predicts="a smaller B_n at four times the eta_Y",
     measures="B_n under Eq. 10 from 10 t_0 on",
-    tolerance=0.0,
     because="an order",
     code=("growth_bound", "attention_flow"),
     test="tests/theory/test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",

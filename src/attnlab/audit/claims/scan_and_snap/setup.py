@@ -13,7 +13,7 @@ from attnlab.audit.readings import logits, run_at
 from attnlab.audit.verdict import Verdict
 from attnlab.dynamics import Extended
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import EQ_10, long_sequences, single_common_token
 from attnlab.prediction.relation import EQUAL, LEADING
 
@@ -28,19 +28,14 @@ def _row_sums(case: Case) -> Measurement:
         Y = Y + s.eta_y * term.decoder
     _, path = run_at(s)
     sums = path.sum(-1)
-    token, query = dict(token=s.classes.in_play), dict(query=s.classes.queries)
-    record = dict(record=np.arange(len(sums)), **query)
     return Measurement(
         (
-            Check("rows of Y", labelled(0 * Y[:, 0], **token), labelled(Y.sum(1), **token),
-                  relative=False),
-            Check("rows of Z", labelled(0 * z[:, 0], **query), labelled(z.sum(1), **query),
-                  relative=False),
-            Check("rows of Z, training", labelled(0 * sums, **record), labelled(sums, **record),
-                  relative=False, training=True),
+            Check("rows of Y", 0.0, Y.sum(1), relative=False),
+            Check("rows of Z", 0.0, z.sum(1), relative=False),
+            Check("rows of Z, training", 0.0, sums, relative=False, training=True),
         ),
         note=f"columns do not: the largest column sum of Y is {np.abs(Y.sum(0)).max():.2g}",
-    )  # fmt: skip
+    )
 
 
 row_sums = Claim(
@@ -76,12 +71,11 @@ def _embedding_norm(case: Case) -> Measurement:
     rate = slope(dims, errors)
     return Measurement(
         (
-            Check("exponent of the error in d", labelled(-0.5), labelled(rate)),
-            Check("error at d = 1024", labelled(0.0), labelled(errors[-1]), relative=False,
-                  tolerance=0.03),
+            Check("exponent of the error in d", -0.5, rate),
+            Check("error at d = 1024", 0.0, errors[-1], relative=False, tolerance=0.03),
         ),
         number=rate,
-    )  # fmt: skip
+    )
 
 
 embedding_norm = Claim(
@@ -124,7 +118,6 @@ def _layer_norm(case: Case) -> Measurement:
             total += (scores[n] - np.log(np.exp(scores).sum())) / s.K
         return total
 
-    where = dict(query=s.classes.queries, token=s.classes.in_play)
     predicted = theory.centred_velocity(s.P, z, psi=s.psi, M=M)
     rest = np.zeros((1, s.P.shape[1]))
     centred = theory.centred_velocity(s.P, rest, psi=s.psi, M=s.M)
@@ -136,13 +129,10 @@ def _layer_norm(case: Case) -> Measurement:
     end = logits(s, run.isel(time=-1))
     return Measurement(
         (
-            Check("dz/dt over eta_Z gamma, LayerNorm", labelled(predicted, **where),
-                  labelled(complex_slope(objective, z) / speed, **where), EQUAL, relative=False,
-                  tolerance=1e-12),
-            Check("the velocity of l2-normalization, M = 1000", labelled(plain, **where),
-                  labelled(centred, **where)),
-            Check("fates with LayerNorm, training", labelled(fates, **where),
-                  labelled(np.sign(end), **where), EQUAL, training=True),
+            Check("dz/dt over eta_Z gamma, LayerNorm", predicted, complex_slope(objective,
+                  z) / speed, EQUAL, relative=False, tolerance=1e-12),
+            Check("the velocity of l2-normalization, M = 1000", plain, centred),
+            Check("fates with LayerNorm, training", fates, np.sign(end), EQUAL, training=True),
         ),
         number=float(np.abs(centred / plain - 1.0).max()),
         training_number=float(np.abs(end).max()),

@@ -14,7 +14,7 @@ from attnlab.audit.readings import reduced, run_at
 from attnlab.audit.verdict import Verdict
 from attnlab.data import single_common
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import ASSUMPTION_1, SECTION_6, rate_window
 from attnlab.prediction.relation import EQUAL, LEADING
 
@@ -43,13 +43,12 @@ def _theorem_4(case: Case) -> Measurement:
     s, C0 = case, constant(case)
     t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
     t = np.concatenate([np.geomspace(1.0, 0.999 * t0_prime, 12), np.geomspace(t0, 1e6, 12)])
-    measured = labelled(integrate_theorem_4(s, t, C0), t=t)
+    measured = integrate_theorem_4(s, t, C0)
     checks, shift = [], 0.0
     for form in FORMS:
         p = theory.snapping(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=C0, form=form)
         two = np.where(p.regime == "scanning", p.scanning, p.snapping)
-        checks.append(Check("B_n(t) of Eq. 14", labelled(two, t=t), measured, relative=False,
-                            form=form))  # fmt: skip
+        checks.append(Check("B_n(t) of Eq. 14", two, measured, relative=False, form=form))
         shift = shift or float(theory.growth_bound(0.0, K=s.K, M=s.M, eta_y=s.eta_y,
                                                    eta_z=s.eta_z, C0=C0, form=form))  # fmt: skip
     # Training: the premise is how the common token's logit moves. The rows of Z sum to 0, so that
@@ -61,16 +60,13 @@ def _theorem_4(case: Case) -> Measurement:
         times[late], K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, rho0=float(s.E[0, 1] ** -0.5)
     )
     common, gained = z[late][:, 0, 0], z[late][:, 0, tokens].sum(-1)
-    time = dict(time=times[late])
     return Measurement(
         (
             *checks,
-            Check("what the distinct tokens of a class gain, from t_0 on",
-                  labelled(path.growth_bound, **time), labelled(gained, **time), tolerance=0.25,
-                  training=True),
-            Check("z_ml of the common token, Eq. 13 (corrected), from t_0 on",
-                  labelled(path.logit, **time), labelled(common, **time), tolerance=0.25,
-                  form="premise", training=True),
+            Check("what the distinct tokens of a class gain, from t_0 on", path.growth_bound,
+                  gained, tolerance=0.25, training=True),
+            Check("z_ml of the common token, Eq. 13 (corrected), from t_0 on", path.logit, common,
+                  tolerance=0.25, form="premise", training=True),
         ),
         number=shift,
         training_number=float(path.logit[0] / common[0]),
@@ -109,17 +105,14 @@ theorem_4 = Claim(
 
 def _eq_124(case: Case) -> Measurement:
     s, t = case, np.geomspace(1.0, 1e6, 30)
-    measured = labelled(integrate_theorem_4(s, t, 0.1), t=t)
+    measured = integrate_theorem_4(s, t, 0.1)
     predicted = {
         form: theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=0.1, form=form)
         for form in FORMS
     }
     return Measurement(
-        tuple(
-            Check("B_n(t), C_0 = 0.1", labelled(predicted[form], t=t), measured, form=form)
-            for form in FORMS
-        ),
-        number=float((predicted["printed"] - measured.values).mean()),
+        tuple(Check("B_n(t), C_0 = 0.1", predicted[form], measured, form=form) for form in FORMS),
+        number=float((predicted["printed"] - measured).mean()),
         note="C_0 = 0.1: the printed B_n is (1/4) ln 0.1 = -0.576 too small at every t",
     )
 
@@ -155,9 +148,7 @@ def _eq_128(case: Case) -> Measurement:
         for a, b in zip(np.concatenate([[0.0], t[:-1]]), t, strict=True)
     ]
     predicted = theory.reduced_time(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z)
-    return Measurement(
-        (Check("Gamma(t)", labelled(predicted, t=t), labelled(s.eta_z * np.cumsum(pieces), t=t)),)
-    )
+    return Measurement((Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)),))
 
 
 eq_128 = Claim(
@@ -189,7 +180,7 @@ RARE_COMMON = Case(
 def _eq_13(case: Case) -> Measurement:
     s, t = case, np.geomspace(10.0, case.steps, 12)
     flow = reduced(s, t)
-    measured = labelled([flow.logits[:, 0, 0], flow.growth_bound[:, 0]], of=["z_ml", "B_n"], t=t)
+    measured = [flow.logits[:, 0, 0], flow.growth_bound[:, 0]]
     rho0 = float(s.E[0, 1] ** -0.5)
     paths = {
         form: theory.common_token_path(
@@ -199,8 +190,8 @@ def _eq_13(case: Case) -> Measurement:
     }
     return Measurement(
         tuple(
-            Check("z_ml and B_n", labelled([paths[form].logit, paths[form].growth_bound],
-                  of=["z_ml", "B_n"], t=t), measured, form=form)
+            Check("z_ml and B_n", [paths[form].logit, paths[form].growth_bound], measured,
+                  form=form)
             for form in FORMS
         ),
         number=float(paths["printed"].growth_bound[-1] / flow.growth_bound[-1, 0]),

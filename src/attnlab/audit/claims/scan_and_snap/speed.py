@@ -10,7 +10,7 @@ from attnlab.audit.cases import FIG3
 from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import MUCH, large_vocabulary, rate_window
 from attnlab.prediction.relation import (
     ABOVE,
@@ -28,29 +28,24 @@ VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 def _lemma_8(case: Case) -> Measurement:
     M = VOCABULARIES[:, None]
     low, high = M ** (theory.omega_0(M) - 2.0), (1.0 + theory.omega_1(M)) * np.log(M) / M
-    where = dict(M=VOCABULARIES, place=np.arange(50))
     inside = low * (high / low) ** np.linspace(1e-6, 1 - 1e-6, 50)
     below, above = low * np.geomspace(1e-6, 1 - 1e-6, 50), high * np.geomspace(1 + 1e-6, 1e3, 50)
 
     def room(h: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(np.log((M - 1.0) * M * h) - M * h)
 
-    zero = labelled(0 * inside, **where)
     small = theory.omega_0(VOCABULARIES) * VOCABULARIES**0.99 * np.log(VOCABULARIES)
     order = theory.omega_1(VOCABULARIES) * np.log(VOCABULARIES) / np.log(np.log(VOCABULARIES))
-    sizes = dict(M=VOCABULARIES)
     return Measurement(
         (
-            Check("exp(Mh) <= (M-1) M h inside", zero, labelled(room(inside), **where), AT_LEAST),
-            Check("exp(Mh) > (M-1) M h below", zero, labelled(room(below), **where), BELOW),
-            Check("exp(Mh) > (M-1) M h above", zero, labelled(room(above), **where), BELOW),
-            Check("omega_0 over 1/(M^0.99 ln M)", labelled(np.ones(4), **sizes),
-                  labelled(small, **sizes), up_to(3.0)),
-            Check("omega_1 over ln ln M/ln M", labelled(np.ones(4), **sizes),
-                  labelled(order, **sizes), within(2.0)),
+            Check("exp(Mh) <= (M-1) M h inside", 0.0, room(inside), AT_LEAST),
+            Check("exp(Mh) > (M-1) M h below", 0.0, room(below), BELOW),
+            Check("exp(Mh) > (M-1) M h above", 0.0, room(above), BELOW),
+            Check("omega_0 over 1/(M^0.99 ln M)", 1.0, small, up_to(3.0)),
+            Check("omega_1 over ln ln M/ln M", 1.0, order, within(2.0)),
         ),
         number=float(theory.omega_1(1000.0)),
-    )  # fmt: skip
+    )
 
 
 lemma_8 = Claim(
@@ -81,12 +76,10 @@ def _remark_3(case: Case) -> Measurement:
     rates = np.array([0.1, 0.3, 0.99])
     floor = VOCABULARIES ** (theory.omega_0(VOCABULARIES) - 2.0)
     first = np.array([theory.h(1.0, M=VOCABULARIES, eta_y=y) for y in rates])
-    where = dict(eta_y=rates, M=VOCABULARIES)
     return Measurement(
-        (Check("h(1) over M^-(2-omega_0)", labelled(floor + 0 * first, **where),
-               labelled(first, **where)),),
+        (Check("h(1) over M^-(2-omega_0)", floor + 0 * first, first),),
         number=float((first / floor).min()),
-    )  # fmt: skip
+    )
 
 
 remark_3 = Claim(
@@ -102,7 +95,6 @@ remark_3 = Claim(
     hypotheses=(large_vocabulary, rate_window),
     predicts="h(1) above the smaller zero",
     measures="h(1) for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99",
-    tolerance=0.0,
     because="an inequality, with room",
     code=("omega_0", "h"),
     test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
@@ -117,7 +109,6 @@ def _lemma_9(case: Case) -> Measurement:
     place, M = np.linspace(0.0, 1.0, 60), VOCABULARIES[:, None]
     t0_prime, t0 = theory.transition_times(K=K, M=M, eta_y=y)
     early, late = K * (t0_prime / K) ** place, t0 * 10 ** (6 * place)
-    where = dict(M=VOCABULARIES, place=place)
     g_early, g_late = (theory.gamma(t, K=K, M=M, eta_y=y) for t in (early, late))
     rate_early = theory.gamma_stages(early, K=K, M=M, eta_y=y).early
     rate_late = theory.gamma_stages(late, K=K, M=M, eta_y=y).late
@@ -130,17 +121,13 @@ def _lemma_9(case: Case) -> Measurement:
 
     return Measurement(
         (
-            Check("gamma over eta_Y t/K, first stage", labelled(rate_early, **where),
-                  labelled(g_early, **where)),
-            Check("gamma over K ln(M eta_Y t/K)/(eta_Y t), second stage",
-                  labelled(rate_late, **where), labelled(g_late, **where)),
-            Check("exp(Mh) <= min(..), first stage", labelled(np.minimum(*logs(early)), **where),
-                  labelled(x(early), **where), AT_MOST),
-            Check("exp(Mh) >= max(..), second stage", labelled(np.maximum(*logs(late)), **where),
-                  labelled(x(late), **where), AT_LEAST),
+            Check("gamma over eta_Y t/K, first stage", rate_early, g_early),
+            Check("gamma over K ln(M eta_Y t/K)/(eta_Y t), second stage", rate_late, g_late),
+            Check("exp(Mh) <= min(..), first stage", np.minimum(*logs(early)), x(early), AT_MOST),
+            Check("exp(Mh) >= max(..), second stage", np.maximum(*logs(late)), x(late), AT_LEAST),
         ),
         number=float((g_late / rate_late).max()),
-    )  # fmt: skip
+    )
 
 
 lemma_9 = Claim(
@@ -172,12 +159,11 @@ def _eq_52(case: Case) -> Measurement:
     room = (M - 2.0 + (M - 1.0) * np.log(M - 1.0)) / M - np.log(M)
     asked = M > 100.0
     return Measurement(
-        (Check("left minus right", labelled(0 * M[asked], M=M[asked]),
-               labelled(room[asked], M=M[asked])),),
+        (Check("left minus right", 0.0, room[asked]),),
         number=float(room[asked].min()),
         note=f"it is false for M = 3 and 4 only (by {room[1]:.2g} at M = 4); M >> 100 is assumed "
         "just before it, in Remark 3",
-    )  # fmt: skip
+    )
 
 
 eq_52 = Claim(
@@ -190,7 +176,6 @@ eq_52 = Claim(
     hypotheses=(large_vocabulary,),
     predicts="the inequality for M above 100",
     measures="both sides, M to 1000",
-    tolerance=0.0,
     because="a strict inequality",
     code=("transition_times",),
     test="tests/theory/test_speed.py::test_lemma_9_stages",

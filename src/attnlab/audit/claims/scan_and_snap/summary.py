@@ -11,7 +11,7 @@ from attnlab.audit.claim import Claim, Measurement, OnRecord
 from attnlab.audit.readings import logits, most_and_least_frequent, reduced, run_at
 from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled
+from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import ASSUMPTION_1, weak_correlations
 from attnlab.prediction.relation import ABOVE, BELOW
 
@@ -25,10 +25,9 @@ def _summary_frequency(case: Case) -> Measurement:
     end = z[-1, s.psi[n]]
     return Measurement(
         (
-            Check("velocity of the rarest over the most frequent", labelled(1.0),
-                  labelled(float(slow / fast)), ABOVE),
-            Check("gain of the rarest over the most frequent, training", labelled(1.0),
-                  labelled(float(end[low] / end[high])), ABOVE, training=True),
+            Check("velocity of the rarest over the most frequent", 1.0, float(slow / fast), ABOVE),
+            Check("gain of the rarest over the most frequent, training", 1.0,
+                  float(end[low] / end[high]), ABOVE, training=True),
         ),
         number=float(fast / slow),
         training_number=float(end[high] / end[low]),
@@ -46,7 +45,6 @@ summary_frequency = Claim(
     hypotheses=(*ASSUMPTION_1, weak_correlations),
     predicts="a faster growth of the rarer token",
     measures="velocities under Eq. 10 at the start (they go as f_nl^2), gains in the joint flow",
-    tolerance=0.0,
     because="an order",
     code=("attention_velocity", "distinct_growth"),
     test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
@@ -61,15 +59,12 @@ def _summary_theorem_2b(case: Case) -> Measurement:
     # Query 0 has one class, which holds nothing but the common token.
     P, psi = np.array([[1.0, 0.0], [0.2, 0.8]]), np.array([0, 1])
     velocity = theory.attention_velocity(P, np.zeros((2, 2)), psi=psi, M=case.M)[:, 0]
-    query = dict(query=[0, 1])
     owners = theory.token_roles(P).distinct.any(1)
     return Measurement(
         (
-            Check("dz/dt of the common token", labelled(np.zeros(2), **query),
-                  labelled(velocity, **query), BELOW),
-            Check("dz/dt where a class of the query owns a distinct token",
-                  labelled([0.0], query=[1]), labelled(velocity[owners], query=[1]), BELOW,
-                  form="corrected"),
+            Check("dz/dt of the common token", 0.0, velocity, BELOW),
+            Check("dz/dt where a class of the query owns a distinct token", [0.0], velocity[owners],
+                  BELOW, form="corrected"),
         ),
         number=float(velocity.max()),
         note="P(.|0) = (1, 0) with its own query, P(.|1) = (0.2, 0.8): the common token of query 0 "
@@ -89,7 +84,6 @@ summary_theorem_2b = Claim(
     case=WEAK,
     predicts="a falling logit for every query; corrected: with Theorem 2(b)'s condition",
     measures="the velocity where one query has a class of the common token alone",
-    tolerance=0.0,
     because="a strict sign",
     code=("token_fates", "attention_velocity"),
     test="tests/theory/test_fates.py::test_theorem_2b_the_single_common_token_loses",
@@ -114,12 +108,11 @@ def _summary_slow(case: Case) -> Measurement:
     return Measurement(
         (
             Check("fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training",
-                  labelled(0.1 * fall[1]), labelled(fall[0]), BELOW, training=True),
-            Check("distinct tokens out of order at 0.01, training", labelled(0.9),
-                  labelled(ordered), BELOW, training=True),
+                  0.1 * fall[1], fall[0], BELOW, training=True),
+            Check("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW,
+                  training=True),
             # Eq. 10 has no place for a slow decoder: its path depends on the rates through time.
-            Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10",
-                  labelled(B[1]), labelled(B[0]), BELOW),
+            Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10", B[1], B[0], BELOW),
         ),
         number=B[0] / B[1],
         training_number=float(fall[0] / fall[1]),
@@ -137,7 +130,6 @@ summary_slow = Claim(
     case=SYN_SMALL,
     predicts="at eta_Y/eta_Z = 0.01, hardly any loss of the common tokens and no order",
     measures="the joint flow on Syn-Small at eta_Y/eta_Z = 0.01 and 10",
-    tolerance=0.0,
     because="a tenth of the loss, or a rank correlation below 0.9, would support it",
     code=("attention_flow",),
     test="tests/theory/test_attention.py::test_path_is_the_same_whatever_the_rates",
