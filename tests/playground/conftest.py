@@ -11,11 +11,13 @@ import pytest
 from small_run import PATIENCE
 
 from attnlab.playground.server import Server, serving
+from attnlab.playground.workers import Workers
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    with serving(port=0) as running:
+    # a process that computes may begin on a busy machine, where its minute is soon over
+    with serving(port=0, workers=Workers(seconds=PATIENCE / 1000)) as running:
         yield running
 
 

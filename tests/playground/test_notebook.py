@@ -56,6 +56,7 @@ def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
     frame = notebook.frame_locator("iframe")
     frame.locator("#live[data-drawn]").wait_for(state="attached")
     assert frame.locator("#step-shown").inner_text().endswith("of 30")
+    assert notebook.evaluate("model.values.state.a.steps") == 30
     slider = frame.locator("#control-eta_z")
     slider.focus()
     slider.press("ArrowRight")
@@ -67,6 +68,29 @@ def test_the_same_page_is_drawn_and_its_state_comes_back(notebook: Any) -> None:
     assert widget.simulation.eta_z == 2.0 and widget.compared is None
     notebook.evaluate("(state) => changed('state', state)", {"a": {**LIMIT, "steps": 20}})
     frame.locator("#step-shown", has_text="of 20").wait_for()
+    refused = {"a": {**LIMIT, "steps": -1}}
+    notebook.evaluate("(state) => changed('state', state)", refused)
+    frame.locator("#problem", has_text="steps: expected").wait_for()
+    notebook.evaluate("end()")
+
+
+def test_what_is_set_before_the_page_is_there_is_shown(notebook: Any) -> None:
+    """As in a notebook whose cells all run at once; `play()` alone opens on the first example."""
+    widget = attnlab.play()
+    notebook.evaluate(HOST, [str(widget._esm), {"files": widget.files, "state": widget.state}])
+    notebook.evaluate("(state) => changed('state', state)", {"a": {**LIMIT, "steps": 20}})
+    frame = notebook.frame_locator("iframe")
+    frame.locator("#step-shown", has_text="of 20").wait_for()
+    notebook.wait_for_function("model.values.state.a.steps === 20")
+    assert frame.locator("#problem").is_hidden()
+    notebook.evaluate("end()")
+    notebook.evaluate(HOST, [str(widget._esm), {"files": widget.files, "state": {}}])
+    second = notebook.frame_locator("iframe >> nth=1")
+    second.locator("#live[data-drawn]").wait_for(state="attached")
+    assert second.locator("#problem").is_hidden()
+    notebook.wait_for_function("model.values.state.experiment === 'opening'")
+    widget.state = notebook.evaluate("model.values.state")
+    assert widget.simulation.steps == 100
     notebook.evaluate("end()")
 
 
@@ -89,6 +113,11 @@ def test_the_kernel_is_asked_for_what_the_page_does_not_compute(notebook: Any) -
     frame = notebook.frame_locator("iframe")
     frame.locator("#live[data-drawn]").wait_for(state="attached")
     assert frame.locator("#step-shown").inner_text().endswith("of 100")
+    notebook.evaluate("changed('state', { a: { ...model.values.state.a, steps: 200 } })")
+    notebook.wait_for_function("model.questions.length === 2")
+    notebook.evaluate("end()")  # who goes leaves nothing behind that computes
+    second, last = notebook.evaluate("model.questions.slice(1)")
+    assert last == {"id": second["id"], "cancel": True}
     widget.close()
 
 

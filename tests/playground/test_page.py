@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from small_run import LIMIT
 import attnlab
 from attnlab.dynamics import Simulation
 from attnlab.playground import server as server_module
+from attnlab.playground.opening import opening
 from attnlab.playground.page_files import single_page
 
 Open = Callable[..., Any]
@@ -81,8 +84,8 @@ def test_it_opens_on_words_at_step_0_and_plays_by_itself(open_page: Open) -> Non
 
 def test_it_stands_still_where_motion_is_unwelcome(open_page: Open) -> None:
     page = open_page()
-    page.wait_for_timeout(300)
-    assert page.evaluate("attnlabPage.player.position") == 0
+    page.locator("#tour").wait_for()  # after which it would begin to play
+    assert page.evaluate("[attnlabPage.player.playing, attnlabPage.player.position]") == [False, 0]
     assert page.locator("#step-shown").inner_text().startswith("step 0")
 
 
@@ -163,11 +166,41 @@ def test_words_can_be_edited_pasted_and_loaded(open_page: Open) -> None:
     bad = {**file, "name": "bad.json", "buffer": json.dumps({"vocabulary": 2}).encode()}
     dialog.locator("input[type=file]").set_input_files(bad)
     page.wait_for_function("document.querySelector('.problem').textContent")
-    assert dialog.locator(".problem").inner_text() == "classes: missing"
+    assert dialog.locator(".problem").inner_text() == "bad.json: classes: missing"
+    table = {**file, "name": "mine.csv", "buffer": b"word,up,down,left\nthe,1,2,3\n"}
+    dialog.locator("input[type=file]").set_input_files(table)
+    page.wait_for_function("attnlabPage.document.classes.classes.length === 3")
     dialog.get_by_role("button", name="Done").click()
+    page.get_by_role("button", name="Undo").click()
     page.get_by_role("button", name="Undo").click()
     assert page.evaluate("attnlabPage.document.classes.classes[0].next") == "up"
     assert page.locator("#control-common_mass").is_hidden()  # it does not apply to one's own words
+
+
+def test_what_is_too_long_for_a_link_is_a_file_that_brings_it_back(
+    open_page: Open, tmp_path: Path
+) -> None:
+    names = [f"a word that is long {i}" for i in range(300)]
+    classes = {
+        "vocabulary": [*names, "m", "n"],
+        "normalize": True,
+        "classes": [{"query": "m", "next": "n", "probs": dict.fromkeys(names, 1)}],
+    }
+    page = open_page()
+    run = {**LIMIT, "classes": classes}
+    page.evaluate("(state) => attnlabPage.put(state)", {"a": run, "b": {**run, "eta_y": 5}})
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Copy link").click()
+    path = Path(download.value.path())
+    again = open_page()
+    again.get_by_role("button", name="Edit the words").click()
+    file = {"name": "playground.json", "mimeType": "", "buffer": path.read_bytes()}
+    again.locator("#words-file").set_input_files(file)
+    again.wait_for_function("attnlabPage.state.b?.eta_y === 5")
+    assert again.evaluate("attnlabPage.state") == page.evaluate("attnlabPage.state")
+    path.rename(tmp_path / "playground.json")
+    opened = opening(tmp_path / "playground.json")
+    assert [opened["a"]["eta_y"], opened["b"]["eta_y"]] == [1, 5]
 
 
 def test_two_runs_are_compared(open_page: Open) -> None:
@@ -198,6 +231,22 @@ def test_what_the_page_does_not_compute_is_asked_of_attnlab(open_page: Open) -> 
     page = open_page({"a": flow})
     go_to_end(page)
     expect_bars(page, flow)
+
+
+def test_what_was_asked_of_attnlab_is_left_for_a_run_that_is_known(open_page: Open) -> None:
+    page = open_page({"a": LIMIT})
+    page.evaluate(
+        """() => {
+          globalThis.left = 0
+          attnlabPage.api.simulate = (_, signal) => new Promise((_, reject) =>
+            signal.addEventListener("abort", () => { left += 1; reject(signal.reason) }))
+        }"""
+    )
+    page.evaluate("void attnlabPage.edit((of) => ({ ...of, engine: { name: 'flow' } }), '')")
+    page.wait_for_selector("#live.stale")
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_selector("#live:not(.stale)")
+    assert page.evaluate("left") == 1 and page.locator("#problem").is_hidden()
 
 
 def test_without_attnlab_the_page_says_which_command_shows_it(open_page: Open) -> None:
@@ -319,6 +368,49 @@ def test_the_code_on_show_is_what_runs(open_page: Open) -> None:
     exec(python.replace("print(", "found = ("), scope)
     wanted = attnlab.simulate(Simulation.from_document(LIMIT))
     np.testing.assert_allclose(scope["result"]["attention"], wanted["attention"])
+
+
+def test_the_code_of_every_experiment_is_its_simulation(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The command line and the Python make the value that the page shows, whatever its model."""
+    from typer.testing import CliRunner
+
+    from attnlab import dynamics
+    from attnlab.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    made: list[Simulation] = []
+
+    def keep(given: Any, *rest: Any, **fields: Any) -> Any:
+        made.append(dynamics.as_simulation(given, *rest, **fields) if rest else given)
+        raise KeyboardInterrupt
+
+    page = open_page()
+    shown = page.evaluate(
+        """async () => {
+          const { EXPERIMENTS, stateOf } = await import("/experiments.js")
+          const { classesFile, commandLine, python } = await import("/code.js")
+          const runs = EXPERIMENTS.map(stateOf).flatMap(({ a, b }) => b === null ? [a] : [a, b])
+          runs.push({ ...runs[0], save: { every: 7 }, model: { name: "extended", heads: 2, position: "learned" } })
+          return runs.map((of) => [of, commandLine(of), python(of), classesFile(of)])
+        }"""  # noqa: E501
+    )
+    monkeypatch.setattr(dynamics, "simulate", keep)
+    monkeypatch.setattr(attnlab, "simulate", keep)
+    for document, shell, python, file in shown:
+        if file:
+            Path("classes.json").write_text(file)
+        CliRunner().invoke(app, shlex.split(shell)[1:])
+        with pytest.raises(KeyboardInterrupt):
+            exec(python, {})
+        by_shell, by_python = made[-2:]
+        wanted = Simulation.from_document({**document, "dtype": "float32"})
+        for found in (by_shell, by_python):
+            assert found.sets[0] == wanted.sets[0]
+            alike = replace(found, classes=wanted.classes)
+            assert alike.to_document() == wanted.to_document()
+    assert len(made) == 2 * len(shown)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (375, True)])

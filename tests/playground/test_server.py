@@ -165,11 +165,12 @@ def messages(count: int) -> list[bytes]:
 
 
 def test_a_thousand_hostile_messages_leave_it_as_it_was(server: Server) -> None:
+    wait_until_free(server)
     assert ask(server, LIMIT)[0] == 200
     processes = [worker.process for worker in server.workers.all]
     statuses = {request(server, "POST", "/api/simulate", m, **JSON)[0] for m in messages(1000)}
     assert statuses <= {200, 400, 408}, statuses
-    assert [worker.process for worker in server.workers.all][:1] == processes[:1]
+    assert [worker.process for worker in server.workers.all] == processes
     assert ask(server, LIMIT)[0] == 200
 
 
@@ -254,13 +255,13 @@ def test_the_command_serves_what_it_is_given(tmp_path: Path) -> None:
         assert process.stderr is not None
         line = process.stderr.readline()
         port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
         connection.request("GET", "/api/start")
         state = json.loads(connection.getresponse().read())
         assert len(state["a"]["classes"]["classes"][0]["probs"]) == 4
     finally:
         process.terminate()
-        assert process.wait(60) in (130, -15)
+        assert process.wait(300) in (130, -15)
 
 
 def test_a_page_opens_on_a_simulation(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sequence classes in YAML and JSON files. The schema is in docs/sequence-classes.md.
+"""Sequence classes in YAML, JSON and CSV files. The schema is in docs/sequence-classes.md.
 
 A token is written as its name or its id. A reference that is one of the names is that name, even
 where YAML reads it as a number (the word ``1987``); otherwise a whole number is an id, also in
@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.data.class_tables import parse_table
 from attnlab.data.classes import SUM_TOLERANCE, SequenceClasses
 from attnlab.files import documents
 from attnlab.files.documents import (
+    SUFFIXES,
     check_keys,
     document_suffix,
     dump_json,
@@ -38,6 +40,8 @@ from attnlab.files.names import check_name
 
 NOUN = "sequence classes"
 ADVICE = "see docs/sequence-classes.md, or make such classes in Python"
+TABLES = {".csv": parse_table}
+CLASS_SUFFIXES = (*SUFFIXES, *TABLES)  # of files that are read
 # Token ids are 32-bit on an accelerator.
 MAX_VOCABULARY = 2**31 - 1
 
@@ -48,7 +52,7 @@ _ID = re.compile(r"0|[1-9][0-9]*")
 
 
 def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
-    """Read sequence classes from a .yaml, .yml or .json file; its path becomes their origin.
+    """Read sequence classes from a .yaml, .yml, .json or .csv file; its path becomes their origin.
 
     Parameters
     ----------
@@ -61,7 +65,7 @@ def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
         The classes.
     """
     path = Path(path)
-    document = read_document(path, noun=NOUN, advice=ADVICE)
+    document = read_document(path, noun=NOUN, advice=ADVICE, others=TABLES)
     try:
         return _build(document, origin=str(path))
     except InputError as error:
@@ -138,7 +142,7 @@ def _build(document: Any, origin: str) -> SequenceClasses:
     vocabulary = _Vocabulary(document["vocabulary"])
     normalize = document.get("normalize", False)
     if not isinstance(normalize, bool):
-        raise InputError(f"normalize: expected true or false, got {normalize!r}")
+        raise InputError(f"normalize: expected true or false, got {shown(normalize)}")
     items = document["classes"]
     if not isinstance(items, list) or not items:
         raise InputError(f"classes: expected a list of at least one class, got {shown(items)}")

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from attnlab.data import constructions
-from attnlab.data.class_files import read_classes
+from attnlab.data.class_files import CLASS_SUFFIXES, read_classes
 from attnlab.data.classes import SequenceClasses
-from attnlab.files.documents import SUFFIXES, did_you_mean, shown
+from attnlab.files.documents import did_you_mean, shown
 from attnlab.files.errors import InputError
 
 PRESETS: Mapping[str, Callable[..., SequenceClasses]] = {
@@ -102,14 +102,14 @@ def resolve(text: str | os.PathLike[str]) -> SequenceClasses:
     ('the', 'in', 'of')
     """
     text = os.fspath(text)
-    if text.lower().endswith(SUFFIXES) or os.sep in text or os.path.exists(text):
+    if text.lower().endswith(CLASS_SUFFIXES) or os.sep in text or os.path.exists(text):
         return read_classes(text)
     try:
         return from_preset(text)
     except InputError as error:
         if text.partition(":")[0].strip() in PRESETS:
             raise
-        raise InputError(f"{error}; a file must end in {', '.join(SUFFIXES)}") from None
+        raise InputError(f"{error}; a file must end in {', '.join(CLASS_SUFFIXES)}") from None
 
 
 @cache  # a sweep makes classes by the thousand

@@ -10,11 +10,12 @@ import json
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from attnlab.files import yaml_faults
 from attnlab.files.errors import InputError
 from attnlab.files.names import visible
 from attnlab.files.regular import read_regular
@@ -25,6 +26,8 @@ MAX_BYTES = 256_000_000
 MAX_DEPTH = 20  # no document of ours needs more than a handful
 MAX_ALIASED = 1_000_000
 LONGEST_KEY = 60  # that is shown
+
+Parsers = Mapping[str, Callable[[str], Any]]  # by the ending of a file
 
 # The scalars of YAML 1.2. PyYAML follows 1.1, where the words no, on and yes are booleans, 12:30 is
 # a number and 1e-3 is not.
@@ -40,14 +43,18 @@ _SCALARS = {
 }
 
 
-def read_document(path: Path, *, noun: str, advice: str) -> Any:
+def read_document(path: Path, *, noun: str, advice: str, others: Parsers | None = None) -> Any:
     """The values in a .yaml, .yml or .json file of `noun`; None when it is empty.
 
-    `advice` ends the messages about a file that is too large or too deep.
+    `advice` ends the messages about a file that is too large or too deep. `others` parse files of
+    other endings.
     """
-    suffix = document_suffix(path, noun=noun)
+    others = others or {}
+    suffix = document_suffix(path, noun=noun, others=others)
     text = _read_text(path, advice)
     try:
+        if suffix in others:
+            return others[suffix](text)
         return parse_document(text, suffix=suffix, advice=advice)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
@@ -61,11 +68,12 @@ def parse_document(text: str, *, suffix: str, advice: str) -> Any:
         raise InputError(f"nested too deeply; {advice}") from None
 
 
-def document_suffix(path: Path, *, noun: str) -> str:
+def document_suffix(path: Path, *, noun: str, others: Iterable[str] = ()) -> str:
     """The suffix of a file of `noun`, if it is one that can be read and written."""
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{path}: files of {noun} end in {', '.join(SUFFIXES)}")
+    known = (*SUFFIXES, *others)
+    if suffix not in known:
+        raise InputError(f"{path}: files of {noun} end in {', '.join(known)}")
     return suffix
 
 
@@ -130,7 +138,19 @@ def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_refuse_repeats, parse_int=_whole)
     except json.JSONDecodeError as error:
-        raise InputError(f"invalid JSON: line {error.lineno}: {error.msg}") from error
+        words = next((says for of, says in _JSON_FAULTS.items() if error.msg.startswith(of)), "")
+        place = f"line {error.lineno}: {words or _JSON_ELSE}"
+        raise InputError(f"invalid JSON: {place}") from error
+
+
+# Python's kinds of faults in our own words, which the playground's page has too.
+_JSON_FAULTS = {
+    "Unterminated string": "a text is not closed; close it with a double quote",
+    "Invalid control character": "a text is not closed; close it with a double quote",
+    "Invalid \\": "an escape that is none; write \\\\ for a backslash",
+    "Extra data": "something follows the end; check the brackets before it",
+}
+_JSON_ELSE = "expected a value, a comma or a bracket here; names and texts are in double quotes"
 
 
 def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -155,14 +175,31 @@ def _parse_yaml(text: str) -> Any:
         # of events does not, and costs little.
         _check_extent(yaml.parse(text, Loader=loader))
         return yaml.load(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}: " if mark else ""
-        raise InputError(f"invalid YAML: {place}{error.problem or error.context}") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"invalid YAML: {str(error).splitlines()[0]}") from error
-    except OverflowError:  # PyYAML's own parser takes \\UFFFFFFFF for a character
-        raise InputError("invalid YAML: an escape that is no character") from None
+    except _Refused as refused:
+        raise InputError(f"invalid YAML: line {refused.line}: {refused}") from None
+    # PyYAML's own parser takes \\UFFFFFFFF for a character
+    except (yaml.YAMLError, OverflowError) as error:
+        line = _line_of(error)
+        unfit = isinstance(error, yaml.constructor.ConstructorError)
+        usual = yaml_faults.MISPLACED_TAG if unfit else yaml_faults.ELSE
+        line, words = yaml_faults.fault(text) or (line, usual)
+        raise InputError(f"invalid YAML: line {line}: {words}") from error
+
+
+def _line_of(error: Exception) -> int:
+    """Where a parser found a fault: a key without its colon is missed only behind it."""
+    marks = [getattr(error, name, None) for name in ("problem_mark", "context_mark")]
+    if "simple key" in (getattr(error, "context", None) or ""):
+        marks.reverse()
+    return next((mark.line + 1 for mark in marks if mark is not None), 1)
+
+
+class _Refused(Exception):
+    """A value that we refuse, where a parser would not, and its line."""
+
+    def __init__(self, words: str, node: Any) -> None:
+        super().__init__(words)
+        self.line = node.start_mark.line + 1
 
 
 def _check_extent(events: Iterable[Any]) -> None:
@@ -216,11 +253,9 @@ def _yaml_loader() -> Any:
             for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
                 key = self.construct_object(key_node, deep=True)
                 if not isinstance(key, Hashable):
-                    continue  # refused below, by PyYAML
+                    raise _Refused(yaml_faults.COMPLEX_KEY, key_node)
                 if key in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"key {_brief(key)!r} is given twice", key_node.start_mark
-                    )
+                    raise _Refused(f"key {_brief(key)!r} is given twice", key_node)
                 seen.add(key)
             return dict(super().construct_mapping(node, deep))
 
@@ -228,15 +263,11 @@ def _yaml_loader() -> Any:
         kind = node.tag.removeprefix(_TAG)
         text = loader.construct_scalar(node)
         if not _SCALARS[kind].fullmatch(text):
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{text!r} is not of type {kind}", node.start_mark
-            )
+            raise _Refused(f"{shown(text)} is not of type {kind}", node)
         try:
             return _SCALAR_VALUES[kind](text)
         except ValueError as error:
-            raise yaml.constructor.ConstructorError(
-                None, None, str(error), node.start_mark
-            ) from None
+            raise _Refused(str(error), node) from None
 
     for kind, pattern in _SCALARS.items():
         Loader.add_implicit_resolver(f"{_TAG}{kind}", re.compile(f"(?:{pattern.pattern})$"), None)

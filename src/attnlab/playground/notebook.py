@@ -38,7 +38,7 @@ class Playground(anywidget.AnyWidget):
         state = {} if given is None else opening(given)
         super().__init__(files=page_texts(), state=state)
         self._workers = Workers(1)
-        self._cancelled: set[int] = set()
+        self._cancelled: set[str] = set()
         self.on_msg(self._hear)
 
     def _hear(self, _: Any, question: Any, __: Any) -> None:
@@ -52,6 +52,7 @@ class Playground(anywidget.AnyWidget):
             answer = self._workers.ask(
                 question["verb"], question["document"], lambda: number in self._cancelled
             )
+            self._cancelled.discard(number)
             self.send({"id": number, "status": answer.status}, [answer.content])
 
         threading.Thread(target=work, name="playground", daemon=True).start()

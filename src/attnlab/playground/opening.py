@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.data import SequenceClasses
-from attnlab.data.class_files import classes_document, classes_from_document
+from attnlab.data.class_files import (
+    CLASS_SUFFIXES,
+    TABLES,
+    classes_document,
+    classes_from_document,
+)
 from attnlab.data.presets import from_preset
 from attnlab.dynamics import Simulation
-from attnlab.files.documents import SUFFIXES, read_document
+from attnlab.files.documents import check_keys, read_document
 from attnlab.files.errors import InputError
 
 NOUN = "sequence classes or of a simulation"
@@ -24,15 +29,24 @@ def opening(given: Simulation | SequenceClasses | str | os.PathLike[str]) -> dic
     if isinstance(given, SequenceClasses):
         return {"a": _run(classes_document(given))}
     text = os.fspath(given)
-    if not text.lower().endswith(SUFFIXES) and os.sep not in text:
+    if not text.lower().endswith(CLASS_SUFFIXES) and os.sep not in text:
         return {"a": _run(classes_document(from_preset(text)))}
-    document = read_document(Path(text), noun=NOUN, advice="use attnlab simulate")
+    document = read_document(Path(text), noun=NOUN, advice="use attnlab simulate", others=TABLES)
     try:
+        if isinstance(document, dict) and "a" in document:
+            return _state(document)
         if isinstance(document, dict) and "vocabulary" not in document:
             return {"a": _shown(Simulation.from_document(document))}
         return {"a": _run(classes_document(classes_from_document(document)))}
     except InputError as error:
         raise InputError(f"{text}: {error}") from error
+
+
+def _state(document: dict[str, Any]) -> dict[str, Any]:
+    """What a page saved because it was too long for a link: run A, and B where two are compared."""
+    check_keys("", document, ("a", "b", "experiment", "first"), ("a",))
+    runs = {name: document[name] for name in ("a", "b") if document.get(name) is not None}
+    return {name: _shown(Simulation.from_document(of)) for name, of in runs.items()}
 
 
 def _run(classes: Any) -> dict[str, Any]:

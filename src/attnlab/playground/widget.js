@@ -5,13 +5,12 @@
 /** Runs in the frame: what the page does not compute itself is asked of the kernel. */
 function asking() {
   const waiting = new Map()
-  let last = 0
   globalThis.attnlabAsk = (verb, document, signal) => new Promise((resolve, reject) => {
-    const id = ++last
+    const id = `${Math.random()}` // a widget may be shown twice, and its kernel hears both
     waiting.set(id, resolve)
     parent.postMessage({ attnlab: "ask", question: { id, verb, document } }, "*")
     signal?.addEventListener("abort", () => {
-      waiting.delete(id)
+      if (!waiting.delete(id)) return
       parent.postMessage({ attnlab: "ask", question: { id, cancel: true } }, "*")
       reject(signal.reason)
     })
@@ -26,35 +25,48 @@ function asking() {
 function render({ model, el }) {
   const files = model.get("files"), made = assembled(files)
   const frame = document.createElement("iframe")
+  const begun = model.get("state").a ? model.get("state") : null // else the page's first example
   frame.title = "attnlab playground"
   frame.style.cssText = "width:100%;height:820px;border:0"
   const begin = `globalThis.attnlabWorker = ${JSON.stringify(made.worker)};
-    globalThis.attnlabStart = ${JSON.stringify(model.get("state")).replaceAll("<", "\\u003c")};
+    globalThis.attnlabStart = ${JSON.stringify(begun).replaceAll("<", "\\u003c")};
     globalThis.attnlabTell = (state) => parent.postMessage({ attnlab: "state", state }, "*");
     (${asking})();`
   frame.srcdoc = files["/index.html"]
     .replaceAll(/<link rel="modulepreload"[^>]*>/g, "") // which no address would answer here
     .replace('<link rel="stylesheet" href="style.css">', () => `<style>${files["/style.css"]}</style><script>${begin}</script>`)
     .replace('src="main.js"', () => `src="${made.main}"`)
+  const asked = new Set() // of the kernel, and not answered yet
+  let early = false // whether Python set a state before the page was there
   const hear = ({ source, data }) => {
     if (source !== frame.contentWindow) return
-    if (data?.attnlab === "ask") model.send(data.question)
+    if (data?.attnlab === "ask") {
+      asked[data.question.cancel ? "delete" : "add"](data.question.id)
+      model.send(data.question)
+    }
     if (data?.attnlab !== "state") return
+    if (early) {
+      early = false
+      return follow()
+    }
     model.set("state", data.state)
     model.save_changes()
   }
   const answer = ({ id, status }, [content]) => {
+    if (!asked.delete(id)) return
     frame.contentWindow?.postMessage({ attnlab: "answer", id, status, content }, "*")
   }
   const follow = () => {
     const page = frame.contentWindow?.attnlabPage, state = model.get("state")
-    if (page && JSON.stringify(page.state) !== JSON.stringify(state)) page.put(state)
+    early = !page
+    if (page && JSON.stringify(page.state) !== JSON.stringify(state)) page.follow(state)
   }
   addEventListener("message", hear)
   model.on("change:state", follow)
   model.on("msg:custom", answer)
   el.append(frame)
   return () => {
+    for (const id of asked) model.send({ id, cancel: true })
     removeEventListener("message", hear)
     model.off("change:state", follow)
     model.off("msg:custom", answer)

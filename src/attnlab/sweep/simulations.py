@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from attnlab import measures
 from attnlab.data import SequenceClasses, classes_from
+from attnlab.data.class_files import CLASS_SUFFIXES
 from attnlab.data.presets import is_preset, parameters_of
 from attnlab.dynamics import Diverged, Engine, Model, Optimizer, Save, Simulation, simulate
 from attnlab.dynamics.layout import Sizes
 from attnlab.dynamics.simulation import FIELD_KINDS, Precision
-from attnlab.files.documents import SUFFIXES
 from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 from attnlab.files.recipe import as_value
@@ -122,7 +122,7 @@ class Simulations(Kind):
         if not parameters:
             return classes_from(source) if isinstance(source, str) else source
         name, _, rest = _text(source).partition(":")
-        if _text(source).lower().endswith(SUFFIXES):
+        if _text(source).lower().endswith(CLASS_SUFFIXES):
             raise InputError(f"{next(iter(parameters))}: classes from a file have no parameters")
         kept = dict(part.split("=", 1) for part in rest.split(",") if "=" in part)
         kept = {key.strip(): text for key, text in kept.items()}

@@ -11,14 +11,24 @@ export function commandLine(document) {
     length: engine.length, "batch-size": engine.batch_size, optimizer: optimizer.name,
     momentum: optimizer.name === "sgd" ? (optimizer.momentum ?? (engine.name === "flow" ? 0 : 0.9)) : undefined,
     init: document.init === "zero" ? undefined : document.init, seed: seedOf(document),
-    geometric: document.save?.geometric, heads: document.model?.heads, out: "run.nc",
+    geometric: document.save?.geometric, every: document.save?.every, at: document.save?.at?.join(","),
+    ...modelOptions(document.model), out: "run.nc",
   }
   const words = ["attnlab", "simulate", quoted(classesWord(document))]
   for (const [name, value] of Object.entries(options)) {
-    if (value !== undefined && value !== null && !Array.isArray(value)) words.push(`--${name}`, String(value))
+    if (value === true) words.push(`--${name}`)
+    else if (value !== undefined && value !== null && !Array.isArray(value)) words.push(`--${name}`, quoted(String(value)))
   }
-  if (document.model?.residual) words.push("--residual")
   return words.join(" ")
+}
+
+/** The commonest switches have options of their own; any model can be given with all its fields. */
+function modelOptions(model = { name: "pairwise" }) {
+  const { name, ...fields } = model
+  if (name === "extended" && Object.keys(fields).every((field) => ["residual", "heads"].includes(field))) return fields
+  if (name === "pairwise") return {}
+  const listing = Object.entries(fields).map(([field, value]) => `${field}=${value}`).join(",")
+  return { model: listing ? `${name}:${listing}` : name }
 }
 
 export function python(document) {
@@ -37,7 +47,7 @@ export function python(document) {
     const { name, ...of } = document.model
     lines.push(`    model=attnlab.${name[0].toUpperCase()}${name.slice(1)}(${listed(of)}),\n`)
   }
-  if (document.save?.geometric) lines.push(`    save=attnlab.Save(geometric=${document.save.geometric}),\n`)
+  if (document.save) lines.push(`    save=attnlab.Save(${listed(document.save)}),\n`)
   return `import attnlab\n\nresult = attnlab.simulate(\n    ${JSON.stringify(classesWord(document))},\n` +
     `    attnlab.${made},\n${lines.join("")})\nprint(result["attention"].isel(seed=0).isel({result["loss"].dims[-1]: -1}))\n`
 }

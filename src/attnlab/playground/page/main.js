@@ -10,7 +10,7 @@ import { Player, reducedMotion } from "./player.js"
 import { Dropped, Runner } from "./runner.js"
 import { classesOf } from "./simulator/run.js"
 import { Shown, Stage } from "./stage.js"
-import { History, LONGEST_LINK, fromLink, makeState, toLink } from "./state.js"
+import { History, LONGEST_LINK, fromLink, makeState, readState, toLink } from "./state.js"
 import { silence, transitions } from "./theory/prediction.js"
 import { Tour } from "./tour.js"
 import { WordsEditor } from "./words.js"
@@ -29,7 +29,8 @@ class Page {
     })
     this.player = new Player((position) => this.stage.draw(position), () => this._announce())
     this.panel = new ControlPanel(byId("controls"), (control, value) => this._turn(control, value))
-    this.words = new WordsEditor((classes, what) => this.edit((of) => ({ ...of, classes }), what))
+    this.words = new WordsEditor((classes, drag) => this.edit((of) => ({ ...of, classes }), drag),
+      (document) => this.put(readState(document)))
     this.tour = new Tour()
     this.wishes = 0
     this._buttons()
@@ -82,6 +83,7 @@ class Page {
     try {
       for (const asked of [of, state.a]) this._refuse(asked)
       const result = await this.runner.run(of)
+      if (wish !== this.wishes) return
       const before = state.b === null ? null : await this.runner.run(state.a)
       if (wish !== this.wishes) return
       this._draw(state, of, result, before)
@@ -201,6 +203,15 @@ class Page {
     }
   }
 
+  /** Show a state that whoever embeds the page has set. */
+  follow(state) {
+    try {
+      this.put(state)
+    } catch (error) {
+      this._problem(error)
+    }
+  }
+
   _buttons() {
     const on = (id, act) => byId(id).addEventListener("click", act)
     on("undo", () => this.history.undo() && this.show())
@@ -244,8 +255,8 @@ class Page {
   async _share() {
     const link = toLink(this.state)
     if (link.length > LONGEST_LINK) {
-      save("playground.json", new Blob([JSON.stringify(this.document, null, 2)], { type: "application/json" }))
-      say(byId("saving"), "Too long for a link: saved as a file, which attnlab play opens.")
+      save("playground.json", new Blob([JSON.stringify(this.state, null, 2)], { type: "application/json" }))
+      say(byId("saving"), "Too long for a link: saved as a file, which “Edit the words” loads and attnlab play opens.")
       return
     }
     const address = `${location.href.split("#")[0]}#${link}`

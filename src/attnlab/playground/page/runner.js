@@ -32,7 +32,10 @@ export class Runner {
 
   async run(document) {
     const key = JSON.stringify(document)
-    if (this.kept.has(key)) return this.kept.get(key)
+    if (this.kept.has(key)) {
+      this._leave()
+      return this.kept.get(key)
+    }
     const found = this.outside(document) ? await this._ask(document) : await this._compute(document)
     this.kept.set(key, found)
     if (this.kept.size > KEPT) this.kept.delete(this.kept.keys().next().value)
@@ -56,8 +59,17 @@ export class Runner {
     theory.current = null
   }
 
-  async _ask(document) {
+  /** What is under way is not wanted any more, here or there. */
+  _leave() {
     this.asking?.abort()
+    const { run } = this.lanes
+    for (const wish of [run.waiting, run.current]) wish?.reject(new Dropped())
+    if (run.current !== null) run.worker.postMessage({ id: run.current.id, cancel: true })
+    run.waiting = run.current = null
+  }
+
+  async _ask(document) {
+    this._leave()
     this.asking = new AbortController()
     const { signal } = this.asking
     try {

@@ -2,8 +2,9 @@
  * State: what is on the screen. A run is a Simulation document, as recipe files and
  * `Simulation.from_document` have it. The link holds all of it; a history undoes and redoes.
  */
-import { checkKeys, classesFromDocument, isMapping, shown } from "./simulator/classes.js"
+import { checkKeys, classesFromDocument } from "./simulator/classes.js"
 import { InputError } from "./simulator/errors.js"
+import { isMapping, shown } from "./simulator/messages.js"
 import { classesOf } from "./simulator/run.js"
 
 const FIELDS = [
@@ -51,6 +52,13 @@ export function toLink(state) {
   return `s=${encodeURIComponent(JSON.stringify(state))}`
 }
 
+/** The state of a document: one that a page has written, or a single run. */
+export function readState(document) {
+  if (isMapping(document) && "classes" in document) return makeState({ a: document })
+  checkKeys("", document, ["a", "b", "experiment", "first"], ["a"])
+  return makeState(document)
+}
+
 /** The state of a link, checked; null where there is none. */
 export function fromLink(fragment) {
   const found = new URLSearchParams(fragment.replace(/^#/, "")).get("s")
@@ -62,8 +70,7 @@ export function fromLink(fragment) {
     throw new InputError("link: it is damaged; open the page without it to start afresh")
   }
   try {
-    checkKeys("", document, ["a", "b", "experiment", "first"], ["a"])
-    return makeState(document)
+    return readState(document)
   } catch (error) {
     throw new InputError(`link: ${error.message}; open the page without it to start afresh`)
   }

@@ -1,89 +1,112 @@
-/** Files of classes: the YAML and JSON that the command line takes, and a table of weights (CSV). */
+/** Files of classes: the YAML, JSON and table of weights (CSV) that the command line takes. */
+import { decoded, parseJson, parseYaml, plain } from "./documents.js"
 import { classesFromDocument } from "./simulator/classes.js"
 import { InputError } from "./simulator/errors.js"
+import { repr, shown } from "./simulator/messages.js"
 
-const LARGEST = 1_000_000 // characters
+const LARGEST = 1_000_000 // bytes
+const READERS = { ".yaml": parseYaml, ".yml": parseYaml, ".json": parseJson, ".csv": parseTable }
 
-/** A document of classes from the text of a file, by its ending. */
-export async function readFile(name, text) {
-  const suffix = name.toLowerCase().replace(/^.*(?=\.)/, "")
-  if (text.length > LARGEST) {
-    throw new InputError(`${name}: ${text.length.toLocaleString("en")} characters; the page takes up to ${LARGEST.toLocaleString("en")}`)
-  }
-  let document
-  if (suffix === ".json") document = parseJson(text)
-  else if (suffix === ".yaml" || suffix === ".yml") document = await parseYaml(text)
-  else if (suffix === ".csv" || suffix === ".tsv" || suffix === ".txt") document = parseTable(text)
-  else throw new InputError(`${name}: files of sequence classes end in .yaml, .yml, .json or .csv`)
-  classesFromDocument(document)
-  return document
-}
-
-function parseJson(text) {
-  if (!text.trim()) return null
+/** A document of classes, or of all that a page shows, from the bytes of a file, by its ending. */
+export async function readFile(name, bytes) {
   try {
-    return JSON.parse(text)
+    const suffix = /\.[^.]*$/.exec(name.toLowerCase())?.[0]
+    if (!Object.hasOwn(READERS, suffix)) throw new InputError(`files of sequence classes end in ${Object.keys(READERS).join(", ")}`)
+    if (bytes.length > LARGEST) {
+      throw new InputError(`${bytes.length.toLocaleString("en")} bytes; the page takes up to ${LARGEST.toLocaleString("en")}`)
+    }
+    const document = await READERS[suffix](decoded(bytes))
+    const isRun = suffix === ".json" && document instanceof Map && ["a", "engine"].some((key) => document.get(key) instanceof Map)
+    if (!isRun) classesFromDocument(document)
+    return plain(document)
   } catch (error) {
-    throw new InputError(`invalid JSON: ${error.message}`)
+    throw error instanceof InputError ? new InputError(`${name}: ${error.message}`) : error
   }
 }
 
-/** Scalars of YAML 1.2, as Python reads them: `no` is a word. */
-async function parseYaml(text) {
-  const { FAILSAFE_SCHEMA, Type, load } = await import("./vendor/js-yaml/js-yaml.mjs")
-  const scalar = (name, pattern, construct) => new Type(`tag:yaml.org,2002:${name}`, {
-    kind: "scalar", resolve: (data) => data === null ? name === "null" : pattern.test(data), construct,
-  })
-  const schema = FAILSAFE_SCHEMA.extend({ implicit: [
-    scalar("null", /^(null|Null|NULL|~|)$/, () => null),
-    scalar("bool", /^(true|True|TRUE|false|False|FALSE)$/, (data) => data.toLowerCase() === "true"),
-    scalar("int", /^(0|-?[1-9][0-9]*)$/, Number),
-    scalar("float", /^([-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+)$/, Number),
-  ] })
-  try {
-    return load(text, { schema }) ?? null
-  } catch (error) {
-    const line = error.mark ? `line ${error.mark.line + 1}: ` : ""
-    throw new InputError(`invalid YAML: ${line}${error.reason ?? error.message}`)
-  }
-}
+const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$/
+const FIRST_MARK = /^[ \r\n]*(?:[^;\t,"\r\n]|"(?:[^"]|"")*")*([;\t,])/
+const ARROW = /^(.*?)[ \t]*(?:→|->)[ \t]*(.*)$/s
+const EXPECTED = "expected a first row with the next words and a row of weights for each word"
 
 /**
- * A table of weights: the first row has a word for the next word of each kind of sentence, the first
- * column the words. `was → won` in the first row names the query too; without it, it is the first cell.
+ * A table of weights, by the rules of data/class_tables.py: the first row has a word for the next word
+ * of each kind of sentence, the first column the words. `was → won` in the first row names the query
+ * too; without it, it is the first cell.
  */
 export function parseTable(text) {
-  const lines = text.split(/\r?\n/).filter((line) => line.trim())
-  const mark = [";", "\t", ","].find((of) => lines[0]?.includes(of)) ?? ","
-  const cells = lines.map((line) => line.split(mark).map((cell) => cell.trim().replace(/^"(.*)"$/, "$1")))
-  if (cells.length < 2 || cells[0].length < 2) {
-    throw new InputError("table: expected a first row with the next words and a row of weights for each word")
-  }
-  const heads = cells[0].slice(1).map((head) => head.split(/\s*(?:→|->)\s*/))
-  const usual = cells[0][0].replace(/^words?$/i, "") || "is"
-  const classes = heads.map((head) => ({ query: head.length > 1 ? head[0] : usual, next: head.at(-1), probs: {} }))
-  const names = new Set()
-  cells.slice(1).forEach((row, at) => {
-    names.add(row[0])
-    classes.forEach((of, k) => {
-      const weight = row[k + 1] === undefined || row[k + 1] === "" ? 0 : Number(row[k + 1])
-      if (!(weight >= 0 && weight < Infinity)) {
-        throw new InputError(`table: row ${at + 2}, “${row[0]}”: expected a number of at least 0, got “${row[k + 1]}”`)
-      }
-      if (weight > 0) of.probs[row[0]] = weight
-    })
+  const rows = rowsOf(text)
+  if (rows.length < 2 || rows[0].cells.length < 2) throw new InputError(`table: ${EXPECTED}`)
+  const [{ cells: [corner, ...heads] }, ...rest] = rows
+  const usual = ["", "word", "words"].includes(corner.toLowerCase()) ? "is" : corner
+  const kinds = heads.map((head) => {
+    const [, query, next] = ARROW.exec(head) ?? [head, usual, head]
+    return { query, next, probs: [] }
   })
-  for (const of of classes) names.add(of.query).add(of.next)
-  return { vocabulary: [...names], normalize: true, classes }
+  const names = new Set()
+  for (const { line, cells: [word, ...weights] } of rest) {
+    const where = `table: line ${line}`
+    if (!word) throw new InputError(`${where}: a row without a word; its first cell is the word`)
+    if (names.has(word)) throw new InputError(`${where}: ${repr(word)} has a row already; keep one`)
+    if (weights.length > kinds.length) {
+      throw new InputError(`${where}: ${weights.length} weights for ${kinds.length} kinds of sentences; ${EXPECTED}`)
+    }
+    names.add(word)
+    weights.forEach((weight, k) => {
+      if (!weight) return
+      if (!NUMBER.test(weight) || !(Number(weight) >= 0 && Number(weight) < Infinity)) {
+        throw new InputError(`${where}: expected a number of at least 0 for ${repr(word)}, got ${shown(weight)}`)
+      }
+      if (Number(weight) > 0) kinds[k].probs.push([word, Number(weight)])
+    })
+  }
+  for (const { query, next } of kinds) names.add(query).add(next)
+  return {
+    vocabulary: [...names], normalize: true,
+    classes: kinds.map((of) => ({ ...of, probs: Object.fromEntries(of.probs) })),
+  }
+}
+
+/** The rows that have something in them, as cells, each with its line. */
+function rowsOf(text) {
+  const mark = FIRST_MARK.exec(text)?.[1] ?? ","
+  const cell = new RegExp(` *"((?:[^"]|"")*)" *|([^${mark}"\\r\\n][^${mark}\\r\\n]*)?`, "y")
+  const rows = []
+  let cells = [], at = 0, line = 1, began = 1
+  for (;;) {
+    cell.lastIndex = at
+    const [all, quoted, bare = ""] = cell.exec(text)
+    cells.push((quoted === undefined ? bare : quoted.replaceAll('""', '"')).replace(/^[ \t]+|[ \t]+$/g, ""))
+    line += all.split(/\r\n|\r|\n/).length - 1
+    at += all.length
+    const sign = text[at]
+    if (sign === mark) {
+      at += 1
+      continue
+    }
+    if (sign !== undefined && sign !== "\r" && sign !== "\n") {
+      throw new InputError(`table: line ${line}: a quote is not closed, or closes before the end; double a quote that is meant`)
+    }
+    if (cells.some(Boolean)) rows.push({ line: began, cells })
+    if (sign === undefined) return rows
+    at += text.startsWith("\r\n", at) ? 2 : 1
+    began = line += 1
+    cells = []
+  }
 }
 
 /** The weights of classes as such a table. */
 export function toTable(document) {
   const words = wordsOf(document)
-  const quote = (cell) => (/[",;\t]/.test(String(cell)) ? `"${cell}"` : cell)
+  const quote = (cell) => (/[",;\t\r\n]|^ | $/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : cell)
   const head = ["word", ...document.classes.map((of) => `${of.query} → ${of.next}`)]
-  const rows = words.map((word) => [word, ...document.classes.map((of) => of.probs[word] ?? 0)])
+  const rows = words.map((word) => [word, ...document.classes.map((of) => weightOf(of, word))])
   return [head, ...rows].map((row) => row.map(quote).join(",")).join("\n")
+}
+
+/** The weight of a word in a class; a word may be called what every object has, such as "constructor". */
+export function weightOf({ probs }, word) {
+  return Object.hasOwn(probs, word) ? probs[word] : 0
 }
 
 /** The words that some class draws, in the order of the vocabulary. */

@@ -2,14 +2,18 @@
 import { byId, h, percent } from "./dom.js"
 import { classesFromDocument } from "./simulator/classes.js"
 import { fromPreset } from "./simulator/presets.js"
-import { parseTable, readFile, toTable, wordsOf } from "./tables.js"
+import { parseTable, readFile, toTable, weightOf, wordsOf } from "./tables.js"
 
 const MOST_CELLS = 600
 
 export class WordsEditor {
-  /** change(classes, what) puts classes into the state; the page redraws and calls `show` again. */
-  constructor(change) {
+  /**
+   * change(classes, drag) puts classes into the state, restore(document) all that a file of the page's
+   * own holds; the page redraws and calls `show` again.
+   */
+  constructor(change, restore) {
     this.change = change
+    this.restore = restore
     this.dialog = byId("words-dialog")
     byId("open-words").addEventListener("click", () => this.open())
   }
@@ -27,7 +31,8 @@ export class WordsEditor {
     if (again && !this.typing) this.render()
   }
 
-  put(document, what, stays = false) {
+  /** Put a document into the state; `drag` names what is dragged, so that one drag is undone at once. */
+  put(document, drag = "") {
     try {
       classesFromDocument(document)
     } catch (error) {
@@ -35,9 +40,9 @@ export class WordsEditor {
       return
     }
     this.problem("")
-    this.typing = stays
+    this.typing = drag !== ""
     this.document = document
-    this.change(document, what)
+    this.change(document, drag)
     this.typing = false
   }
 
@@ -48,12 +53,14 @@ export class WordsEditor {
 
   render() {
     const close = h("button", { type: "button", class: "main", onclick: () => this.dialog.close() }, "Done")
-    const file = h("input", { type: "file", accept: ".yaml,.yml,.json,.csv,.tsv,.txt", id: "words-file",
+    const file = h("input", { type: "file", accept: ".yaml,.yml,.json,.csv", id: "words-file",
       onchange: async () => {
         const [chosen] = file.files
         if (!chosen) return
         try {
-          this.put(await readFile(chosen.name, await chosen.text()), "a file")
+          const found = await readFile(chosen.name, new Uint8Array(await chosen.arrayBuffer()))
+          if ("vocabulary" in found) this.put(found)
+          else this.restore(found)
           this.render()
         } catch (error) {
           this.problem(error.message)
@@ -63,7 +70,7 @@ export class WordsEditor {
     paste.value = this._cells() <= MOST_CELLS ? toTable(this.document) : ""
     const take = h("button", { type: "button", onclick: () => {
       try {
-        this.put(parseTable(paste.value), "a table")
+        this.put(parseTable(paste.value))
         this.render()
       } catch (error) {
         this.problem(error.message)
@@ -105,7 +112,7 @@ export class WordsEditor {
       this._name(`Word ${word}`, word, (name) => this._renameWord(word, name))),
     classes.map((of, k) => {
       const total = Object.values(of.probs).reduce((sum, w) => sum + w, 0)
-      const weight = of.probs[word] ?? 0
+      const weight = weightOf(of, word)
       const shown = h("output", {}, percent(weight / total))
       const bar = h("input", { type: "range", min: 0, max: most, step: most / 100,
         "aria-label": `Weight of ${word} before ${of.next}`, oninput: () => {
@@ -127,10 +134,10 @@ export class WordsEditor {
     return input
   }
 
-  _with(classes, what, stays = false) {
+  _with(classes, drag = "") {
     const document = withVocabulary(this.document, classes)
-    this.put(document, what, stays)
-    if (!stays) this.render()
+    this.put(document, drag)
+    if (!drag) this.render()
   }
 
   _weigh(k, word, weight) {
@@ -139,22 +146,22 @@ export class WordsEditor {
       const { [word]: _, ...rest } = of.probs
       return { ...of, probs: weight > 0 ? { ...of.probs, [word]: weight } : rest }
     })
-    this._with(classes, `weight ${k} ${word}`, true)
+    this._with(classes, `weight ${k} ${word}`)
   }
 
   _rename(k, field, name) {
-    if (name) this._with(this.document.classes.map((of, at) => (at === k ? { ...of, [field]: name } : of)), field)
+    if (name) this._with(this.document.classes.map((of, at) => (at === k ? { ...of, [field]: name } : of)))
   }
 
   _renameWord(word, name) {
     if (!name || name === word) return
     this._with(this.document.classes.map((of) => ({
       ...of, probs: Object.fromEntries(Object.entries(of.probs).map(([key, value]) => [key === word ? name : key, value])),
-    })), "word")
+    })))
   }
 
   _without(k) {
-    this._with(this.document.classes.filter((_, at) => at !== k).map(({ prior, ...of }) => of), "kind")
+    this._with(this.document.classes.filter((_, at) => at !== k).map(({ prior, ...of }) => of))
   }
 
   _addWord() {
@@ -164,7 +171,7 @@ export class WordsEditor {
     const [first, ...rest] = this.document.classes
     const usual = Object.values(first.probs)
     const weight = usual.reduce((sum, w) => sum + w, 0) / usual.length
-    this._with([{ ...first, probs: { ...first.probs, [`word${n}`]: Number(weight.toPrecision(3)) } }, ...rest], "word")
+    this._with([{ ...first, probs: { ...first.probs, [`word${n}`]: Number(weight.toPrecision(3)) } }, ...rest])
   }
 
   _addKind() {
@@ -173,7 +180,7 @@ export class WordsEditor {
     let n = classes.length + 1
     while (classes.some((of) => of.next === `next${n}`)) n++
     this._with([...classes, { query: last.query, next: `next${n}`, probs: { ...last.probs, [`word${n}`]: Math.max(...Object.values(last.probs)) } }]
-      .map(({ prior, ...of }) => of), "kind")
+      .map(({ prior, ...of }) => of))
   }
 }
 

@@ -5,6 +5,7 @@
  * tokens are drawn from P(l|m,n): tokens[offsets[k]..offsets[k+1]], increasing, with `values`.
  */
 import { InputError } from "./errors.js"
+import { Real, closest, float, isMapping, isWhole, nine, pairs, quoted, repr, shown, within } from "./messages.js"
 
 const SUM_TOLERANCE = 1e-6
 
@@ -72,31 +73,32 @@ export class SequenceClasses {
     for (let k = 0; k < this.K; k++) {
       const item = { query: label(this.query[k]), next: label(this.next[k]) }
       if (!this.isUniform) item.prior = this.prior[k]
-      item.probs = {}
+      const entries = []
       for (let i = this.offsets[k]; i < this.offsets[k + 1]; i++) {
-        item.probs[label(this.tokens[i])] = this.values[i]
+        entries.push([label(this.tokens[i]), this.values[i]])
       }
-      classes.push(item)
+      classes.push({ ...item, probs: Object.fromEntries(entries) })
     }
     return { vocabulary: this.names === null ? this.M : [...this.names], classes }
   }
 
   _check() {
-    const pairs = new Set()
+    const repeated = repeatedPair(this.query, this.next)
+    if (repeated) {
+      throw new InputError(`query, next_token: the pair (${repeated.join(", ")}) is repeated; merge those classes into one`)
+    }
     for (let k = 0; k < this.K; k++) {
-      const pair = `${this.query[k]},${this.next[k]}`
-      if (pairs.has(pair)) {
-        throw new InputError(
-          `next_token: classes ${[...pairs].indexOf(pair)} and ${k} have the same query and next token; ` +
-          "a pair of them is one class",
-        )
-      }
-      pairs.add(pair)
       if (this.offsets[k] === this.offsets[k + 1]) {
         throw new InputError(`probs: class ${k} has empty support; give it at least one token`)
       }
     }
   }
+}
+
+/** The first pair of query and next token, in order, that two classes have. */
+function repeatedPair(query, next) {
+  const ordered = Array.from(query, (m, k) => [m, next[k]]).sort((a, b) => a[0] - b[0] || a[1] - b[1])
+  return ordered.find(([m, n], at) => at > 0 && ordered[at - 1][0] === m && ordered[at - 1][1] === n)
 }
 
 function described(classes) {
@@ -126,31 +128,35 @@ function sortedUnique(ids) {
 const MAX_VOCABULARY = 2 ** 31 - 1
 const ID = /^(0|[1-9][0-9]*)$/
 
-/** Sequence classes from the content of a YAML or JSON file (docs/sequence-classes.md). */
+/**
+ * Sequence classes from the content of a YAML or JSON file (docs/sequence-classes.md). A mapping is an
+ * object, or a Map as `documents.js` reads it, whose keys may be other than words.
+ */
 export function classesFromDocument(document, { origin = "document" } = {}) {
   if (document === null || document === undefined) {
     throw new InputError("the file is empty; it needs the keys vocabulary and classes")
   }
-  checkKeys("", document, ["vocabulary", "normalize", "classes"], ["vocabulary", "classes"])
-  const vocabulary = new Vocabulary(document.vocabulary)
-  const normalize = document.normalize ?? false
+  const whole = checkKeys("", document, ["vocabulary", "normalize", "classes"], ["vocabulary", "classes"])
+  const vocabulary = new Vocabulary(whole.get("vocabulary"))
+  const normalize = whole.has("normalize") ? whole.get("normalize") : false
   if (typeof normalize !== "boolean") {
     throw new InputError(`normalize: expected true or false, got ${shown(normalize)}`)
   }
-  const items = document.classes
+  const items = whole.get("classes")
   if (!Array.isArray(items) || items.length === 0) {
     throw new InputError(`classes: expected a list of at least one class, got ${shown(items)}`)
   }
-  const query = [], next = [], rows = []
-  items.forEach((item, k) => {
+  const query = [], next = [], rows = [], given = []
+  items.forEach((found, k) => {
     const where = `classes[${k}]`
-    checkKeys(where, item, ["query", "next", "prior", "probs"], ["query", "next", "probs"])
-    query.push(vocabulary.token(`${where}.query`, item.query))
-    next.push(vocabulary.token(`${where}.next`, item.next))
-    rows.push(row(`${where}.probs`, item.probs, vocabulary, normalize))
+    const item = checkKeys(where, found, ["query", "next", "prior", "probs"], ["query", "next", "probs"])
+    query.push(vocabulary.token(`${where}.query`, item.get("query")))
+    next.push(vocabulary.token(`${where}.next`, item.get("next")))
+    rows.push(row(`${where}.probs`, item.get("probs"), vocabulary, normalize))
+    given.push(item)
   })
   return new SequenceClasses({
-    rows, query, next, prior: priors(items, normalize), vocabSize: vocabulary.size,
+    rows, query, next, prior: priors(given, normalize), vocabSize: vocabulary.size,
     names: vocabulary.names, origin,
   })
 }
@@ -172,7 +178,7 @@ class Vocabulary {
       )
     }
     ;(this.names ?? []).forEach((name, i) => {
-      if (this.ids.has(name)) throw new InputError(`vocabulary[${i}]: ${quote(name)} is listed twice`)
+      if (this.ids.has(name)) throw new InputError(`vocabulary[${i}]: ${repr(name)} is listed twice`)
       this.ids.set(name, i)
     })
     this.numberName = (this.names ?? []).find((name) => ID.test(name))
@@ -187,34 +193,35 @@ class Vocabulary {
     if (isWhole(reference) || ID.test(name)) {
       if (this.numberName !== undefined) {
         throw new InputError(
-          `${where}: no token is named ${quote(name)}, and ids are refused where names are ` +
-          `numbers (here ${quote(this.numberName)}); give the name`,
+          `${where}: no token is named ${repr(name)}, and ids are refused where names are ` +
+          `numbers (here ${repr(this.numberName)}); give the name`,
         )
       }
       const token = Number(name)
       if (!(token >= 0 && token < this.size)) {
-        throw new InputError(`${where}: token id ${name} is outside 0..${this.size - 1}`)
+        throw new InputError(`${where}: token id ${token} is outside 0..${this.size - 1}`)
       }
       return token
     }
     if (this.names === null) {
       throw new InputError(
-        `${where}: ${quote(name)} is not a token id; list the names under vocabulary to use them`,
+        `${where}: ${repr(name)} is not a token id; list the names under vocabulary to use them`,
       )
     }
-    throw new InputError(`${where}: no token is named ${quote(name)}; add it to the vocabulary`)
+    const near = closest(name, this.names.slice(0, 10_000))
+    throw new InputError(`${where}: no token is named ${repr(name)}; ${near === null ? "add it to the vocabulary" : `did you mean ${repr(near)}?`}`)
   }
 }
 
 function row(where, probs, vocabulary, normalize) {
-  if (!isMapping(probs) || Object.keys(probs).length === 0) {
+  if (!isMapping(probs) || pairs(probs).length === 0) {
     throw new InputError(
       `${where}: expected a mapping of at least one token to its probability, got ${shown(probs)}`,
     )
   }
   const found = new Map()
-  for (const [reference, value] of Object.entries(probs)) {
-    const here = `${where}.${reference}`
+  for (const [reference, value] of pairs(probs)) {
+    const here = within(where, reference)
     const token = vocabulary.token(here, reference)
     if (found.has(token)) {
       throw new InputError(`${here}: token ${token} is listed twice, by name and by id`)
@@ -225,14 +232,14 @@ function row(where, probs, vocabulary, normalize) {
 }
 
 function priors(items, normalize) {
-  const given = items.map((item) => "prior" in item)
+  const given = items.map((item) => item.has("prior"))
   if (!given.includes(true)) return null
   if (given.includes(false)) {
     throw new InputError(
       `classes[${given.indexOf(false)}].prior: missing; give a prior to every class or to none`,
     )
   }
-  const found = new Map(items.map((item, k) => [k, weight(`classes[${k}].prior`, item.prior)]))
+  const found = new Map(items.map((item, k) => [k, weight(`classes[${k}].prior`, item.get("prior"))]))
   const says = (sum) => `classes[*].prior: the priors sum to ${sum}; they must sum to 1`
   return [...divided("classes[*].prior", found, normalize, says).values()]
 }
@@ -242,24 +249,25 @@ function divided(where, weights, normalize, says) {
   for (const value of weights.values()) total += value
   if (normalize) {
     if (!(total > 0 && total < Infinity)) {
-      throw new InputError(`${where}: the weights sum to ${total}, which cannot be normalised`)
+      throw new InputError(`${where}: the weights sum to ${float(total)}, which cannot be normalised`)
     }
     return new Map([...weights].map(([key, value]) => [key, value / total]))
   }
   if (Math.abs(total - 1) > SUM_TOLERANCE) {
     throw new InputError(
-      `${says(Number(total.toPrecision(9)))} (or set \`normalize: true\` at the top of the file)`,
+      `${says(nine(total))} (or set \`normalize: true\` at the top of the file)`,
     )
   }
   return weights
 }
 
-function weight(where, value) {
+function weight(where, given) {
+  const value = given instanceof Real ? given.value : given
   if (typeof value !== "number") {
     throw new InputError(`${where}: expected a number, got ${shown(value)}`)
   }
   if (!(value >= 0 && value < Infinity)) {
-    throw new InputError(`${where}: expected a finite number of at least 0, got ${value}`)
+    throw new InputError(`${where}: expected a finite number of at least 0, got ${float(value)}`)
   }
   return value
 }
@@ -271,54 +279,27 @@ function tokenName(where, name) {
   // netCDF ends a text at a NUL, and no encoding has half a surrogate pair
   if (/[\0]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/.test(name)) {
     throw new InputError(
-      `${where}: ${quote(String(name))} has a character that no file keeps (NUL, or half of a ` +
+      `${where}: ${repr(String(name))} has a character that no file keeps (NUL, or half of a ` +
       "surrogate pair); give another name",
     )
   }
   return String(name)
 }
 
+/** A mapping as a Map, if it has the keys that it needs and no other. */
 export function checkKeys(where, item, known, needed) {
   if (!isMapping(item)) {
     const place = where ? `${where}: expected` : "expected"
     throw new InputError(`${place} a mapping with ${needed.join(", ")}, got ${shown(item)}`)
   }
-  const within = (key) => (where ? `${where}.${key}` : key)
-  for (const key of Object.keys(item)) {
-    if (!known.includes(key)) {
-      throw new InputError(`${within(key)}: unknown key; known: ${known.join(", ")}`)
-    }
+  const found = new Map(pairs(item))
+  for (const key of found.keys()) {
+    if (known.includes(key)) continue
+    const near = closest(String(key), known), listing = `known: ${known.join(", ")}`
+    throw new InputError(`${within(where, key)}: unknown key; ${near === null ? listing : `did you mean ${repr(near)}? (${listing})`}`)
   }
   for (const key of needed) {
-    if (!(key in item)) throw new InputError(`${within(key)}: missing`)
+    if (!found.has(key)) throw new InputError(`${within(where, key)}: missing`)
   }
-}
-
-export function isMapping(value) {
-  return typeof value === "object" && value !== null && !Array.isArray(value)
-}
-
-function isWhole(value) {
-  return typeof value === "number" && Number.isInteger(value)
-}
-
-/** A value in a message, as the command line shows it. */
-export function shown(value) {
-  if (Array.isArray(value)) return value.length ? "a list" : "an empty list"
-  if (isMapping(value)) return Object.keys(value).length ? "a mapping" : "an empty mapping"
-  if (value === null || value === undefined) return "nothing"
-  if (typeof value === "boolean") return value ? "True" : "False"
-  return typeof value === "string" ? quote(value) : String(value)
-}
-
-function quoted(value) {
-  if (value === null || typeof value === "boolean" || typeof value === "number") {
-    return `${JSON.stringify(value)}; if that is a name, put it in quotes`
-  }
-  return shown(value)
-}
-
-function quote(text) {
-  const short = text.length > 30 ? `${text.slice(0, 12)}...${text.slice(-13)}` : text
-  return short.includes("'") && !short.includes('"') ? `"${short}"` : `'${short}'`
+  return found
 }
