@@ -205,7 +205,9 @@ def test_what_is_too_long_for_a_link_is_a_file_that_brings_it_back(
 
 def test_two_runs_are_compared(open_page: Open) -> None:
     page = open_page({"a": {**LIMIT, "classes": "family"}})
+    place = page.locator("#controls").bounding_box()
     page.get_by_role("button", name="Compare").click()
+    assert page.locator("#controls").bounding_box() == place  # nothing jumps
     turn(page, "eta_y", 9)
     assert page.evaluate("[attnlabPage.state.a.eta_y, attnlabPage.state.b.eta_y]") == [1, 20]
     go_to_end(page)

@@ -93,9 +93,9 @@ export const EXPERIMENTS = [
   },
   {
     name: "joma", title: "Does it come back?", source: "JoMA",
-    look: "B has a small neural network (an MLP) above attention, the model of JoMA, the paper’s successor. " +
-      "It expects attention to open up again once the strongest words are learnt. On these sentences B’s " +
-      "snaps hard and stays; it is A’s that opens up a little.",
+    look: "B has a small network (an MLP) above attention: the model of JoMA, the paper’s successor, which " +
+      "expects attention to open up again in the end. Here B’s snaps hard and stays; it is A’s that opens " +
+      "up a little.",
     a: words({ engine: LIMIT, steps: 1000 }),
     b: { model: { name: "joint", hidden: 16, activation: "relu", scale: 0.1 } },
   },

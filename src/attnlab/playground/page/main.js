@@ -101,7 +101,8 @@ class Page {
   _refuse(of) {
     const why = this.runner.outside(of)
     if (!why || this.api.isThere) return
-    const error = new Error(`The page does not compute ${why} by itself. With attnlab installed, these show it:`)
+    const where = typeof of.classes === "string" ? "" : " (“Show code” has classes.json)"
+    const error = new Error(`The page does not compute ${why} by itself. With attnlab installed, these show it${where}:`)
     error.commands = ["attnlab play", commandLine(of)]
     throw error
   }
@@ -152,7 +153,7 @@ class Page {
     const comparing = state.b !== null
     byId("compare").hidden = comparing
     byId("swap").hidden = byId("uncompare").hidden = !comparing
-    say(byId("compare-note"), comparing ? "Hollow bars and grey lines are A. The controls turn B." : "")
+    say(byId("compare-note"), comparing ? "Hollow bars and grey lines are A. The controls turn B." : "Then turn anything: it is drawn over what you see now.")
   }
 
   _problem(error) {
