@@ -1,9 +1,9 @@
-"""Some rows of a call as maps: logits, what is visible, the softmax over just that."""
+"""Some rows of heads as maps: logits, what is visible, the softmax over just that."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from attnlab.measures.arrays import (
     taken,
 )
 from attnlab.observe.call import AttentionCall
+from attnlab.observe.heads import Heads
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -31,12 +32,16 @@ if TYPE_CHECKING:
 HIDDEN = -1e8
 # The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
 LOW = -1e30
-# Bytes of a block for each entry of its maps: logits, maps, their order (with torch's indices),
-# and what is computed from them.
-BYTES_OF_AN_ENTRY = 48
+# Bytes of a block for each entry of its maps: while they are put in their order, with torch's
+# indices, or while the squares of logarithms are summed.
+BYTES_OF_AN_ENTRY = 18
+# Rows of more keys than this an accelerator puts in order elsewhere, which takes more.
+LONG, BYTES_OF_A_LONG_ENTRY = 4096, 44
+# Of rows of which nothing but their maps is wanted.
+BYTES_OF_A_MAP = 12
 # What a block takes at most on a processor: larger ones would not stay near it from one operation
 # to the next.
-NEAR_BYTES = 48 * 2**20
+NEAR_BYTES = 18 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,40 +60,33 @@ class Seen:
 class Block:
     """Rows of some sequences. maps sum to 1 - sink over the keys; 0 where nothing is visible.
 
-    logs: ln of the maps; LOW and less at keys that are not visible.
-    largest: the largest logit of a visible key, with softcap and bias.
+    logits: what their logits say of each row, as BASIC has it.
     sink: ln of what the learnable sink takes; None where there is none.
     """
 
     maps: Float[Array, "batch head row key"]
-    logs: Float[Array, "batch head row key"]
-    largest: Float[Array, "batch head row"]
+    logits: Sequence[Float[Array, "batch head row"]]
     sink: Float[Array, "batch head row"] | None
+
+
+# sum p ln p; the mean of ln p over visible keys, and the norm about it; the largest visible logit,
+# with softcap and bias
+BASIC = ("entropy", "mean_log", "logit_norm", "largest_logit")
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The arrays of some sequences of a call, in the precision that is computed in."""
+    """Some sequences of a call: which keys their queries see, and maps of them."""
 
     call: AttentionCall
-    query: Float[Array, "batch kv_head group query width"]
-    key: Float[Array, "batch kv_head width key"]
     mask: Any  # batch head query key, each perhaps 1
 
     @classmethod
     def of(cls, call: AttentionCall, sequences: slice) -> Part:
-        xp = namespace(call.query)
-        q, k = call.query[sequences], precise(call.key[sequences])
         mask = call.full_mask
         if mask is not None and mask.shape[0] > 1:
             mask = mask[sequences]
-        batch, _, queries, width = q.shape
-        return cls(
-            call,
-            q.reshape(batch, k.shape[1], -1, queries, width),
-            xp.permute_dims(k, (0, 1, 3, 2)),
-            mask,
-        )
+        return cls(call, mask)
 
     def seen(
         self,
@@ -96,14 +94,14 @@ class Part:
         counts: Int[NDArray[Any], "#batch #head row"],
     ) -> Seen:
         """These queries, of which it is known how many keys they see."""
-        blind = None if counts.all() else beside(self.query, (counts == 0)[..., None])
-        there = beside(self.query, index)
+        blind = None if counts.all() else beside(self.call.query, (counts == 0)[..., None])
+        there = beside(self.call.query, index)
         return Seen(there, self.visible(there), blind)
 
     def visible(self, index: Int[Array, "batch row"]) -> Bool[Array, "#batch #head row key"]:
         """Which keys these rows may see."""
         keys = self.call.shape[3]
-        key = beside(self.query, np.arange(keys))
+        key = beside(self.call.query, np.arange(keys))
         first, last = self.call.span(self._place(index)[:, None, :, None])
         seen = (key >= first) & (key <= last)
         if self.mask is not None:
@@ -111,30 +109,51 @@ class Part:
             seen = seen & (rows if is_bool(rows) else rows > max(HIDDEN, _lowest(rows) / 2))
         return seen
 
-    def block(self, rows: Seen) -> Block:
-        """The maps of these rows."""
-        xp, call, index = namespace(self.query), self.call, rows.index
-        batch, kv_head, group, _, width = self.query.shape
-        some = taken(self.query, index[:, None, None, :, None], 3)
-        # rows of the heads that share keys go together, so that keys are not repeated
-        q = precise(some).reshape(batch, kv_head, -1, width) * call.scale
-        logits = xp.matmul(q, self.key)
-        logits = logits.reshape(batch, kv_head * group, index.shape[1], self.key.shape[-1])
-        if call.softcap is not None:
-            logits = call.softcap * xp.tanh(logits / call.softcap)
-        if self.mask is not None and not is_bool(self.mask):
-            logits = logits + precise(self._rows_of_mask(index))
-        logits = xp.where(rows.visible, logits, LOW)
-        largest, sink = xp.max(logits, axis=-1), None
-        if call.sinks is not None:
-            one = xp.broadcast_to(precise(call.sinks)[:, None, None], (*logits.shape[:3], 1))
-            logits = xp.concat([logits, one], axis=-1)
+    def block(
+        self, heads: Heads, rows: slice, seen: Seen, number: Float[Array, "#batch #head row"]
+    ) -> Block:
+        """The maps of these rows of the heads, and what their logits say. number: visible keys,
+        and 1 where there are none."""
+        logits = self.logits(heads, rows, seen)
+        xp, sink = namespace(logits), None
+        largest = xp.max(logits, axis=-1)
+        logits = _with_sinks(logits, heads)
         maps, logs = softmax(logits), log_softmax(logits)
-        if call.sinks is not None:
+        del logits  # here and below: what is not needed any more leaves room for larger blocks
+        if heads.sinks is not None:
             maps, logs, sink = maps[..., :-1], logs[..., :-1], logs[..., -1]
-        if rows.blind is not None:
-            maps = xp.where(rows.blind, 0.0, maps)
-        return Block(maps, logs, largest, sink)
+        if seen.blind is not None:
+            maps = xp.where(seen.blind, 0.0, maps)
+        logs = xp.where(seen.visible, logs, 0.0)
+        entropy, mean = xp.sum(maps * logs, axis=-1), xp.sum(logs, axis=-1) / number
+        logs = logs - mean[..., None]
+        norm = xp.linalg.vector_norm(xp.where(seen.visible, logs, 0.0), axis=-1)
+        return Block(maps, (entropy, mean, norm, largest), sink)
+
+    def maps(
+        self, logits: Float[Array, "batch head row key"], heads: Heads, blind: Any
+    ) -> tuple[Float[Array, "batch head row key"], Float[Array, "batch head row"] | None]:
+        """Maps alone, and what a learnable sink takes."""
+        maps, sink = softmax(_with_sinks(logits, heads)), None
+        if heads.sinks is not None:
+            maps, sink = maps[..., :-1], maps[..., -1]
+        return (maps if blind is None else namespace(maps).where(blind, 0.0, maps)), sink
+
+    def logits(
+        self, heads: Heads, rows: slice, seen: Seen
+    ) -> Float[Array, "batch head row key"]:
+        """Of these rows of the heads; LOW at keys that are not visible."""
+        xp, softcap = namespace(heads.query), self.call.softcap
+        batch, head, _, width = heads.query.shape
+        # rows of the heads that share keys go together, so that keys are not repeated
+        q = heads.query[:, :, rows].reshape(batch, heads.key.shape[1], -1, width)
+        logits = xp.matmul(q, xp.matrix_transpose(heads.key))
+        logits = logits.reshape(batch, head, -1, heads.key.shape[2])
+        if softcap is not None:
+            logits = softcap * xp.tanh(logits / softcap)
+        if self.mask is not None and not is_bool(self.mask):
+            logits = logits + precise(self._rows_of_mask(seen.index))
+        return xp.where(seen.visible, logits, LOW)
 
     def _place(self, index: Any) -> Any:
         _, _, queries, keys = self.call.shape
@@ -148,13 +167,15 @@ class Part:
         return taken(mask, index[:, None, :, None], 2)
 
 
-def cuts_of(call: AttentionCall, budget_bytes: int) -> tuple[int, int]:
-    """How many sequences, and how many rows of each, may be in a block of this budget."""
-    batch, head, _, keys = call.shape
-    most = min(budget_bytes, NEAR_BYTES) if on_processor(call.query) else budget_bytes
-    fitting = max(1, most // (head * keys * BYTES_OF_AN_ENTRY))  # rows of all heads
-    together = min(batch, fitting)
-    return together, fitting // together
+def bytes_of_an_entry(call: AttentionCall) -> int:
+    """Of a block of this call's rows."""
+    short = call.shape[3] <= LONG or on_processor(call.query)
+    return BYTES_OF_AN_ENTRY if short else BYTES_OF_A_LONG_ENTRY
+
+
+def room(call: AttentionCall, budget_bytes: int) -> int:
+    """Bytes of a block of this budget, where the call is."""
+    return min(budget_bytes, NEAR_BYTES) if on_processor(call.query) else budget_bytes
 
 
 def even_cuts(number: int, most: int) -> Iterator[slice]:
@@ -162,6 +183,17 @@ def even_cuts(number: int, most: int) -> Iterator[slice]:
     ends = np.linspace(0, number, max(1, -(-number // most)) + 1).round().astype(int).tolist()
     for start, stop in itertools.pairwise(ends):
         yield slice(start, stop)
+
+
+def _with_sinks(
+    logits: Float[Array, "batch head row key"], heads: Heads
+) -> Float[Array, "batch head row key_or_sink"]:
+    """The logits of keys, and behind them that of a learnable sink."""
+    if heads.sinks is None:
+        return logits
+    xp = namespace(logits)
+    one = xp.broadcast_to(precise(heads.sinks)[:, None, None], (*logits.shape[:3], 1))
+    return xp.concat([logits, one], axis=-1)
 
 
 def _lowest(mask: Array) -> float:

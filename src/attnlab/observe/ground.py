@@ -6,19 +6,26 @@ one model mostly share it, so that it is made once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attnlab.measures import places
-from attnlab.measures.arrays import Array, alike, beside, namespace, to_numpy
+from attnlab.measures.arrays import Array, alike, beside, namespace, precise, ranks, to_numpy
 from attnlab.measures.received import token_counts
 from attnlab.observe import budget
-from attnlab.observe.block import Part, Seen, cuts_of, even_cuts
+from attnlab.observe.block import (
+    BYTES_OF_A_MAP,
+    Part,
+    Seen,
+    bytes_of_an_entry,
+    even_cuts,
+    room,
+)
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.plan import Plan
 from attnlab.observe.sample import Rows, choose_rows, last_rows, spread_rows
@@ -36,11 +43,12 @@ SINKS = max(places.FIRST)
 class Spot:
     """What is known of the rows of one block.
 
+    number: of visible keys, and 1 where there are none.
     weight: how many rows each stands for; and the same in the prompt alone, 0 after it.
     at: keys of which the attention is wanted (the first ones; its own place, the one before), and
     there: 0 where there is no such key.
-    targets: what the attention to each key is multiplied with, for each column of `Ground.sums`,
-    and chance: what is taken from the sum.
+    targets: what the attention to each key is multiplied with, for each of `Ground.sums` that is
+    not the same for every row; whole numbers, which take less. chance: what is taken from the sums.
     """
 
     seen: Seen
@@ -48,7 +56,7 @@ class Spot:
     weight: Float[Array, "batch 2 row"]
     at: Int[Array, "batch 1 row place"]
     there: Float[Array, "batch 1 row place"]
-    targets: Float[Array, "batch row column key"]
+    targets: Int[Array, "batch row column key"] | None
     chance: Float[Array, "#batch #head row column"]
 
 
@@ -97,30 +105,84 @@ class Ground:
         """Whether something can be said of caches."""
         return len(self.later) > 0
 
+    def made(self, like: Array, name: str, make: Callable[[], ArrayLike]) -> Array:
+        """Some values beside an array, numbers in its precision; brought there once for all."""
+        if name not in self._made:
+            values = np.asarray(make())
+            there = alike if values.dtype.kind == "f" else beside
+            self._made[name] = there(like, values)
+        return self._made[name]
+
     @cached_property
-    def sums(self) -> tuple[str, ...]:
-        """The statistics of a row that are sums over keys."""
+    def of_rows(self) -> tuple[str, ...]:
+        """The sums over keys whose factors differ from row to row."""
         own, known = not self.call.cross, self.counts is not None
         return (
-            "whole",
             *(("far", "local_mass") if own else ()),
-            *(("common_mass", "distinct_mass") if known else ()),
             *(("induction_mass", "duplicate_mass") if own and known else ()),
         )
 
     @cached_property
+    def of_all(self) -> tuple[str, ...]:
+        """The sums over keys whose factors are the same for all rows of a sequence."""
+        return ("whole", *(("common_mass", "distinct_mass") if self.counts is not None else ()))
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """The statistics of a row that are sums over keys."""
+        return self.of_rows + self.of_all
+
+    def factors(self, like: Array, sequences: slice) -> Float[Array, "batch key column"]:
+        """Those of `of_all`."""
+
+        def make() -> NDArray[Any]:
+            whole = np.ones(self.plan.keys.shape)
+            if self.counts is None:
+                return whole[..., None]
+            several = self.counts[1] > 1
+            return np.stack([whole, several, ~several], axis=-1)  # in the order of `of_all`
+
+        return self.made(like, "factors", make)[sequences]
+
+    @cached_property
+    def together(self) -> int:
+        """How many layers are looked at together: as many as fit into a block with their keys."""
+        batch, head, _, keys = self.call.shape
+        mask = self.call.full_mask
+        if mask is not None and mask.shape[1] > 1:  # of another layer it may be another
+            return 1
+        width = self.call.key.shape[1] * self.call.key.shape[3]
+        held = 3 * 4 * batch * keys * width  # keys, twice while they are put together, and values
+        one = batch * head * len(self.chosen) * keys * bytes_of_an_entry(self.call)
+        return max(1, room(self.call, self.budget_bytes) // (one + held))
+
+    @cached_property
     def cuts(self) -> tuple[tuple[slice, tuple[slice, ...]], ...]:
         """Sequences that are looked at together, and the rows of each block of them."""
-        together, in_block = cuts_of(self.call, self.budget_bytes)
-        rows = tuple(even_cuts(len(self.chosen), in_block))
-        return tuple((some, rows) for some in even_cuts(self.call.shape[0], together))
+        batch = self.call.shape[0]
+        fitting = self._fitting(bytes_of_an_entry(self.call))  # rows of all sequences
+        together = min(batch, fitting)
+        rows = tuple(even_cuts(len(self.chosen), fitting // together))
+        return tuple((some, rows) for some in even_cuts(batch, together))
 
     @cached_property
     def cuts_beside(self) -> tuple[slice, ...]:
         """The rows beside the chosen ones, in blocks: later, voters, fixed."""
-        _, in_block = cuts_of(self.call, self.budget_bytes)
+        some, _ = self.cuts[0]
         number = len(self.later) + len(self.voters) + len(self.fixed)
-        return tuple(even_cuts(number, in_block))
+        fitting = self._fitting(BYTES_OF_A_MAP) // (some.stop - some.start)
+        return tuple(even_cuts(number, max(1, fitting)))
+
+    def _fitting(self, of_an_entry: int) -> int:
+        """How many rows of all heads may be in a block."""
+        _, head, _, keys = self.call.shape
+        most = room(self.call, self.budget_bytes)
+        return max(1, most // (self.together * head * keys * of_an_entry))
+
+    def index(self, like: Array) -> Int[Array, "batch row"]:
+        """All queries that are looked at: the chosen ones, then later, voters, fixed."""
+        four = (self.chosen, self.later, self.voters, self.fixed)
+        return self.made(like, "index", lambda: np.concatenate([o.index for o in four], axis=1))
 
     def spot(self, part: Part, sequences: slice, rows: slice) -> Spot:
         """What is known of a block of chosen rows."""
@@ -150,7 +212,7 @@ class Ground:
     ) -> Bool[Array, "#batch #head row key"]:
         """What the later rows see."""
         part = Part.of(self.call, slice(None))
-        return part.visible(beside(part.query, self.later.index))
+        return part.visible(beside(self.call.query, self.later.index))
 
     @property
     def labels(self) -> Labels:
@@ -174,10 +236,10 @@ class Ground:
             total: Any = 0.0
             for cut in cuts:
                 rows = self.chosen.cut(some, cut)
-                visible = part.visible(beside(part.query, rows.index))
-                weight = alike(part.key, rows.weight)[:, None, None, :]
+                visible = part.visible(beside(self.like, rows.index))
+                weight = alike(self.like, rows.weight)[:, None, None, :]
                 xp = namespace(visible)
-                shown = xp.matmul(weight, alike(part.key, visible))
+                shown = xp.matmul(weight, alike(self.like, visible))
                 total = total + to_numpy(shown[:, :, 0, :]).astype(np.float64)
             found.append(np.broadcast_to(total, (rows.index.shape[0], *np.shape(total)[1:])))
         return np.concatenate(found)
@@ -207,61 +269,95 @@ class Ground:
     def kept_bytes(self) -> int:
         """What all spots take together."""
         batch, _, _, keys = self.call.shape
-        size = 4 * len(self.sums) + self.plan.counts.shape[1]
+        size = self._whole.itemsize * len(self.of_rows) + self.plan.counts.shape[1]
         return batch * len(self.chosen) * keys * size
 
+    @property
+    def _whole(self) -> np.dtype[Any]:
+        """The numbers that distances are kept in."""
+        return np.dtype(np.int16 if self.call.shape[3] <= np.iinfo(np.int16).max else np.int32)
+
+    @cached_property
+    def like(self) -> Array:
+        """An array where the call is, in the precision that is computed in."""
+        return precise(self.call.key[:1, :1, :1, :1])
+
     def _spot(self, part: Part, sequences: slice, cut: slice) -> Spot:
-        plan, rows = self.plan.cut(sequences), self.chosen.cut(sequences, cut)
+        plan, rows, like = self.plan.cut(sequences), self.chosen.cut(sequences, cut), self.like
         counts = plan.at("counts", rows.index)
-        seen, kind = part.seen(rows.index, counts), part.key.dtype
-        xp = namespace(part.key)
+        seen = part.seen(rows.index, counts)
+        xp = namespace(like)
         _, _, queries, keys = self.call.shape
         where = rows.index + (keys - queries)
         start = plan.at("starts", rows.index)
         own = () if self.call.cross else (where, where - 1)
         at = np.stack([*(start + i for i in range(SINKS)), *own], axis=-1)[:, None]
         there = (at >= 0) & (at < keys)
-        place, first = beside(part.key, where), beside(part.key, start)
-        shape = (*rows.index.shape, keys)
-        targets = {"whole": xp.ones(shape, dtype=kind, **_device(part.key))}
-        chance = {}
+        place, first = beside(like, where), beside(like, start)
+        targets, chance = {}, {}
         if not self.call.cross:
-            far = places.distance(targets["whole"], places=place)
+            far = places.distance(seen.visible, places=place)
             targets |= {"far": far, "local_mass": far < places.LOCAL}
-        if self.counts is not None and plan.tokens is not None:
-            several = beside(part.key, self.counts[1][sequences] > 1)[:, None, :]
-            targets |= {"common_mass": several, "distinct_mass": ~several}
-            if not self.call.cross:
-                tokens = beside(part.key, plan.tokens)
+            if self.counts is not None and plan.tokens is not None:
+                tokens = beside(like, plan.tokens)
                 found = {
                     "induction_mass": places.followers(tokens, place, start=first),
                     "duplicate_mass": places.occurrences(tokens, place, start=first),
                 }
                 targets |= found
                 chance = {
-                    name: places.chance(target[:, None], seen.visible, kind)
+                    name: places.chance(target[:, None], seen.visible, like.dtype)
                     for name, target in found.items()
                 }
         heads = seen.visible.shape[1]
-        zeros = alike(part.key, np.zeros((counts.shape[0], heads, counts.shape[2])))
+        zeros = alike(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
         weight = np.stack([rows.weight, self.in_prompt[sequences, cut]], axis=1)
+        whole = getattr(xp, self._whole.name)
+        columns = [xp.astype(targets[name], whole) for name in self.of_rows]
         return Spot(
             seen=seen,
-            number=alike(part.key, counts),
-            weight=alike(part.key, weight),
-            at=beside(part.key, np.clip(at, 0, keys - 1)),
-            there=alike(part.key, there),
-            targets=xp.stack(
-                [xp.broadcast_to(alike(part.key, targets[n]), shape) for n in self.sums], axis=2
-            ),
+            number=alike(like, np.maximum(counts, 1)),
+            weight=alike(like, weight),
+            at=beside(like, np.clip(at, 0, keys - 1)),
+            there=alike(like, there),
+            targets=xp.stack(columns, axis=2) if columns else None,
             chance=xp.stack([chance.get(name, zeros) for name in self.sums], axis=-1),
         )
 
     def voting(self, maps: Array) -> Float[Array, "batch row"]:
         """The weights of the rows that vote, beside their maps."""
-        if "voters" not in self._made:
-            self._made["voters"] = alike(maps, self.voters.weight)
-        return self._made["voters"]
+        return self.made(maps, "voting", lambda: self.voters.weight)
+
+    def weights(self, values: Array, name: str) -> tuple[Array, Array | None]:
+        """What `weighted_mean` of the chosen or the later rows needs, beside their values."""
+        rows: Rows = getattr(self, name)
+        counted = self.plan.counted(rows.index)
+        weight = self.made(
+            values, f"weight of {name}", lambda: rows.weight[:, None, :] * counted
+        )
+        factor = rows.factor
+        if not factor.any():
+            return weight, None
+        return weight, self.made(values, f"factor of {name}", lambda: factor[:, None, :, None])
+
+    @cached_property
+    def ranked(self) -> Bool[NDArray[Any], "batch key"]:
+        """The keys whose attention is ranked: those that some chosen row sees."""
+        return (self.seeing > 0).all(axis=1) & self.plan.keys
+
+    @cached_property
+    def token_ranks(self) -> dict[str, Float[NDArray[Any], "batch key"]]:
+        """The ranks of the keys' tokens by how often they occur and by idf, about their mean."""
+        assert self.counts is not None
+        often, in_sequences = self.counts
+        middle = (self.ranked.sum(axis=1, keepdims=True) + 1) / 2
+        # idf falls with the number of sequences; what is not ranked stands behind all others
+        return {
+            name: np.where(
+                self.ranked, ranks(np.where(self.ranked, score, np.inf)) - middle, 0.0
+            )
+            for name, score in (("frequency", often), ("idf", -in_sequences))
+        }
 
     def pieces(self, rows: slice) -> Iterator[tuple[str, slice, slice]]:
         """Of a block of the rows beside: whose, where in the block, and which of theirs."""
@@ -283,7 +379,3 @@ def _shadow(call: AttentionCall) -> AttentionCall:
         return xp.broadcast_to(xp.zeros_like(array[:1, :1, :1, :1]), tuple(array.shape))
 
     return replace(call, query=shadow(call.query), key=shadow(call.key), value=None, sinks=None)
-
-
-def _device(array: Array) -> dict[str, Any]:
-    return {"device": array.device} if hasattr(array, "device") else {}

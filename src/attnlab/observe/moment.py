@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 import xarray as xr
-from torch import nn
+from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import exactly
+from attnlab.measures.arrays import alone, exactly
 from attnlab.observe.behind import Behind, Looking, Orders, looking
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.ground import Ground
+from attnlab.observe.heads import Heads, side_by_side
 from attnlab.observe.plan import plan_of
 from attnlab.observe.probe import Probe
 from attnlab.observe.seams import Doubt, Sighting, Watch, watching
 from attnlab.observe.sheet import Layers, Sheet, brought_here
 from attnlab.observe.statistics import BUDGET_BYTES, MIN_KEYS, Look, bytes_of, conclude, look
 from attnlab.observe.undisturbed import undisturbed
-
-KEPT_BYTES = 2**25  # what is known of a probe's rows may take so much until the next moment
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +79,61 @@ class Known:
         self.number, self.layers = self.number + 1, layers
         if self.same_probe:
             self.grounds = {
-                kind: ground
-                for kind, ground in grounds.items()
-                if ground.call.mask is None and ground.kept_bytes <= KEPT_BYTES
+                kind: ground for kind, ground in grounds.items() if ground.call.mask is None
             }
+
+
+@dataclass(eq=False)
+class _Alike:
+    """Layers that are alike: held until they are looked at together, then until it is concluded
+    what was seen."""
+
+    ground: Ground
+    version: int | None  # of the mask, with which they have to be looked at
+    held: list[Heads] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    values: list[Tensor | None] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def hold(self, sighting: Sighting) -> None:
+        """Take of a call what is measured of it; of its own, because the model goes on."""
+        call, ground = sighting.call, self.ground
+        heads = Heads.of(call, ground.index(call.query))
+        if ground.together > 1 and heads.key.data_ptr() == call.key.data_ptr():
+            heads = replace(heads, key=heads.key.clone())
+        self.held.append(heads)
+        self.values.append(None if call.value is None else alone(call.value.detach()))
+        self.names.append(sighting.layer)
+
+    def look(self) -> None:
+        """Look at those that are held."""
+        if not self.held:
+            return
+        if _version(self.ground.call.mask) != self.version:
+            raise InputError(
+                f"model: changes the mask of {self.names[-1]} in its place after it was used; "
+                "inside the module call attnlab.observe.record(query, key, value, mask=...)"
+            )
+        heads = side_by_side(self.held)
+        self.held.clear()  # their keys are twice here otherwise
+        self.looks.append(look(self.ground, heads))
+
+    @property
+    def full(self) -> bool:
+        """Whether no more would fit beside those that were looked at."""
+        each = bytes_of(self.looks[0], self.values[0]) if self.looks else 0
+        return (len(self.names) + self.ground.together) * each > BUDGET_BYTES
+
+    def conclude(self) -> Sheet:
+        """What was seen of all of them."""
+        self.look()
+        return conclude(self.ground, self.looks, self.values, self.names)
 
 
 class Measuring:
     """Measures the calls that it is shown, layers that are alike together.
 
-    No call is kept but for its values, and those only as long as a block may be large.
+    What waits of a call is what is measured of it, and only as long as a block may be large.
     """
 
     def __init__(
@@ -101,7 +145,7 @@ class Measuring:
         self._order: list[str] = []
         self._doubts: list[Doubt] = []
         self._grounds = dict(known.grounds)
-        self._waiting: dict[Hashable, list[tuple[str, Look]]] = {}
+        self._waiting: dict[Hashable, _Alike] = {}
         self._sheets: list[Sheet] = []
 
     def see(self, sighting: Sighting) -> None:
@@ -117,10 +161,12 @@ class Measuring:
             ground = self._grounds.get(kind)
             if ground is None:
                 ground = self._grounds[kind] = self._ground(call, beside)
-            waiting = self._waiting.setdefault(kind, [])
-            waiting.append((sighting.layer, look(ground, call)))
-            if (len(waiting) + 1) * bytes_of(ground, waiting[0][1]) > BUDGET_BYTES:
-                self._conclude(kind)
+            alike = self._waiting.setdefault(kind, _Alike(ground, _version(call.mask)))
+            alike.hold(sighting)
+            if len(alike.held) == ground.together:
+                alike.look()
+                if alike.full:
+                    self._sheets.append(self._waiting.pop(kind).conclude())
         self._look.at(sighting, beside["present"])
 
     def result(self, watch: Watch) -> Moment:
@@ -134,8 +180,10 @@ class Measuring:
                 "call torch.nn.functional.scaled_dot_product_attention, or inside it call "
                 "attnlab.observe.record(query, key, value, mask=...) with what its softmax uses"
             )
-        for kind in list(self._waiting):
-            self._conclude(kind)
+        for alike in self._waiting.values():
+            with exactly(alike.ground.call.query):
+                self._sheets.append(alike.conclude())
+        self._waiting.clear()
         numbers = [doubt.numbers for doubt in self._doubts]
         # one wait for the device in all
         sheets, others = brought_here(self._sheets, [*numbers, *self._look.waiting()])
@@ -148,12 +196,6 @@ class Measuring:
     def _ground(self, call: AttentionCall, beside: Mapping[str, Any]) -> Ground:
         plan = plan_of(call, min_keys=self._min_keys, budget_bytes=BUDGET_BYTES, **beside)
         return Ground.of(call, plan, rows=self._rows, seed=0, budget_bytes=BUDGET_BYTES)
-
-    def _conclude(self, kind: Hashable) -> None:
-        waiting = self._waiting.pop(kind)
-        names, looks = [name for name, _ in waiting], [one for _, one in waiting]
-        with exactly(looks[0].columns):
-            self._sheets.append(conclude(self._grounds[kind], looks, names))
 
 
 def moment_of(
@@ -176,9 +218,16 @@ def moment_of(
 def _kind(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
     """By which calls are known to be alike in all but their numbers."""
     mask, value = call.mask, call.value
-    of_mask = None if mask is None else (mask.data_ptr(), mask.shape, mask.stride(), mask._version)
+    of_mask = None
+    if mask is not None:
+        of_mask = (mask.data_ptr(), mask.shape, mask.stride(), _version(mask))
     return (
         call.shape, call.key.shape, None if value is None else (value.shape, value.dtype),
         call.query.dtype, call.query.device, of_mask, call.causal, call.window, call.cross,
-        call.sinks is None, *(id(one) for one in beside.values()),
+        call.softcap, call.sinks is None, *(id(one) for one in beside.values()),
     )  # fmt: skip
+
+
+def _version(mask: Tensor | None) -> int | None:
+    """Changes when the mask is changed in its place."""
+    return None if mask is None else mask._version

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, beside, double, namespace
+from attnlab.measures.arrays import Array, namespace
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -36,6 +36,16 @@ class Rows:
 
     def __len__(self) -> int:
         return self.index.shape[1]
+
+    @property
+    def factor(self) -> Float[Any, "batch part"]:
+        """What the squared difference of the two rows of a part is multiplied with.
+
+        size^2 (1 - 2/size) s^2 / 2 with s^2 = (first - second)^2 / 2; a part of 2 rows or fewer is
+        all here.
+        """
+        size = self.weight[:, 0::2] + self.weight[:, 1::2]
+        return np.maximum(0.0, size * (size - OF_EACH_PART) / 4)
 
     def cut(self, sequences: slice, rows: slice = ALL) -> Rows:
         """These of them."""
@@ -76,35 +86,31 @@ def last_rows(eligible: Bool[Any, "batch query"], rows: int, *, before: int = 0)
 
 
 def weighted_mean(
-    values: Float[Array, "*layer batch head row statistic"],
-    rows: Rows,
-    counted: Bool[Any, "#batch #head row"],
+    number: Float[Array, "*layer batch head row statistic"],
+    weight: Float[Array, "#batch #head row"],
+    factor: Float[Array, "batch 1 part 1"] | None,
 ) -> tuple[
     Float[Array, "*layer batch head statistic"], Float[Array, "*layer batch head statistic"]
 ]:
     """The mean over a sequence's rows that these estimate, and its standard error.
 
+    number: in float64. weight: how many rows each stands for, 0 where it does not count. factor:
+    `Rows.factor`; None where all rows are here, and then the error is 0.
     Rows that do not count, and values that are NaN, are in neither. The variance is that of a
     stratified sample without replacement (Cochran 1977, Eq. 5.14), linearised because the number
-    of rows that count may be an estimate too. It is 0 where all rows are here. Computed where the
-    values are, in float64.
+    of rows that count may be an estimate too.
     """
-    number = double(values)
     xp = namespace(number)
-    weight = beside(number, rows.weight[:, None, :] * counted)[..., None] * ~xp.isnan(number)
-    number = xp.where(weight > 0, number, 0.0)  # rows that fill up may be inf
-    total = xp.sum(weight, axis=-2)
+    weights = weight[..., None] * ~xp.isnan(number)
+    number = xp.where(weights > 0, number, 0.0)  # rows that fill up may be inf
+    total = xp.sum(weights, axis=-2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = xp.sum(weight * number, axis=-2) / total  # NaN where no row counts
-    size = rows.weight[:, 0::2] + rows.weight[:, 1::2]  # of the part
-    # size^2 (1 - 2/size) s^2 / 2 with s^2 = (first - second)^2 / 2; a part of 2 rows or fewer is
-    # all here
-    factor = np.maximum(0.0, size * (size - OF_EACH_PART) / 4)[:, None, :, None]
-    if not factor.any():
+        mean = xp.sum(weights * number, axis=-2) / total  # NaN where no row counts
+    if factor is None:
         return mean, mean * 0.0
-    residual = xp.where(weight > 0, number - mean[..., None, :], 0.0)
+    residual = xp.where(weights > 0, number - mean[..., None, :], 0.0)
     first, second = (residual[..., i::2, :] for i in range(OF_EACH_PART))
-    variance = xp.sum(beside(number, factor) * (first - second) ** 2, axis=-2)
+    variance = xp.sum(factor * (first - second) ** 2, axis=-2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return mean, xp.sqrt(variance) / total
 

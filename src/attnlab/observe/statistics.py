@@ -3,28 +3,28 @@
 They are given for each sequence and head, so that a bootstrap over sequences is possible
 afterwards. docs/measures.md says what each is and where it misleads.
 
-`look` takes from a call's maps what needs them, where they are; `conclude` makes statistics of that
-for several calls at once, layers of one model: what is small is worth doing only for many.
+`look` takes from maps what needs them, where they are, of several layers' heads side by side;
+`conclude` makes statistics of that for still more of them: what is small is worth doing only for
+many.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attnlab.files.errors import require_whole
 from attnlab.measures import maps, places
 from attnlab.measures.arrays import (
     Array,
     alike,
-    alone,
     at_home,
-    beside,
     double,
     exactly,
     namespace,
@@ -34,9 +34,10 @@ from attnlab.measures.arrays import (
 )
 from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observe import budget
-from attnlab.observe.block import Block, Part, even_cuts
+from attnlab.observe.block import BASIC, Block, Part, even_cuts
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.ground import SINKS, Ground, Spot
+from attnlab.observe.heads import Heads, apart
 from attnlab.observe.labels import ROW_MEANS
 from attnlab.observe.plan import plan_of
 from attnlab.observe.sample import weighted_mean
@@ -47,27 +48,26 @@ if TYPE_CHECKING:
 
 MIN_KEYS = 16
 BUDGET_BYTES = 256 * 2**20
-# what is taken of each row from its map and logarithms, before what `Ground` says
-BASIC = ("entropy", "squares", "mean_log", "logit_norm", "largest_logit")
 BYTES_OF_A_COLUMN = 32  # of a row, in float64 and with what is computed from it
+BYTES_OF_A_KEY = 64  # and of a key
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What was taken from the maps of one call.
+    """What was taken from the maps of the heads of some layers.
 
     columns: of each chosen row. totals: attention received by keys, from all rows and from the
     prompt's. fixed, later: maps of these rows, and window: what keys received from those that vote.
     sink: what a learnable sink takes from the later rows.
     """
 
+    layers: int
     columns: Float[Array, "batch head row column"]
     totals: Float[Array, "batch head 2 key"]
     fixed: Float[Array, "batch head row key"]
     later: Float[Array, "batch head row key"] | None
     window: Float[Array, "batch head key"] | None
     sink: Float[Array, "batch head row"] | None
-    value: Float[Array, "batch kv_head key width"] | None
     learnable: bool  # whether there is a learnable sink
 
 
@@ -104,80 +104,87 @@ def statistics(
             budget_bytes=budget_bytes,
         )  # fmt: skip
         ground = Ground.of(call, plan, rows=rows, seed=seed, budget_bytes=budget_bytes)
-        sheet = conclude(ground, [look(ground, call)], [str(call.layer)])
+        seen = look(ground, Heads.of(call, ground.index(call.query)))
+        sheet = conclude(ground, [seen], [call.value], [str(call.layer)])
     return sheet.dataset(str(call.layer))
 
 
-def look(ground: Ground, call: AttentionCall) -> Look:
-    """Take from the maps of a call what is needed of them. Inside `exactly`."""
-    xp = namespace(call.query)
+def look(ground: Ground, heads: Heads) -> Look:
+    """Take from the maps of heads what is needed of them. Inside `exactly`."""
+    xp = namespace(heads.query)
     found: list[dict[str, Any]] = []
     for some, cuts in ground.cuts:
-        part = Part.of(call, some)
+        part, mine = Part.of(ground.call, some), heads.of_sequences(some)
         columns, totals = [], 0.0
         for cut in cuts:
             spot = ground.spot(part, some, cut)
-            block = part.block(spot.seen)
-            columns.append(_columns(block, spot))
+            block = part.block(mine, cut, spot.seen, spot.number)
             totals = totals + xp.matmul(spot.weight[:, None], block.maps)
-        found.append({"columns": _joined(columns), "totals": totals} | _beside(ground, part, some))
+            columns.append(_columns(block, spot, ground.factors(block.maps, some)))
+        found.append({"columns": _joined(columns), "totals": totals}
+                     | _beside(ground, part, mine, some))  # fmt: skip
     whole: dict[str, Any] = {
         name: xp.concat([one[name] for one in found]) if len(found) > 1 else found[0][name]
         for name in found[0]
     }
     absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
-    value = None if call.value is None else alone(call.value)
-    return Look(**(absent | whole), value=value, learnable=call.sinks is not None)
+    return Look(heads.layers, **(absent | whole), learnable=heads.sinks is not None)
 
 
-def _columns(block: Block, spot: Spot) -> Float[Array, "batch head row column"]:
-    """What is said of each row: BASIC, top-k mass, keys for so much, a learnable sink's ln, then
-    the attention to single keys and the sums that the ground knows of."""
-    m, logs, visible = block.maps, block.logs, spot.seen.visible
+def _columns(
+    block: Block, spot: Spot, factors: Float[Array, "batch key column"]
+) -> Float[Array, "batch head row column"]:
+    """What is said of each row: BASIC, a learnable sink's ln, the norm of its map, then top-k mass,
+    keys for so much, the attention to single keys and the sums that the ground knows of."""
+    m = block.maps
     xp = namespace(m)
-    ranked = maps.ranked_mass(m)
-    kept = xp.where(visible, logs, 0.0)
-    number = xp.where(spot.number > 0, spot.number, 1.0)
-    mean = xp.sum(kept, axis=-1) / number
-    centred = xp.where(visible, kept - mean[..., None], 0.0)
-    first = [
-        xp.sum(m * logs, axis=-1),
-        xp.sum(m * m, axis=-1),
-        mean,
-        xp.sum(centred * centred, axis=-1),
-        block.largest,
-        *([] if block.sink is None else [block.sink]),
-    ]
-    # a row's product with its targets: all heads of it at once
-    turned = xp.permute_dims(m, (0, 2, 1, 3))
-    sums = xp.matmul(turned, xp.matrix_transpose(spot.targets))  # batch row head column
+    sink = () if block.sink is None else (block.sink,)
+    basic = xp.stack([*block.logits, *sink, xp.linalg.vector_norm(m, axis=-1)], axis=-1)
+    sums = xp.concat([*_of_rows_targets(m, spot), xp.matmul(m, factors[:, None])], axis=-1)
+    single = taken(m, spot.at, -1) * spot.there
+    ranked = maps.ranked_mass(m)  # last: it takes most room
     return xp.concat(
         [
-            xp.stack(first, axis=-1),
+            basic,
             maps.top_mass(m, ranked=ranked),
             alike(m, maps.keys_for(m, ranked=ranked)),
-            taken(m, spot.at, -1) * spot.there,
-            xp.permute_dims(sums, (0, 2, 1, 3)) - spot.chance,
+            single,
+            sums - spot.chance,
         ],
         axis=-1,
     )
 
 
-def _beside(ground: Ground, part: Part, some: slice) -> dict[str, Any]:
+def _of_rows_targets(
+    m: Float[Array, "batch head row key"], spot: Spot
+) -> list[Float[Array, "batch head row column"]]:
+    """A row's products with its own targets: all heads of it at once."""
+    if spot.targets is None:
+        return []
+    xp = namespace(m)
+    turned = xp.permute_dims(m, (0, 2, 1, 3))
+    sums = xp.matmul(turned, xp.matrix_transpose(alike(m, spot.targets)))  # batch row head column
+    return [xp.permute_dims(sums, (0, 2, 1, 3))]
+
+
+def _beside(ground: Ground, part: Part, heads: Heads, some: slice) -> dict[str, Any]:
     """Of the rows beside the chosen ones."""
     found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
     window: Any = 0.0
     for cut in ground.cuts_beside:
-        block = part.block(ground.beside(part, some, cut))
+        seen = ground.beside(part, some, cut)
+        begun = len(ground.chosen)
+        logits = part.logits(heads, slice(begun + cut.start, begun + cut.stop), seen)
         for name, inside, own in ground.pieces(cut):
-            m = block.maps[:, :, inside]
+            blind = None if seen.blind is None else seen.blind[:, :, inside]
+            m, sink = part.maps(logits[:, :, inside], heads, blind)
             if name == "voters":
                 weight = ground.voting(m)[some, None, None, own]
                 window = window + namespace(m).matmul(weight, m)[:, :, 0, :]
                 continue
             found[name].append(m)
-            if name == "later" and block.sink is not None:
-                found["sink"].append(namespace(m).exp(block.sink[:, :, inside]))
+            if name == "later" and sink is not None:
+                found["sink"].append(sink)
     whole = {name: _joined(blocks) for name, blocks in found.items() if blocks}
     if ground.caches and len(ground.voters):
         whole["window"] = window
@@ -186,32 +193,43 @@ def _beside(ground: Ground, part: Part, some: slice) -> dict[str, Any]:
     return whole
 
 
-def bytes_of(ground: Ground, one: Look) -> int:
-    """What concluding from such a look takes."""
-    batch, head, rows, columns = one.columns.shape
+def bytes_of(one: Look, value: Array | None) -> int:
+    """What waits of a layer until it is concluded, and what that takes then."""
+    batch, heads, rows, columns = one.columns.shape
+    arrays = (one.columns, one.totals, one.fixed, one.later, one.window)
+    waits = sum(4 * math.prod(array.shape) for array in arrays if array is not None)
     keys = one.totals.shape[-1]
-    taken = batch * head * (rows * columns * BYTES_OF_A_COLUMN + 64 * keys)
-    if one.later is not None:
-        in_cut = min(len(ground.later), _later_rows(ground, 1))
-        taken += batch * head * keys * in_cut * budget.BYTES_OF_AN_ENTRY
-    return taken + (0 if one.value is None else 4 * int(np.prod(one.value.shape)))
+    works = batch * heads * (rows * columns * BYTES_OF_A_COLUMN + keys * BYTES_OF_A_KEY)
+    of_value = 0 if value is None else 4 * math.prod(value.shape)
+    return (waits + works) // one.layers + 2 * of_value  # values are put together
 
 
-def conclude(ground: Ground, looks: Sequence[Look], names: Sequence[str]) -> Sheet:
-    """The statistics of several calls on one ground. Inside `exactly`."""
-    columns = double(_stacked([one.columns for one in looks]))  # layer batch head row column
-    found = _row_means(ground, columns, looks[0].learnable)
-    totals = at_home(_stacked([one.totals for one in looks]))
-    found |= _of_keys(ground, totals[..., 0, :])
+def conclude(
+    ground: Ground, looks: Sequence[Look], values: list[Any], names: Sequence[str]
+) -> Sheet:
+    """The statistics of several calls on one ground. Inside `exactly`.
+
+    values: of each layer, or None; taken out of the list.
+    """
+    layers = [one.layers for one in looks]
+
+    def all_of(name: str) -> Any:
+        return apart([getattr(one, name) for one in looks], layers)
+
+    found = _row_means(ground, double(all_of("columns")), looks[0].learnable)
+    totals = all_of("totals")
+    found |= _of_keys(ground, at_home(totals[..., 0, :]))
     first = found["sink_mass"][..., 0]
     found["sink_rate"] = places.sink_rate(first)
-    found["attention"] = _stacked([one.fixed for one in looks])
+    found["attention"] = all_of("fixed")
     value = None
-    if looks[0].value is not None:
-        value = precise(_stacked([one.value for one in looks]))
+    if values[0] is not None:
+        value = precise(_stacked(values))
+        values.clear()
         found["value_norm_ratio"] = _value_norm_ratio(ground, value)
     if ground.caches:
-        found |= _caches(ground, looks, value)
+        sink = None if looks[0].sink is None else all_of("sink")
+        found |= _caches(ground, all_of("later"), all_of("window"), totals[..., 1, :], sink, value)
     return Sheet(tuple(names), found, ground.labels)
 
 
@@ -221,8 +239,8 @@ def _row_means(
     named = _of_rows(ground, columns, learnable)
     xp = namespace(columns)
     sizes = [values.shape[-1] for values in named.values()]
-    counted = ground.plan.counted(ground.chosen.index)
-    mean, error = weighted_mean(xp.concat(list(named.values()), axis=-1), ground.chosen, counted)
+    weight, factor = ground.weights(columns, "chosen")
+    mean, error = weighted_mean(xp.concat(list(named.values()), axis=-1), weight, factor)
     ends = np.cumsum(sizes).tolist()
     found = {}
     for suffix, whole in (("", mean), ("_se", error)):
@@ -246,19 +264,22 @@ def _of_rows(
 
     basic = {name: some(1) for name in BASIC}
     sink = some(1) if learnable else None
+    norm = some(1)
     top, keys = some(len(maps.TOP)), some(len(maps.MASS))
     first = some(SINKS)
     own = not ground.call.cross
     itself, before = (some(1), some(1)) if own else (None, None)
     sums = {name: some(1) for name in ground.sums}
-    number = beside(columns, ground.plan.at("counts", ground.chosen.index) * 1.0)[..., None]
+    number = ground.made(
+        columns, "number", lambda: ground.plan.at("counts", ground.chosen.index)[..., None] * 1.0
+    )
     entropy = 0.0 - basic["entropy"]
     # rows that fill up see nothing; what comes out of them is not counted
     found = {
         "entropy": entropy,
         "relative_entropy": maps.relative_entropy(entropy, number),
         "effective_tokens": maps.effective_tokens(entropy),
-        "participation": 1.0 / basic["squares"],
+        "participation": 1.0 / (norm * norm),
         "top_mass": top,
         "keys_for": keys,
         "keys_share": keys / number,
@@ -282,21 +303,20 @@ def _of_rows(
 
 def _floor(basic: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[str, Any]:
     """The floor of the whole softmax's entropy: a learnable sink is one of its outcomes."""
-    xp, squares = namespace(entropy), basic["logit_norm"]
+    xp, norm = namespace(entropy), basic["logit_norm"]
     if sink is not None:  # one logit more, beside the mean of the others
-        squares = squares + (sink - basic["mean_log"]) ** 2 * number / (number + 1)
+        norm = xp.sqrt(norm**2 + (sink - basic["mean_log"]) ** 2 * number / (number + 1))
         number = number + 1
         entropy = entropy - sink * xp.exp(sink)
-    norm = xp.sqrt(squares)
     floor = maps.entropy_floor(norm, number)
     return {"logit_norm": norm, "entropy_floor": floor, "entropy_slack": entropy - floor}
 
 
 def _of_keys(ground: Ground, total: Float[Array, "layer batch head key"]) -> dict[str, Array]:
     """What keys receive."""
-    xp, plan = namespace(total), ground.plan
-    there = beside(total, plan.keys[:, None, :])
-    received = mean_received(total, alike(total, ground.seeing))
+    xp = namespace(total)
+    there = ground.made(total, "keys", lambda: ground.plan.keys[:, None, :])
+    received = mean_received(total, ground.made(total, "seeing", lambda: ground.seeing))
     received = xp.where(there, received, xp.nan)
     total = xp.where(there, total, xp.nan)
     heavy = heavy_hitters(total)
@@ -316,87 +336,77 @@ def _correlations(
     ground: Ground, received: Float[Array, "layer batch head key"]
 ) -> dict[str, Array]:
     """Spearman's, of what keys receive with the frequency and idf of their tokens."""
-    assert ground.counts is not None
-    often, in_sequences = ground.counts
-    seen = (ground.seeing > 0).all(axis=1) & ground.plan.keys  # batch key
-    xp = namespace(received)
-    there = beside(received, seen[:, None, :])
-    number = seen.sum(axis=1)[:, None, None]
+    xp, seen = namespace(received), ground.ranked
+    there = ground.made(received, "ranked", lambda: seen[:, None, :])
     # what is not ranked stands behind all others
-    mine = _centred(xp.where(there, received, xp.inf), there, number)
+    mine = ranks(xp.where(there, received, xp.inf))
+    xp = namespace(mine)
+    number = seen.sum(axis=1)[:, None, None]
+    there = ground.made(mine, "ranked here", lambda: seen[:, None, :])
+    middle = ground.made(mine, "middle", lambda: (number + 1) / 2)
+    mine = xp.where(there, mine - middle, 0.0)
+    own = xp.sum(mine * mine, axis=-1)
+    several = ground.made(mine, "several", lambda: number[..., 0] > 1)
     found = {}
-    # idf falls with the number of sequences
-    for name, score in (("frequency", often), ("idf", -in_sequences)):
-        theirs = np.where(seen, score, np.inf)[:, None, :]
-        theirs = _centred(beside(received, theirs), there, number)
-        norm = xp.sqrt(xp.sum(mine * mine, axis=-1) * xp.sum(theirs * theirs, axis=-1))
-        along = xp.sum(mine * theirs, axis=-1)
-        ranked = along / xp.where(norm > 0, norm, xp.inf)  # a constant ranks nothing
-        several = beside(received, number[..., 0] > 1)
+    for name in ("frequency", "idf"):
+        theirs = ground.made(mine, name, lambda name=name: ground.token_ranks[name][:, None, :])
+        norm = xp.sqrt(own * xp.sum(theirs * theirs, axis=-1))
+        ranked = xp.sum(mine * theirs, axis=-1) / xp.where(norm > 0, norm, xp.inf)
+        # a constant ranks nothing
         found[f"{name}_correlation"] = xp.where(several, ranked, xp.nan)
     return found
-
-
-def _centred(values: Array, there: Array, number: NDArray[Any]) -> Array:
-    rank = ranks(values)
-    xp = namespace(rank)
-    there = there if namespace(there) is xp else beside(rank, np.asarray(there))
-    return xp.where(there, rank - beside(rank, (number + 1) / 2), 0.0)
 
 
 def _value_norm_ratio(
     ground: Ground, value: Float[Array, "layer batch kv_head key width"]
 ) -> Float[Array, "layer batch head"]:
     """The first key's value beside those of the other keys that are seen."""
-    xp, keys = namespace(value), ground.plan.keys
-    norm = at_home(xp.linalg.vector_norm(value, axis=-1))
-    xp = namespace(norm)
-    first = keys.argmax(axis=1)[:, None]
-    others = keys & (np.arange(keys.shape[1]) != first)
-    mean = xp.sum(norm * beside(norm, others[:, None, :] * 1.0), axis=-1)
-    mean = mean / beside(norm, others.sum(axis=1)[:, None] * 1.0)
-    one = beside(norm, (np.arange(keys.shape[1]) == first)[:, None, :] * 1.0)
-    ratio = xp.sum(norm * one, axis=-1) / mean
+    norm = at_home(namespace(value).linalg.vector_norm(value, axis=-1))
+    xp, keys = namespace(norm), ground.plan.keys
+    first = np.arange(keys.shape[1]) == keys.argmax(axis=1)[:, None]
+    others = keys & ~first
+    one = ground.made(norm, "first", lambda: first[:, None, :] * 1.0)
+    rest = ground.made(norm, "others", lambda: (others / others.sum(axis=1)[:, None])[:, None, :])
+    ratio = xp.sum(norm * one, axis=-1) / xp.sum(norm * rest, axis=-1)
     return xp.repeat(ratio, ground.call.shape[1] // norm.shape[2], axis=2)
 
 
-def _later_rows(ground: Ground, layers: int) -> int:
-    """How many of the later rows are looked at together, of so many layers."""
-    batch, head, _, keys = ground.call.shape
-    entries = layers * batch * head * keys
-    return max(1, ground.budget_bytes // (entries * budget.BYTES_OF_AN_ENTRY))
-
-
 def _caches(
-    ground: Ground, looks: Sequence[Look], value: Array | None
+    ground: Ground,
+    later: Float[Array, "layer batch head row key"],
+    window: Float[Array, "layer batch head key"],
+    heavy: Float[Array, "layer batch head key"],
+    sink: Float[Array, "layer batch head row"] | None,
+    value: Float[Array, "layer batch kv_head key width"] | None,
 ) -> dict[str, Float[Array, "layer batch head policy budget"]]:
     """What policies keep: means over the later rows."""
-    later, plan = ground.later, ground.plan
-    m, window = (_stacked([getattr(one, name) for one in looks]) for name in ("later", "window"))
-    heavy = _stacked([one.totals for one in looks])[..., 1, :]
-    sink = None if looks[0].sink is None else _stacked([one.sink for one in looks])
+    plan, rows = ground.plan, ground.later
     seen = ground.seen_later
-    start = beside(m, plan.at("starts", later.index))
+    start = ground.made(later, "start", lambda: plan.at("starts", rows.index))
     masses, errors = [], []
-    for cut in even_cuts(len(later), _later_rows(ground, len(looks))):
+    entries = math.prod(later.shape) // len(rows)
+    in_cut = max(1, ground.budget_bytes // 2 // (entries * budget.BYTES_OF_AN_ENTRY))
+    for cut in even_cuts(len(rows), in_cut):
         mass, error = budget.kept(
-            m[..., cut, :], seen[..., cut, :], value=value,
+            later[..., cut, :], seen[..., cut, :], value=value,
             sink=None if sink is None else sink[..., cut], heavy=heavy, window=window,
             start=start[:, cut],
         )  # fmt: skip
         masses.append(mass)
         if error is not None:
             errors.append(error)
-    # a sequence too short for a prompt keeps nothing that could be told apart
-    prompt = ground.voters.weight.any(axis=1)[:, None, None, None]
     found = {}
     for name, blocks in (("retained_mass", masses), ("output_error", errors)):
         if blocks:
-            values = namespace(blocks[0]).concat(blocks, axis=-2)
-            mean, _ = weighted_mean(values, later, plan.counted(later.index))
+            values = double(namespace(blocks[0]).concat(blocks, axis=-2))
+            mean, _ = weighted_mean(values, *ground.weights(values, "later"))
             mean = mean.reshape(*mean.shape[:-1], len(budget.POLICIES), len(budget.BUDGETS))
+            # a sequence too short for a prompt keeps nothing that could be told apart
+            prompt = ground.made(
+                mean, "prompt", lambda: ground.voters.weight.any(axis=1)[:, None, None, None]
+            )
             xp = namespace(mean)
-            found[name] = xp.where(beside(mean, prompt), mean, xp.nan)
+            found[name] = xp.where(prompt, mean, xp.nan)
     return found
 
 
