@@ -282,13 +282,14 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
         "value_norm_ratio": norms[..., 0] / norms[..., 1:].mean(-1),
     }
     later, voters = max(budget.LEAST_LATER, budget.LATER // len(ids)), budget.WINDOW
+    start = torch.zeros(len(ids), later, dtype=torch.int64, device=device)
     found["retained_mass"], found["output_error"] = (
         of_later.mean(2)
         for of_later in budget.kept(
-            maps[:, :, -later:], visible[None, None, -later:], value=value, sink=None,
+            maps[:, :, -later:], budget.room_of(visible[None, None, -later:], start),
+            value=value, sink=None,
             heavy=maps[:, :, MIN_KEYS - 1 : -later].sum(2),
             window=maps[:, :, -later - voters : -later].sum(2),
-            start=torch.zeros(len(ids), later, dtype=torch.int64, device=device),
         )
     )  # fmt: skip
     fixed = maps[:, :, length // 8 - 1 :: length // 8].clone()

@@ -203,7 +203,8 @@ def ranks(array: Array) -> Array:
     """
     if is_torch(array):
         xp = namespace(array)
-        growing, given = array.sort(-1).values, array.contiguous()
+        given = array.contiguous()
+        growing = given.sort(-1).values
         ends = [xp.searchsorted(growing, given, right=right) for right in (False, True)]
         return (ends[0] + ends[1] + 1) / xp.asarray(2.0, dtype=xp.float64)
     from scipy.stats import rankdata

@@ -15,7 +15,6 @@ from attnlab.files.errors import InputError
 from attnlab.measures.arrays import (
     Array,
     alike,
-    beside,
     double,
     exactly,
     namespace,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 SMALL = 128  # matrices that are squared as a whole to find their largest eigenvalue,
 SQUARES = 24  # so many times: what is left of the others is below 1e-6
+AT_ONCE = 4  # of them before their length is made 1 again, which float64 has room for
 PRODUCTS = 16  # larger ones so many times on an accelerator,
 STEPS = 64  # or steps of Lanczos on a processor
 TINY = 1e-30  # beside a length, which may be 0
@@ -85,11 +85,11 @@ def product(
     """
     xp = namespace(query)
     with exactly(query):
-        mine, theirs = (
-            xp.matmul(one, xp.matrix_transpose(one)) for one in (precise(query), precise(key))
-        )
+        both = xp.concat([precise(query), precise(key)])
+        both = xp.matmul(both, xp.matrix_transpose(both))
+        mine, theirs = both[: len(query)], both[len(query) :]
         group = query.shape[0] // key.shape[0]
-        return xp.matmul(mine, xp.repeat(theirs, group, axis=0))
+        return xp.matmul(mine, theirs if group == 1 else xp.repeat(theirs, group, axis=0))
 
 
 def stable_rank_of_gram(products: Float[Array, "*many size size"]) -> NDArray[np.float64]:
@@ -115,26 +115,28 @@ def stable_rank_of_numbers(numbers: Float[Any, "*many number"]) -> NDArray[np.fl
         return numbers[..., 0] / np.where(largest > 0, largest, np.nan)
 
 
-def _by_squares(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many 3"]:
+def _by_squares(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many number"]:
     """For the largest eigenvalue from the trace of a high power: of real positive eigenvalues the
     largest alone is left of it. Symmetric or not, many at once."""
-    power, sizes = double(matrices), []
+    power = double(matrices)
     xp = namespace(power)
-    whole = xp.linalg.trace(power)
+    numbers = [xp.linalg.trace(power)]
     for i in range(SQUARES + 1):
-        sizes.append(xp.linalg.vector_norm(power, axis=(-2, -1), keepdims=True) + TINY)
-        power = power / sizes[-1]
+        if i % AT_ONCE == 0:
+            size = xp.linalg.vector_norm(power, axis=(-2, -1), keepdims=True) + TINY
+            power = power / size
+            numbers.append(size[..., 0, 0])
         if i < SQUARES:
             power = xp.matmul(power, power)
-    shares = beside(power, 0.5 ** np.arange(SQUARES + 1))
-    logarithm = xp.sum(xp.log(xp.concat(sizes, axis=-1)[..., 0, :]) * shares, axis=-1)
-    return xp.stack([whole, logarithm, xp.linalg.trace(power)], axis=-1)
+    return xp.stack([*numbers, xp.linalg.trace(power)], axis=-1)
 
 
-def _of_powers(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    _, logarithm, trace = np.moveaxis(numbers, -1, 0)
+def _of_squares(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each length counts for as many squares as came after it."""
+    shares = 0.5 ** np.arange(0, SQUARES + 1, AT_ONCE)
     with np.errstate(divide="ignore"):
-        return np.exp(logarithm + np.log(np.maximum(trace, 0.0)) / 2**SQUARES)
+        logarithm = np.log(np.maximum(numbers[..., 1:], 0.0))
+    return np.exp(logarithm[..., :-1] @ shares + logarithm[..., -1] / 2**SQUARES)
 
 
 def _by_products(
@@ -147,10 +149,11 @@ def _by_products(
     total = xp.linalg.trace(matrices)
 
     def squared(power: Array) -> Array:
-        power = xp.matmul(power, power)
+        for _ in range(2):  # the largest eigenvalue of n is 1/n or more: its fourth power is left
+            power = xp.matmul(power, power)
         return power / (xp.linalg.trace(power) + TINY)[..., None, None]
 
-    power = repeated(PRODUCTS, squared, matrices / (total + TINY)[..., None, None])
+    power = repeated(PRODUCTS // 2, squared, matrices / (total + TINY)[..., None, None])
     vector = xp.matmul(power, _start(matrices))
     turned = xp.matrix_transpose(vector)
     stretched = xp.matmul(turned, xp.matmul(matrices, vector))
@@ -194,4 +197,4 @@ def _of_steps(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 # by how many numbers tell of a matrix
-_LARGEST = {3: _of_powers, 2: lambda numbers: numbers[..., 1]}
+_LARGEST = {SQUARES // AT_ONCE + 3: _of_squares, 2: lambda numbers: numbers[..., 1]}

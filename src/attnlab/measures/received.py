@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, falling, namespace, ranks
+from attnlab.measures.arrays import Array, falling, namespace, ranks, taken
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -52,7 +52,7 @@ def heavy_hitters(
     held = xp.where(there, total, -xp.inf)
     keys = xp.sum(xp.astype(there, xp.float64), axis=-1, keepdims=True)
     number = xp.astype(xp.ceil(share * keys), xp.int64)
-    least = xp.take_along_axis(falling(held), xp.clip(number - 1, 0, None), axis=-1)
+    least = taken(falling(held), xp.clip(number - 1, 0, None), -1)
     above, equal = held > least, (held == least) & there
     room = number - xp.sum(xp.astype(above, xp.int64), axis=-1, keepdims=True)
     return above | (equal & (xp.cumulative_sum(xp.astype(equal, xp.int64), axis=-1) <= room))

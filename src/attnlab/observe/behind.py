@@ -20,7 +20,8 @@ from attnlab.observe.seams import Sighting
 from attnlab.observe.weights import gram, numbers_of_gram, product, stable_rank_of_numbers, units_of
 
 UNITS_TOKENS = 256  # of the probe, evenly spread, whose active units are counted
-AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together
+AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together,
+UNITS_AT_ONCE = 20 * 2**20  # and of units
 LABELS = {
     "qk_stable_rank": Label("stable rank of W_Q^T W_K", dims=("head",)),
     "mlp_stable_rank": Label("stable rank of the input matrix of the block's MLP"),
@@ -56,6 +57,7 @@ class Looking:
         self._found: dict[str, dict[str, Any]] = defaultdict(dict)
         self._hidden: dict[Any, list[tuple[str, Tensor]]] = defaultdict(list)
         self._counted: list[tuple[list[tuple[str, int]], Tensor]] = []
+        self._tokens: dict[tuple[int, torch.device], Tensor] = {}
         self._used: set[str] = set()  # layers whose MLP has run
         self._unrecognised: dict[str, str] = {}
         self._waiting: dict[Any, list[tuple[str, str, Tensor]]] = defaultdict(list)
@@ -145,12 +147,18 @@ class Looking:
             rows = hidden.reshape(-1, hidden.shape[-1])
             if real is not None and real.numel() == len(rows):
                 rows = rows[real.reshape(-1).to(rows.device)]
-            some = torch.linspace(0, len(rows) - 1, min(len(rows), UNITS_TOKENS))
-            taken = rows[some.round().long().to(rows.device)]
+            taken = rows[self._spread(len(rows), rows.device)]
         waiting = self._hidden[taken.shape, taken.dtype, taken.device]
         waiting.append((layer, taken))
-        if len(waiting) * taken.nbytes > AT_ONCE:
+        if (len(waiting) + 1) * taken.nbytes > UNITS_AT_ONCE:
             self._count(waiting)
+
+    def _spread(self, rows: int, device: torch.device) -> Tensor:
+        """The tokens whose active units are counted, of so many: brought to the device once."""
+        if (rows, device) not in self._tokens:
+            some = torch.linspace(0, rows - 1, min(rows, UNITS_TOKENS))
+            self._tokens[rows, device] = some.round().long().to(device)
+        return self._tokens[rows, device]
 
     def _count(self, waiting: list[tuple[str, Tensor]]) -> None:
         if not waiting:

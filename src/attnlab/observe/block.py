@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.measures import maps
 from attnlab.measures.arrays import (
     Array,
     beside,
@@ -32,16 +33,17 @@ if TYPE_CHECKING:
 HIDDEN = -1e8
 # The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
 LOW = -1e30
-# Bytes of a block for each entry of its maps: while they are put in their order, with torch's
-# indices, or while the squares of logarithms are summed.
-BYTES_OF_AN_ENTRY = 18
-# Rows of more keys than this an accelerator puts in order elsewhere, which takes more.
-LONG, BYTES_OF_A_LONG_ENTRY = 4096, 44
+# Bytes of a block for each entry of its maps: three arrays at a time.
+BYTES_OF_AN_ENTRY = 13
+# Maps are put in their order by some heads at a time on an accelerator, which makes indices too;
+# and of rows of more keys than this in another way, that needs yet more room.
+LONG, BYTES_OF_A_LONG_ENTRY = 4096, 18
+TURNS, LONG_TURNS = 2, 4
 # Of rows of which nothing but their maps is wanted.
 BYTES_OF_A_MAP = 12
 # What a block takes at most on a processor: larger ones would not stay near it from one operation
 # to the next.
-NEAR_BYTES = 18 * 2**20
+NEAR_BYTES = 13 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,30 +120,28 @@ class Part:
         xp, sink = namespace(logits), None
         largest = xp.max(logits, axis=-1)
         logits = _with_sinks(logits, heads)
-        maps, logs = softmax(logits), log_softmax(logits)
+        m, logs = softmax(logits), log_softmax(logits)
         del logits  # here and below: what is not needed any more leaves room for larger blocks
         if heads.sinks is not None:
-            maps, logs, sink = maps[..., :-1], logs[..., :-1], logs[..., -1]
+            m, logs, sink = m[..., :-1], logs[..., :-1], logs[..., -1]
         if seen.blind is not None:
-            maps = xp.where(seen.blind, 0.0, maps)
+            m = xp.where(seen.blind, 0.0, m)
         logs = xp.where(seen.visible, logs, 0.0)
-        entropy, mean = xp.sum(maps * logs, axis=-1), xp.sum(logs, axis=-1) / number
+        entropy, mean = xp.sum(m * logs, axis=-1), xp.sum(logs, axis=-1) / number
         logs = logs - mean[..., None]
         norm = xp.linalg.vector_norm(xp.where(seen.visible, logs, 0.0), axis=-1)
-        return Block(maps, (entropy, mean, norm, largest), sink)
+        return Block(m, (entropy, mean, norm, largest), sink)
 
     def maps(
         self, logits: Float[Array, "batch head row key"], heads: Heads, blind: Any
     ) -> tuple[Float[Array, "batch head row key"], Float[Array, "batch head row"] | None]:
         """Maps alone, and what a learnable sink takes."""
-        maps, sink = softmax(_with_sinks(logits, heads)), None
+        m, sink = softmax(_with_sinks(logits, heads)), None
         if heads.sinks is not None:
-            maps, sink = maps[..., :-1], maps[..., -1]
-        return (maps if blind is None else namespace(maps).where(blind, 0.0, maps)), sink
+            m, sink = m[..., :-1], m[..., -1]
+        return (m if blind is None else namespace(m).where(blind, 0.0, m)), sink
 
-    def logits(
-        self, heads: Heads, rows: slice, seen: Seen
-    ) -> Float[Array, "batch head row key"]:
+    def logits(self, heads: Heads, rows: slice, seen: Seen) -> Float[Array, "batch head row key"]:
         """Of these rows of the heads; LOW at keys that are not visible."""
         xp, softcap = namespace(heads.query), self.call.softcap
         batch, head, _, width = heads.query.shape
@@ -173,7 +173,17 @@ def bytes_of_an_entry(call: AttentionCall) -> int:
     return BYTES_OF_AN_ENTRY if short else BYTES_OF_A_LONG_ENTRY
 
 
-def room(call: AttentionCall, budget_bytes: int) -> int:
+def ranked_mass(m: Float[Array, "batch head row key"]) -> Float[Array, "batch head row key"]:
+    """That of `attnlab.measures.maps`, some heads at a time where all need too much room."""
+    if on_processor(m):
+        return maps.ranked_mass(m)
+    turns = TURNS if m.shape[-1] <= LONG else LONG_TURNS
+    cuts = even_cuts(m.shape[1], -(-m.shape[1] // turns))
+    parts = [maps.ranked_mass(m[:, cut]) for cut in cuts]
+    return parts[0] if len(parts) == 1 else namespace(m).concat(parts, axis=1)
+
+
+def bytes_of_a_block(call: AttentionCall, budget_bytes: int) -> int:
     """Bytes of a block of this budget, where the call is."""
     return min(budget_bytes, NEAR_BYTES) if on_processor(call.query) else budget_bytes
 

@@ -8,7 +8,8 @@ oracle, which sees the query's own map), and the softmax is taken anew over what
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,70 +27,91 @@ WINDOW = 32  # queries that vote: SnapKV's observation window
 LATER = 16  # queries after the prompt, of all sequences together,
 LEAST_LATER = 2  # and of each at least
 # Bytes for each entry of the later queries' maps: what a policy keeps of it under each budget.
-BYTES_OF_AN_ENTRY = 64
+BYTES_OF_AN_ENTRY = 48
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """What a policy may keep, whatever the maps are: the same for all layers that are alike.
+
+    seen: the visible keys of later queries. age: 1 for the latest visible key of a query. place:
+    how far a key is behind the first of the query's own text. budget: how many keys may be kept.
+    """
+
+    seen: Bool[Array, "#batch #head row 1 key"]
+    age: Int[Array, "#batch #head row 1 key"]
+    place: Int[Array, "batch 1 row 1 key"]
+    budget: Int[Array, "#batch #head row budget 1"]
+    _latest: dict[int | None, tuple[Any, Any, Any]] = field(default_factory=dict)
+
+    @cached_property
+    def sinks_recent(self) -> Bool[Array, "#batch #head row budget key"]:
+        """The first four keys and the latest."""
+        few = namespace(self.budget).clip(self.budget // 2, None, SINKS)
+        first = (self.place >= 0) & (self.place < few) & self.seen
+        return first | (self.seen & (self.age <= self.budget - _count(first)))
+
+    def latest(self, most: int | None) -> tuple[Any, Any, Any]:
+        """The latest keys, half of the budget and no more than this; the others that are visible;
+        and how many of them may be kept."""
+        if most not in self._latest:
+            half = namespace(self.budget).clip(self.budget // 2, None, most)
+            always = self.seen & (self.age <= half)
+            self._latest[most] = always, self.seen & ~always, self.budget - _count(always)
+        return self._latest[most]
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
     """What a policy may know: the maps of later queries, and what keys received before.
 
-    seen: the visible keys. age: 1 for the latest visible key of a query.
     heavy: the attention that a key got from all queries of the prompt; window: from its last ones.
-    start: the first key of a query's own text. budget: how many keys may be kept.
     """
 
+    room: Room
     maps: Float[Array, "*many head row 1 key"]
-    seen: Bool[Array, "#batch #head row 1 key"]
-    age: Int[Array, "#batch #head row 1 key"]
     heavy: Float[Array, "*many head 1 key"]
     window: Float[Array, "*many head 1 key"]
-    start: Int[Array, "batch 1 row 1 1"]
-    budget: Int[Array, "#batch #head row budget 1"]
 
 
 def _oracle(cache: Cache) -> Any:
     """The strongest of the query's own map: nothing of this size keeps more mass."""
-    xp = namespace(cache.maps)
+    xp, room = namespace(cache.maps), cache.room
     ranked = falling(cache.maps[..., 0, :])
-    last = xp.clip(cache.budget[..., 0] - 1, 0, None)
+    last = xp.clip(room.budget[..., 0] - 1, 0, None)
     last = xp.broadcast_to(last, (*ranked.shape[:-1], len(BUDGETS)))
     least = taken(ranked, xp.astype(last, xp.asarray(0).dtype), -1)[..., None]
-    above, equal = cache.maps > least, (cache.maps == least) & cache.seen
-    room = cache.budget - _count(above)
-    return above | (equal & (_counted(equal) <= room))  # of equal ones the earlier
+    above, equal = cache.maps > least, (cache.maps == least) & room.seen
+    left = room.budget - _count(above)
+    return above | (equal & (_counted(equal) <= left))  # of equal ones the earlier
 
 
 def _sinks_recent(cache: Cache) -> Any:
     """The first four keys and the latest (Xiao et al. 2024, StreamingLLM)."""
-    xp = namespace(cache.maps)
-    place = beside(cache.maps, np.arange(cache.maps.shape[-1])) - cache.start
-    first = (place >= 0) & (place < xp.clip(cache.budget // 2, None, SINKS)) & cache.seen
-    return first | (cache.seen & (cache.age <= cache.budget - _count(first)))
+    return cache.room.sinks_recent
 
 
 def _heavy_recent(cache: Cache) -> Any:
     """Half the latest, half what received most in the prompt (Zhang et al. 2023, H2O, by the sums
     of full attention: H2O itself sums what its own cache has left)."""
-    return _voted(cache, cache.heavy, cache.budget // 2)
+    return _voted(cache.heavy, *cache.room.latest(None))
 
 
 def _window_vote(cache: Cache) -> Any:
     """The latest, at most half and at most as many as vote, and what the prompt's last queries
     attended to (Li et al. 2024, SnapKV, without its pooling of neighbours)."""
-    half = namespace(cache.maps).clip(cache.budget // 2, None, WINDOW)
-    return _voted(cache, cache.window, half)
+    return _voted(cache.window, *cache.room.latest(WINDOW))
 
 
-def _voted(cache: Cache, score: Any, latest: Any) -> Any:
-    """The latest keys, and of the others those of the highest score, of equal ones the earlier."""
+def _voted(score: Any, always: Any, others: Any, left: Any) -> Any:
+    """Some keys always, and so many of the others of the highest score, of equal ones the
+    earlier."""
     xp = namespace(score)
-    always = cache.seen & (cache.age <= latest)
-    others = cache.seen & ~always
     order = xp.argsort(-score, axis=-1, stable=True)
     rank = xp.argsort(order, axis=-1, stable=True)
     whole = (*score.shape[:-2], *others.shape[-3:])
     turned = taken(xp.broadcast_to(others, whole), order[..., None, :], -1)
-    reached = _count(_counted(turned) <= cache.budget - _count(always))
+    reached = _count(_counted(turned) <= left)
     return always | (others & (rank[..., None, :] < reached))
 
 
@@ -101,47 +123,50 @@ POLICIES: dict[str, Callable[[Cache], Any]] = {
 }
 
 
+def room_of(visible: Bool[Array, "#batch #head row key"], start: Int[Array, "batch row"]) -> Room:
+    """visible: what the later queries see. start: the first key of a query's own text."""
+    xp = namespace(visible)
+    order = xp.cumulative_sum(xp.astype(visible, xp.int32), axis=-1, dtype=xp.int32)
+    number = order[..., -1:]
+    percent = beside(number, np.array([round(100 * share) for share in BUDGETS], np.int32))
+    key = beside(number, np.arange(visible.shape[-1], dtype=np.int32))
+    return Room(
+        visible[..., None, :],
+        (number - order + 1)[..., None, :],
+        key - start[:, None, :, None, None],
+        ((number * percent + 99) // 100)[..., None],  # rounded up
+    )
+
+
 def kept(
     maps: Float[Array, "*many head row key"],
-    visible: Bool[Array, "#batch #head row key"],
+    room: Room,
     *,
     value: Float[Array, "*many kv_head key width"] | None,
     sink: Float[Array, "*many head row"] | None,
     heavy: Float[Array, "*many head key"],
     window: Float[Array, "*many head key"],
-    start: Int[Array, "batch row"],
 ) -> tuple[Float[Array, "*many head row kept"], Float[Array, "*many head row kept"] | None]:
     """Retained mass and relative error of the output, of POLICIES x BUDGETS in the last dim.
 
-    many: batch, or layer and batch. visible: what the later queries see. sink: what a learnable
-    sink takes. Retained is the share of what the query gives to keys at all. The error is that of
-    the attention output before its projection, |o - o'| / |o|; None without values.
+    many: batch, or layer and batch. sink: what a learnable sink takes. Retained is the share of
+    what the query gives to keys at all. The error is that of the attention output before its
+    projection, |o - o'| / |o|; None without values.
     """
     xp = namespace(maps)
-    order = xp.cumulative_sum(xp.astype(visible, xp.int32), axis=-1, dtype=xp.int32)
-    number = order[..., -1:]
-    percent = beside(number, np.array([round(100 * share) for share in BUDGETS], np.int32))
-    cache = Cache(
-        maps[..., None, :],
-        visible[..., None, :],
-        (number - order + 1)[..., None, :],
-        heavy[..., None, :],
-        window[..., None, :],
-        start[:, None, :, None, None],
-        ((number * percent + 99) // 100)[..., None],  # rounded up
-    )
+    cache = Cache(room, maps[..., None, :], heavy[..., None, :], window[..., None, :])
     whole = xp.sum(maps, axis=-1)[..., None]
     output = None if value is None else _output(cache.maps, value)
     masses, errors = [], []
     for policy in POLICIES.values():
         left = xp.where(policy(cache), cache.maps, 0.0)  # many head row budget key
         mass = xp.sum(left, axis=-1)
-        masses.append(mass / whole)
+        masses.append(mass)
         if output is not None:
             total = mass if sink is None else mass + sink[..., None]
             anew = _output(left, value) / xp.where(total > 0, total, 1.0)[..., None]
             errors.append(_norm(output - anew))
-    share = xp.concat(masses, axis=-1)
+    share = xp.concat(masses, axis=-1) / whole
     return share, None if output is None else xp.concat(errors, axis=-1) / _norm(output)
 
 
@@ -166,14 +191,13 @@ def _output(maps: Any, value: Any) -> Any:
 
 def _count(keys: Any) -> Any:
     xp = namespace(keys)
-    return xp.sum(xp.astype(keys, xp.int32), axis=-1, keepdims=True, dtype=xp.int32)
+    return xp.sum(keys, axis=-1, keepdims=True, dtype=xp.int32)
 
 
 def _counted(keys: Any) -> Any:
     xp = namespace(keys)
-    return xp.cumulative_sum(xp.astype(keys, xp.int32), axis=-1, dtype=xp.int32)
+    return xp.cumulative_sum(keys, axis=-1, dtype=xp.int32)
 
 
 def _norm(vectors: Any) -> Any:
-    xp = namespace(vectors)
-    return xp.sqrt(xp.sum(vectors * vectors, axis=-1))
+    return namespace(vectors).linalg.vector_norm(vectors, axis=-1)

@@ -22,9 +22,9 @@ from attnlab.observe.block import (
     BYTES_OF_A_MAP,
     Part,
     Seen,
+    bytes_of_a_block,
     bytes_of_an_entry,
     even_cuts,
-    room,
 )
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.plan import Plan
@@ -78,6 +78,7 @@ class Ground:
     budget_bytes: int
     _spots: dict[tuple[int, int], Spot] = field(default_factory=dict)
     _beside: dict[tuple[int, int], Seen] = field(default_factory=dict)
+    _rooms: dict[tuple[int, int], budget.Room] = field(default_factory=dict)
     _made: dict[str, Array] = field(default_factory=dict)
 
     @classmethod
@@ -154,7 +155,7 @@ class Ground:
         width = self.call.key.shape[1] * self.call.key.shape[3]
         held = 3 * 4 * batch * keys * width  # keys, twice while they are put together, and values
         one = batch * head * len(self.chosen) * keys * bytes_of_an_entry(self.call)
-        return max(1, room(self.call, self.budget_bytes) // (one + held))
+        return max(1, self._most // (one + held))
 
     @cached_property
     def cuts(self) -> tuple[tuple[slice, tuple[slice, ...]], ...]:
@@ -174,10 +175,16 @@ class Ground:
         return tuple(even_cuts(number, max(1, fitting)))
 
     def _fitting(self, of_an_entry: int) -> int:
-        """How many rows of all heads may be in a block."""
+        """How many rows of all heads may be in a block, with the factors of their sums."""
         _, head, _, keys = self.call.shape
-        most = room(self.call, self.budget_bytes)
-        return max(1, most // (self.together * head * keys * of_an_entry))
+        of_a_key = self.together * head * of_an_entry + 4 * len(self.of_rows)
+        return max(1, self._most // (keys * of_a_key))
+
+    @property
+    def _most(self) -> int:
+        """Bytes of a block, beside what is kept for all of them."""
+        kept = self.kept_bytes if self.keeps else 0
+        return bytes_of_a_block(self.call, self.budget_bytes - kept)
 
     def index(self, like: Array) -> Int[Array, "batch row"]:
         """All queries that are looked at: the chosen ones, then later, voters, fixed."""
@@ -190,7 +197,7 @@ class Ground:
         found = self._spots.get(where)
         if found is None:
             found = self._spot(part, sequences, rows)
-            if self.kept_bytes <= self.budget_bytes // 2:
+            if self.keeps:
                 self._spots[where] = found
         return found
 
@@ -202,17 +209,19 @@ class Ground:
             three = (self.later, self.voters, self.fixed)
             index = np.concatenate([one.index for one in three], axis=1)[sequences, rows]
             found = part.seen(index, self.plan.cut(sequences).at("counts", index))
-            if self.kept_bytes <= self.budget_bytes // 2:
+            if self.keeps:
                 self._beside[where] = found
         return found
 
-    @cached_property
-    def seen_later(
-        self,
-    ) -> Bool[Array, "#batch #head row key"]:
-        """What the later rows see."""
-        part = Part.of(self.call, slice(None))
-        return part.visible(beside(self.call.query, self.later.index))
+    def room(self, rows: slice) -> budget.Room:
+        """What caches of these of the later rows have room for."""
+        where = (rows.start, rows.stop)
+        if where not in self._rooms:
+            index = self.later.index[:, rows]
+            visible = Part.of(self.call, slice(None)).visible(beside(self.like, index))
+            start = beside(self.like, self.plan.at("starts", index))
+            self._rooms[where] = budget.room_of(visible, start)
+        return self._rooms[where]
 
     @property
     def labels(self) -> Labels:
@@ -273,6 +282,11 @@ class Ground:
         return batch * len(self.chosen) * keys * size
 
     @property
+    def keeps(self) -> bool:
+        """Whether spots are kept for the next layers, and the next moments."""
+        return self.kept_bytes <= self.budget_bytes // 2
+
+    @property
     def _whole(self) -> np.dtype[Any]:
         """The numbers that distances are kept in."""
         return np.dtype(np.int16 if self.call.shape[3] <= np.iinfo(np.int16).max else np.int32)
@@ -294,7 +308,8 @@ class Ground:
         at = np.stack([*(start + i for i in range(SINKS)), *own], axis=-1)[:, None]
         there = (at >= 0) & (at < keys)
         place, first = beside(like, where), beside(like, start)
-        targets, chance = {}, {}
+        targets: dict[str, Any] = {}
+        chance: dict[str, Any] = {}
         if not self.call.cross:
             far = places.distance(seen.visible, places=place)
             targets |= {"far": far, "local_mass": far < places.LOCAL}
@@ -332,9 +347,7 @@ class Ground:
         """What `weighted_mean` of the chosen or the later rows needs, beside their values."""
         rows: Rows = getattr(self, name)
         counted = self.plan.counted(rows.index)
-        weight = self.made(
-            values, f"weight of {name}", lambda: rows.weight[:, None, :] * counted
-        )
+        weight = self.made(values, f"weight of {name}", lambda: rows.weight[:, None, :] * counted)
         factor = rows.factor
         if not factor.any():
             return weight, None
@@ -353,9 +366,7 @@ class Ground:
         middle = (self.ranked.sum(axis=1, keepdims=True) + 1) / 2
         # idf falls with the number of sequences; what is not ranked stands behind all others
         return {
-            name: np.where(
-                self.ranked, ranks(np.where(self.ranked, score, np.inf)) - middle, 0.0
-            )
+            name: np.where(self.ranked, ranks(np.where(self.ranked, score, np.inf)) - middle, 0.0)
             for name, score in (("frequency", often), ("idf", -in_sequences))
         }
 

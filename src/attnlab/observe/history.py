@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
@@ -12,14 +13,16 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import Array, all_to_numpy, to_numpy
+from attnlab.measures.arrays import Array, all_to_numpy, beside, to_numpy
 from attnlab.measures.received import shared
 from attnlab.observe.behind import LABELS
+from attnlab.observe.block import even_cuts
 from attnlab.observe.labels import COORDS
 from attnlab.observe.moment import Moment
-from attnlab.observe.sheet import HEAVY, Sheet
+from attnlab.observe.sheet import HEAVY, Sheet, put_by
 from attnlab.observe.snap import moved, snap, speeds
 
+AT_A_TIME = 2**23  # entries of maps that are compared at a time
 OF_SEQUENCES = "_sequence_se"  # the standard error of a mean, of which sequences are probed
 Arrays = dict[str, NDArray[Any]]
 
@@ -66,7 +69,7 @@ class History:
         self._means.append(_placed(moment, [_means(sheet) for sheet in moment.sheets]))
         values = moment.behind.values
         self._behind.append(_stacked([dict(values.get(name, {})) for name in moment.order]))
-        self._last = moment
+        self._last = replace(moment, sheets=put_by(moment.sheets))
 
     def latest(self) -> xr.Dataset:
         """The means of the last moment, over (layer, head)."""
@@ -165,27 +168,32 @@ def _changes(before: Moment, after: Moment) -> Arrays:
         first, second = (tuple(s for sheet in some for s in sheet.apart())
                          for some in (first, second))  # fmt: skip
     found: list[Array] = []
+    numbers: list[int] = []  # how much of `found` belongs to the sheets so far
     for earlier, later in zip(first, second, strict=True):
-        was, now = _of_one_kind(earlier, later, "attention")
-        if was.shape != now.shape or later.labels.row_query is None:
+        was, now = earlier.arrays["attention"], later.arrays["attention"]
+        if tuple(was.shape) != tuple(now.shape) or later.labels.row_query is None:
             raise InputError(
                 f"probe: maps of shape {tuple(now.shape)} after {tuple(was.shape)}; "
                 "observe one model on one probe"
             )
-        found += [
-            moved(was, now, later.labels.row_query),
-            shared(*_of_one_kind(earlier, later, HEAVY)),
-        ]
-    here = all_to_numpy(found)
-    parts = [dict(zip(("change", "heavy_overlap"), here[i : i + 2], strict=True))
-             for i in range(0, len(here), 2)]  # fmt: skip
+        each = max(1, AT_A_TIME * len(now) // math.prod(now.shape))
+        for some in even_cuts(len(now), each):
+            heavy_before, heavy = earlier.arrays[HEAVY][some], later.arrays[HEAVY][some]
+            found += [
+                moved(_where(now, was[some]), now[some], later.labels.row_query),
+                shared(_where(heavy, heavy_before), heavy),
+            ]
+        numbers.append(len(found))
+    here, parts = all_to_numpy(found), []
+    for begun, end in zip([0, *numbers], numbers, strict=False):
+        whole = (np.concatenate(here[i:end:2]) for i in (begun, begun + 1))
+        parts.append(dict(zip(("change", "heavy_overlap"), whole, strict=True)))
     return _placed(replace(after, sheets=second), parts)
 
 
-def _of_one_kind(earlier: Sheet, later: Sheet, name: str) -> tuple[Array, Array]:
-    """An array of both; here, if one of them was read from a file."""
-    was, now = earlier.arrays[name], later.arrays[name]
-    return (was, now) if type(was) is type(now) else (to_numpy(was), to_numpy(now))
+def _where(now: Array, was: Array) -> Array:
+    """An earlier array where a later one is: it may have been put by, or read from a file."""
+    return was if type(was) is type(now) else beside(now, to_numpy(was))
 
 
 def _means(sheet: Sheet) -> Arrays:

@@ -45,7 +45,8 @@ class Mlp:
     @property
     def matrix(self) -> Float[Tensor, "unit model"]:
         """The whole input matrix, with the gate's rows above the others."""
-        return torch.cat([_whole(module) for module in self.inputs])
+        all_of = [_whole(module) for module in self.inputs]
+        return all_of[0] if len(all_of) == 1 else torch.cat(all_of)
 
 
 def matrix(module: Any) -> Float[Tensor, "out in"] | None:

@@ -18,7 +18,8 @@ from attnlab.observe.labels import COORDS, OTHERS, ROW_MEANS
 if TYPE_CHECKING:
     from jaxtyping import Int
 
-AWAY_BYTES = 2**26  # arrays over keys that may wait on a device until somebody asks for them
+# Arrays over keys that may wait on a device for the next measurement: no more than a block takes.
+AWAY_BYTES = 2**28
 ROW_QUERY = "row_query"
 HEAVY = "heavy"  # which keys are heavy hitters: to be compared with the next record's
 _LABELS = {**ROW_MEANS, **OTHERS}
@@ -65,12 +66,15 @@ class Sheet:
 
     def of_keys(self) -> dict[str, Array]:
         """Arrays over keys: large, and seldom asked for."""
-        return {n: v for n, v in self.arrays.items() if n == HEAVY or "key" in _label(n).dims}
+        return {name: v for name, v in self.arrays.items() if self.is_of_keys(name)}
+
+    def is_of_keys(self, name: str) -> bool:
+        """Whether an array is over keys."""
+        return name == HEAVY or "key" in _label(name).dims
 
     def of_heads(self) -> dict[str, Array]:
         """All others."""
-        keyed = self.of_keys()
-        return {name: values for name, values in self.arrays.items() if name not in keyed}
+        return {name: v for name, v in self.arrays.items() if not self.is_of_keys(name)}
 
     def apart(self) -> Iterator[Sheet]:
         """Layer by layer."""
@@ -117,12 +121,10 @@ def brought_here(
 ) -> tuple[tuple[Sheet, ...], list[NDArray[Any]]]:
     """What is over heads as numpy, and some other arrays, in one wait for the device they are on.
 
-    What is over keys stays on the device while it is small, for the next measurement to be compared
-    with.
+    What is over keys stays there, to be compared with the measurement before.
     """
-    away = sum(_away_bytes(v) for one in sheets for v in one.of_keys().values())
-    stay = 0 < away <= AWAY_BYTES
-    wanted = [one.of_heads() if stay else dict(one.arrays) for one in sheets]
+    wanted = [{n: v for n, v in one.arrays.items() if not (one.is_of_keys(n) and _away_bytes(v))}
+              for one in sheets]  # fmt: skip
     arrays = [values for one in wanted for values in one.values()]
     found = iter(all_to_numpy([*arrays, *others]))
     here = [{name: next(found) for name in one} for one in wanted]
@@ -131,6 +133,17 @@ def brought_here(
         for sheet, one in zip(sheets, here, strict=True)
     )
     return moved, list(found)
+
+
+def put_by(sheets: Sequence[Sheet]) -> tuple[Sheet, ...]:
+    """The same until the next measurement; what is over keys comes here if it is large."""
+    keyed = [one.of_keys() for one in sheets]
+    if sum(_away_bytes(v) for some in keyed for v in some.values()) <= AWAY_BYTES:
+        return tuple(sheets)
+    return tuple(
+        replace(one, arrays={**one.arrays, **{name: to_numpy(v) for name, v in some.items()}})
+        for one, some in zip(sheets, keyed, strict=True)
+    )
 
 
 class Layers(Mapping[str, xr.Dataset]):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from attnlab.measures.arrays import (
 )
 from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observe import budget
-from attnlab.observe.block import BASIC, Block, Part, even_cuts
+from attnlab.observe.block import BASIC, Block, Part, even_cuts, ranked_mass
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.ground import SINKS, Ground, Spot
 from attnlab.observe.heads import Heads, apart
@@ -142,7 +143,7 @@ def _columns(
     basic = xp.stack([*block.logits, *sink, xp.linalg.vector_norm(m, axis=-1)], axis=-1)
     sums = xp.concat([*_of_rows_targets(m, spot), xp.matmul(m, factors[:, None])], axis=-1)
     single = taken(m, spot.at, -1) * spot.there
-    ranked = maps.ranked_mass(m)  # last: it takes most room
+    ranked = ranked_mass(m)
     return xp.concat(
         [
             basic,
@@ -201,7 +202,7 @@ def bytes_of(one: Look, value: Array | None) -> int:
     keys = one.totals.shape[-1]
     works = batch * heads * (rows * columns * BYTES_OF_A_COLUMN + keys * BYTES_OF_A_KEY)
     of_value = 0 if value is None else 4 * math.prod(value.shape)
-    return (waits + works) // one.layers + 2 * of_value  # values are put together
+    return (waits + works) // one.layers + of_value
 
 
 def conclude(
@@ -348,8 +349,8 @@ def _correlations(
     own = xp.sum(mine * mine, axis=-1)
     several = ground.made(mine, "several", lambda: number[..., 0] > 1)
     found = {}
-    for name in ("frequency", "idf"):
-        theirs = ground.made(mine, name, lambda name=name: ground.token_ranks[name][:, None, :])
+    for name, score in ground.token_ranks.items():
+        theirs = ground.made(mine, name, partial(np.expand_dims, score, 1))
         norm = xp.sqrt(own * xp.sum(theirs * theirs, axis=-1))
         ranked = xp.sum(mine * theirs, axis=-1) / xp.where(norm > 0, norm, xp.inf)
         # a constant ranks nothing
@@ -380,39 +381,33 @@ def _caches(
     value: Float[Array, "layer batch kv_head key width"] | None,
 ) -> dict[str, Float[Array, "layer batch head policy budget"]]:
     """What policies keep: means over the later rows."""
-    plan, rows = ground.plan, ground.later
-    seen = ground.seen_later
-    start = ground.made(later, "start", lambda: plan.at("starts", rows.index))
-    masses, errors = [], []
+    rows = ground.later
     entries = math.prod(later.shape) // len(rows)
     in_cut = max(1, ground.budget_bytes // 2 // (entries * budget.BYTES_OF_AN_ENTRY))
+    blocks = []
     for cut in even_cuts(len(rows), in_cut):
         mass, error = budget.kept(
-            later[..., cut, :], seen[..., cut, :], value=value,
+            later[..., cut, :], ground.room(cut), value=value,
             sink=None if sink is None else sink[..., cut], heavy=heavy, window=window,
-            start=start[:, cut],
         )  # fmt: skip
-        masses.append(mass)
-        if error is not None:
-            errors.append(error)
-    found = {}
-    for name, blocks in (("retained_mass", masses), ("output_error", errors)):
-        if blocks:
-            values = double(namespace(blocks[0]).concat(blocks, axis=-2))
-            mean, _ = weighted_mean(values, *ground.weights(values, "later"))
-            mean = mean.reshape(*mean.shape[:-1], len(budget.POLICIES), len(budget.BUDGETS))
-            # a sequence too short for a prompt keeps nothing that could be told apart
-            prompt = ground.made(
-                mean, "prompt", lambda: ground.voters.weight.any(axis=1)[:, None, None, None]
-            )
-            xp = namespace(mean)
-            found[name] = xp.where(prompt, mean, xp.nan)
-    return found
+        both = (mass,) if error is None else (mass, error)
+        blocks.append(namespace(mass).concat(both, axis=-1))
+    values = double(_joined(blocks, axis=-2))
+    mean, _ = weighted_mean(values, *ground.weights(values, "later"))
+    mean = mean.reshape(*mean.shape[:-1], -1, len(budget.POLICIES), len(budget.BUDGETS))
+    # a sequence too short for a prompt keeps nothing that could be told apart
+    prompt = ground.made(
+        mean, "prompt", lambda: ground.voters.weight.any(axis=1)[:, None, None, None, None]
+    )
+    xp = namespace(mean)
+    mean = xp.where(prompt, mean, xp.nan)
+    names = ("retained_mass", "output_error")[: mean.shape[-3]]
+    return {name: mean[..., i, :, :] for i, name in enumerate(names)}
 
 
-def _joined(blocks: list[Array]) -> Array:
+def _joined(blocks: list[Array], axis: int = 2) -> Array:
     """Rows of one block after those of another."""
-    return blocks[0] if len(blocks) == 1 else namespace(blocks[0]).concat(blocks, axis=2)
+    return blocks[0] if len(blocks) == 1 else namespace(blocks[0]).concat(blocks, axis=axis)
 
 
 def _stacked(arrays: list[Any]) -> Array:

@@ -1,0 +1,132 @@
+"""Layers side by side: the same as each alone, in few operations, with nothing sent again."""
+
+import numpy as np
+import pytest
+import torch
+from small_models import NanoGPT, small_model, tokens
+from torch import nn
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import attnlab
+from attnlab.files.errors import InputError
+from attnlab.observe import history, moment, sheet
+from attnlab.observe.moment import Measuring, moment_of
+from attnlab.observe.probe import make_probe
+
+IDS = tokens(2, 32)
+LEAST = 6
+VIEWS = {
+    "alias", "as_strided", "detach", "diagonal", "expand", "permute", "select", "slice", "split",
+    "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unsafe_split", "unsqueeze", "view",
+    "_unsafe_view",
+}  # fmt: skip
+
+
+class Operations(TorchDispatchMode):
+    """Counts what a device would be asked to do."""
+
+    number = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.number += function.overloadpacket.__name__ not in VIEWS
+        return function(*args, **(kwargs or {}))
+
+
+def measured(model, inputs, monkeypatch):
+    """A moment, and the grounds that were made for it."""
+    grounds, make = [], Measuring._ground
+
+    def note(*args):
+        grounds.append(make(*args))
+        return grounds[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Measuring, "_ground", note)
+        found = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
+    assert grounds
+    return found, grounds
+
+
+@pytest.mark.parametrize("name", ["plain", "llama", "gpt_oss", "bert"])
+def test_layers_side_by_side_are_as_each_alone(name, monkeypatch):
+    model = NanoGPT(layers=3).eval() if name == "plain" else small_model(name, "eager")
+    inputs = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS)}
+    inputs["attention_mask"][1, 20:] = 0
+    inputs = inputs if name == "bert" else IDS
+    together, grounds = measured(model, inputs, monkeypatch)
+    assert all(ground.together > 1 for ground in grounds)
+    # so small that each layer is cut into blocks
+    monkeypatch.setattr(moment, "BUDGET_BYTES", 2**16)
+    alone, grounds = measured(model, inputs, monkeypatch)
+    assert all(ground.together == 1 and len(ground.cuts[0][1]) > 1 for ground in grounds)
+    assert list(together.layers) == list(alone.layers)
+    for layer, found in together.layers.items():
+        for variable in found:
+            np.testing.assert_allclose(
+                found[variable], alone.layers[layer][variable], rtol=1e-5, atol=1e-6,
+                err_msg=f"{layer} {variable}",
+            )  # fmt: skip
+
+
+def test_a_layer_more_adds_few_operations(monkeypatch):
+    """Beside the model's own, on a device each of which takes its time to begin."""
+    sent = []
+    asarray = torch.asarray
+
+    def note(values, *args, **kwargs):
+        sent.extend([values] if isinstance(values, np.ndarray) else [])
+        return asarray(values, *args, **kwargs)
+
+    def operations(layers):
+        model = NanoGPT(layers=layers).eval()
+        observer = attnlab.observe(model, probe=IDS, every=1, min_keys=LEAST)
+        for step in range(2):
+            observer.step(step)
+        sent.clear()
+        with Operations() as all_of_them:
+            observer.step(2)
+        with torch.no_grad(), Operations() as own:
+            model(IDS)
+        return all_of_them.number - own.number
+
+    monkeypatch.setattr(torch, "asarray", note)
+    few, many = operations(4), operations(12)
+    assert len(sent) <= 2  # where Lanczos begins
+    assert (many - few) / 8 <= 16
+
+
+def test_a_mask_that_is_changed_after_it_was_used_is_refused():
+    class Careless(nn.Module):
+        def forward(self, x):
+            mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool)
+            x = functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+            mask.tril_()
+            return functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    model = Careless()
+    with pytest.raises(InputError, match="changes the mask of"):
+        moment_of(model, make_probe(model, (torch.randn(1, 2, 24, 8),)), min_keys=LEAST)
+
+
+def test_what_maps_moved_is_the_same_wherever_they_wait(monkeypatch):
+    def changes(room):
+        monkeypatch.setattr(sheet, "AWAY_BYTES", room)
+        model = NanoGPT().eval()
+        observer = attnlab.observe(model, probe=IDS, every=1, min_keys=LEAST)
+        for step in range(3):
+            observer.step(step)
+            with torch.no_grad():
+                model.blocks[0].attention.qkv.weight.mul_(1.5)
+        kept = observer.history._last.sheets[0].arrays["attention"]
+        return type(kept), observer.result()["attention_speed"].values
+
+    here, expected = changes(0)  # on a processor nothing is away
+    monkeypatch.setattr(sheet, "_away_bytes", lambda values: int(isinstance(values, torch.Tensor)))
+    monkeypatch.setattr(history, "AT_A_TIME", 1)  # layer by layer
+    for room, kind in ((0, np.ndarray), (100, torch.Tensor)):
+        where, found = changes(room)
+        assert where is kind
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert here is np.ndarray
+    assert np.nanmin(expected) > 0
