@@ -108,9 +108,12 @@ def test_what_was_done_can_be_undone_and_is_in_the_link(open_page: Open) -> None
     assert page.evaluate("attnlabPage.document.eta_y") == 0.2
     page.get_by_role("button", name="Redo").click()
     assert page.evaluate("attnlabPage.document.classes") == "family:common=3"
+    page.locator("#rung-corrected").check()
     page.wait_for_function("location.hash.includes('common%3D3')")
+    page.wait_for_function("location.hash.includes('corrected')")
     again = open_page(address=page.url)
-    assert again.evaluate("attnlabPage.document") == page.evaluate("attnlabPage.document")
+    assert again.evaluate("attnlabPage.state") == page.evaluate("attnlabPage.state")
+    assert again.locator("#rung-corrected").is_checked()
 
 
 def test_a_worker_that_cannot_start_is_told(open_page: Open) -> None:

@@ -44,7 +44,7 @@ def opening(given: Simulation | SequenceClasses | str | os.PathLike[str]) -> dic
 
 def _state(document: dict[str, Any]) -> dict[str, Any]:
     """What a page saved because it was too long for a link: run A, and B where two are compared."""
-    check_keys("", document, ("a", "b", "experiment", "first"), ("a",))
+    check_keys("", document, ("a", "b", "experiment", "first", "rungs"), ("a",))
     runs = {name: document[name] for name in ("a", "b") if document.get(name) is not None}
     return {name: _shown(Simulation.from_document(of)) for name, of in runs.items()}
 

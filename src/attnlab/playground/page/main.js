@@ -10,7 +10,7 @@ import { Player, reducedMotion } from "./player.js"
 import { Dropped, Runner } from "./runner.js"
 import { classesOf } from "./simulator/run.js"
 import { Shown, Stage } from "./stage.js"
-import { History, LONGEST_LINK, fromLink, makeState, readState, toLink } from "./state.js"
+import { History, LONGEST_LINK, RUNGS, fromLink, makeState, readState, toLink } from "./state.js"
 import { silence, transitions } from "./theory/prediction.js"
 import { Tour } from "./tour.js"
 import { WordsEditor } from "./words.js"
@@ -125,7 +125,7 @@ class Page {
   }
 
   _predict(of, classes, result) {
-    const rungs = ["sgd", "corrected"].filter((rung) => byId(`rung-${rung}`).checked)
+    const { rungs } = this.state
     const notes = rungs.map((rung) => silence(of, rung, classes)).filter(Boolean)
     say(byId("theory-note"), [...new Set(notes)].join(" "))
     document.body.classList.toggle("with-theory", rungs.length > notes.length)
@@ -150,6 +150,7 @@ class Page {
     }
     byId("undo").disabled = this.history.past.length === 0
     byId("redo").disabled = this.history.future.length === 0
+    for (const rung of RUNGS) byId(`rung-${rung}`).checked = state.rungs.includes(rung)
     const comparing = state.b !== null
     byId("compare").hidden = comparing
     byId("swap").hidden = byId("uncompare").hidden = !comparing
@@ -177,7 +178,7 @@ class Page {
   /** Open an experiment: from the start, and playing, unless motion is unwelcome. */
   async start(experiment) {
     this.player.pause()
-    await this.put(stateOf(experiment))
+    await this.put({ ...stateOf(experiment), rungs: this.state.rungs })
     if (reducedMotion()) this.player.go(this.player.last)
     else {
       this.player.go(0)
@@ -239,8 +240,9 @@ class Page {
       }
     })
     byId("save-nc").hidden = !this.api.isThere
-    for (const rung of ["sgd", "corrected"]) {
-      byId(`rung-${rung}`).addEventListener("change", () => this.show())
+    for (const rung of RUNGS) {
+      byId(`rung-${rung}`).addEventListener("change", () =>
+        this.put({ ...this.state, rungs: RUNGS.filter((of) => byId(`rung-${of}`).checked) }))
     }
     document.addEventListener("keydown", (event) => {
       const typing = event.target.matches("input[type=text], textarea")

@@ -13,10 +13,17 @@ const FIELDS = [
 ]
 export const LONGEST_LINK = 8000 // characters that any browser and most messengers take
 
-/** {a, b, experiment, shown: the first class shown}; frozen, replaced and never changed. */
-export function makeState({ a, b = null, experiment = "", first = 0 }) {
+const KEYS = ["a", "b", "experiment", "first", "rungs"]
+export const RUNGS = ["sgd", "corrected"]
+
+/**
+ * {a, b, experiment, first: the first class shown, rungs: the theories shown}; frozen, replaced and never
+ * changed.
+ */
+export function makeState({ a, b = null, experiment = "", first = 0, rungs = ["sgd"] }) {
   for (const document of [a, b].filter((of) => of !== null)) checkDocument(document)
-  return Object.freeze({ a, b, experiment, first })
+  if (!Array.isArray(rungs)) throw new InputError(`rungs: expected a list of ${RUNGS.join(", ")}, got ${shown(rungs)}`)
+  return Object.freeze({ a, b, experiment, first, rungs: RUNGS.filter((rung) => rungs.includes(rung)) })
 }
 
 /** Refuse what is no Simulation document that a page can show. */
@@ -55,7 +62,7 @@ export function toLink(state) {
 /** The state of a document: one that a page has written, or a single run. */
 export function readState(document) {
   if (isMapping(document) && "classes" in document) return makeState({ a: document })
-  checkKeys("", document, ["a", "b", "experiment", "first"], ["a"])
+  checkKeys("", document, KEYS, ["a"])
   return makeState(document)
 }
 
