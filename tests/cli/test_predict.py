@@ -33,6 +33,9 @@ def test_the_picture_has_both(call, tmp_path):
     code, _, err = call("predict", "syn-small", *QUICK, "--plot", "both.png", cwd=tmp_path)
     assert code == 0, err
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
+    shown = ("--plot", "some.png", "--show-classes", "7")
+    code, _, err = call("predict", "syn-small", *QUICK, *shown, cwd=tmp_path)
+    assert code == 2 and "classes: 7 is not in the result" in err
 
 
 def test_a_joint_model_by_joma_beside_its_run(call, tmp_path):

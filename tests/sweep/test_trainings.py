@@ -15,7 +15,7 @@ import xarray as xr
 from tiny_trainings import SPEC, counting_corpus, tiny
 
 import attnlab
-from attnlab.files.recipe import as_recipe, read_recipe
+from attnlab.files.recipe import as_value, read_recipe
 from attnlab.files.shipped import recipe_folder
 from attnlab.sweep import SweepRecipe, make_plan, open_sweep, run_in, status
 from attnlab.text import Source, Training, TransformerSpec
@@ -98,12 +98,12 @@ def test_the_recipe_that_comes_with_attnlab():
     layers = {group.value.model.layers for group in plan.groups}
     assert layers == {1, 3}
     assert recipe.base.corpus == Source("builtin", vocab_size=1000)
-    assert as_recipe(recipe.to_document(), SweepRecipe).base == recipe.base
+    assert as_value("", recipe.to_document(), SweepRecipe).base == recipe.base
 
 
 def test_corpora_and_what_is_inside_them_can_be_swept():
     grid = {"corpus.vocab_size": (200, 300), "model": ({"heads": 1}, TransformerSpec(heads=2))}
-    recipe = as_recipe({**SMALL, "rates": 1}, SweepRecipe)
+    recipe = as_value("", {**SMALL, "rates": 1}, SweepRecipe)
     recipe = SweepRecipe(given=recipe.given, grid=grid)
     assert [corpus.vocab_size for _, corpus in recipe.settings()] == [200, 200, 300, 300]
     assert [way.model.heads for way, _ in recipe.settings()] == [1, 2, 1, 2]
@@ -128,7 +128,7 @@ def test_corpora_and_what_is_inside_them_can_be_swept():
 )
 def test_what_is_wrong_with_a_recipe_is_told_when_it_is_made(changes, message):
     with pytest.raises(ValueError) as caught:
-        as_recipe({**SMALL, **changes}, SweepRecipe)
+        as_value("", {**SMALL, **changes}, SweepRecipe)
     assert message in str(caught.value)
 
 

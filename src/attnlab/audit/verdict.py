@@ -27,10 +27,6 @@ class Verdict(StrEnum):
     UNDECIDED = "we cannot tell"
 
 
-# Verdicts that depart from print, so that the errata must explain them.
-DEPARTURES = (Verdict.CORRECTED, Verdict.FAILS)
-
-
 def judge(checks: Sequence[Check], hypotheses: Sequence[Hypothesis] = ()) -> Verdict:
     """The verdict of checks that were made where `hypotheses` are asked for.
 

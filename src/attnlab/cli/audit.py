@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, PRESETS, check_writable, completing
+from attnlab.cli.audit_tables import show
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
-from attnlab.cli.printing import plain_console, print_table
 from attnlab.defaults import ETA_Y, ETA_Z
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, repeating, waiting
@@ -45,17 +46,6 @@ Examples:
   attnlab audit syn-small --claim theorem-3 --json
 """
 SOURCES = ("scan-and-snap", "joma")  # of attnlab.audit, which a shell must not load
-MOST_ROWS = 40
-FEW = 3  # claims that are shown with how they were read and tested
-COLOURS = {
-    "exact": "green",
-    "holds": "cyan",
-    "corrected": "yellow",
-    "fails": "red",
-    "premise fails in training": "magenta",
-    "outside assumptions": "magenta",
-    "we cannot tell": "dim",
-}
 
 
 class Picture(NamedTuple):
@@ -98,7 +88,7 @@ def audit_verb(
         Path | None,
         typer.Option(help="Draw prediction against training, with CLASSES (PNG, PDF, SVG)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     check_writable(html, (".html", ".htm"), "html")
     check_writable(plot, PICTURES, "plot")
@@ -123,7 +113,7 @@ def audit_verb(
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
-        _show(document, html, plot)
+        show(document, html, plot)
     if classes is None and any(not found["as_recorded"] for found in document["claims"]):
         raise typer.Exit(NOT_AS_RECORDED)
 
@@ -213,205 +203,3 @@ def _write(document: dict[str, Any], path: Path, picture: Picture | None) -> Non
         shown = picture or Picture(None, "")
         text = page(document, picture=shown.png, caption=shown.caption)
         temporary.write_text(text, encoding="utf-8")
-
-
-def _show(document: dict[str, Any], *written: Path | None) -> None:
-    console = plain_console()
-    if "trial" in document:
-        _show_trial(console, document["trial"])
-    if "claims" in document:
-        _show_claims(console, document["claims"], compare="trial" not in document)
-    for knob, table in document.get("breakdown", {}).items():
-        _show_map(console, knob, table)
-    if "trial" in document:
-        console.print("\nConclusion", style="bold")
-        for sentence in document["trial"]["conclusion"]["sentences"]:
-            console.print(sentence)
-    for path in written:
-        if path is not None:
-            console.print(f"wrote {path}", soft_wrap=True)
-
-
-def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> None:
-    from rich.text import Text
-
-    rows = []
-    for found in claims:
-        cells = []
-        for verdict, number in (("verdict", "number"), ("training", "training_number")):
-            cell = Text(found[verdict] or "", style=COLOURS.get(found[verdict], ""))
-            if found[number]:
-                cell.append(f"\n{found[number]}", style="default")
-            cells.append(cell)
-        same = "same" if found["as_recorded"] else _recorded(found)
-        now = [same.split()] if compare else []
-        name = f"{found['id']} (ours)" if found["ours"] else found["id"]
-        rows.append([name.split(), found["statement"].split(), *cells, *now])
-    columns = ["claim", "statement", "algebra, Eq. 10", "in training"]
-    print_table(console, [*columns, "recorded"] if compare else columns, rows)
-    if len(claims) <= FEW:
-        for found in claims:
-            _show_claim(console, found)
-    if compare:
-        moved = [found["id"] for found in claims if not found["as_recorded"]]
-        console.print(
-            f"{len(claims)} claims, all as recorded"
-            if not moved
-            else f"{len(claims)} claims, {len(moved)} not as recorded: {', '.join(moved)}",
-        )
-
-
-def _show_claim(console: Any, found: dict[str, Any]) -> None:
-    """How one claim was read and tested."""
-    console.print(f"\n{found['id']} ({found['source']})", style="bold")
-    console.print(f"read as: {found['relation']}")
-    if found["hypotheses"]:
-        _show_hypotheses(console, found["hypotheses"])
-    if found["checks"]:
-        print_table(
-            console,
-            ("check", "form", "read as", "error", "tolerance", ""),
-            [
-                [
-                    check["about"].split(), check["form"], check["relation"].split(),
-                    _cell(check["error"]), _cell(check["tolerance"]), _met(check["holds"]),
-                ]
-                for check in found["checks"]
-            ],
-            right=("error", "tolerance"),
-        )  # fmt: skip
-    if found["holds_from"]:
-        console.print(f"in training it holds {found['holds_from']}")
-    if found["counterexample"]:
-        console.print(found["counterexample"])
-
-
-def _show_hypotheses(console: Any, items: list[dict[str, Any]]) -> None:
-    print_table(
-        console,
-        ("asked by", "hypothesis", "read as", "value", "needed", ""),
-        [
-            [
-                item["asked_by"].split(), item["says"].split(), item["read_as"].split(),
-                _cell(item["value"]), f"{item['sign']} {_cell(item['needed'])}",
-                _met(item["holds"]),
-            ]
-            for item in items
-        ],
-        right=("value", "needed"),
-    )  # fmt: skip
-
-
-def _met(holds: bool) -> Any:
-    from rich.text import Text
-
-    return Text("holds") if holds else Text("does not hold", style="red")
-
-
-def _recorded(found: dict[str, Any]) -> str:
-    recorded = found["recorded"]
-    return f"was {recorded['verdict']}" + (
-        f", in training {recorded['training']}" if recorded["training"] else ""
-    )
-
-
-def _show_map(console: Any, knob: str, table: dict[str, Any]) -> None:
-    from attnlab.audit.html import KINDS, MAPS
-
-    console.print(f"\nWhere theory breaks, over {MAPS[knob]}", style="bold")
-    for kind, caption in KINDS.items():
-        if kind not in table:
-            continue
-        console.print(caption, style="dim")
-        columns = [knob, *(f"common_prob {value:g}" for value in table["common_prob"])]
-        rows = [
-            [f"{label:g}", *(f"{value:.3g}" for value in row)]
-            for label, row in zip(table[knob], table[kind], strict=True)
-        ]
-        print_table(console, columns, rows, right=columns)
-
-
-def _show_trial(console: Any, trial: dict[str, Any]) -> None:
-    console.print(
-        f"{trial['classes']}: eta_y = {trial['eta_y']:g}, eta_z = {trial['eta_z']:g}, joint flow "
-        f"to time {trial['time']:.4g}",
-        soft_wrap=True,
-    )
-    _show_hypotheses(console, trial["assumptions"])
-    _show_ladder(console, trial["ladder"])
-    for name, reason in trial["silent"].items():
-        console.print(f"{name} says nothing here: {reason}")
-    _show_fates(console, trial)
-    names = [rung["theory"] for rung in trial["ladder"]["rungs"]]
-    console.print(
-        f"\nSnap of each class; predicted transition: {trial['t0_prime']:.4g} <= t <= "
-        f"{trial['t0']:.4g} (t_0' <= t <= t_0)",
-    )
-    print_table(
-        console,
-        ("class", "next", *names, "training"),
-        [
-            [str(row["sequence_class"]), row["next"], *_moments(row)]
-            for row in trial["snap"][:MOST_ROWS]
-        ],
-        right=("class", *names, "training"),
-    )
-    console.print(">=: attention still moves at the end; -: it never moved", style="dim")
-
-
-def _show_ladder(console: Any, ladder: dict[str, Any]) -> None:
-    """Each theory's error against training, and what its assumptions cost."""
-    when = " and ".join(
-        f"{at} (time {time:.4g})" if at != "end" else f"the end ({time:.4g})"
-        for at, time in zip(ladder["at"], ladder["time"], strict=True)
-    )
-    columns = [f"{what} at {at}" for what in ("z", "attention") for at in ladder["at"]]
-    console.print(
-        f"\nLargest error of each theory at {when}; in z, relative to the largest |z| of training"
-    )
-    print_table(
-        console,
-        ("theory", *columns),
-        [
-            [rung["theory"], *map(_cell, (*rung["z_error"], *rung["attention_error"]))]
-            for rung in ladder["rungs"]
-        ],
-        right=columns,
-    )
-    for sentence in ladder["costs"]:
-        console.print(sentence)
-
-
-def _show_fates(console: Any, trial: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    names = [rung["theory"] for rung in trial["ladder"]["rungs"]]
-    console.print("\nFate of each token: its z at the end, by each theory and in training")
-    rows = []
-    for row in trial["fates"][:MOST_ROWS]:
-        kept = {None: "", True: "as claimed", False: Text("not as claimed", style="red")}[
-            row["as_claimed"]
-        ]
-        rows.append([row["query"], row["token"], row["role"], row["claimed"],
-                     *_predicted_and_simulated(row), kept])  # fmt: skip
-    print_table(
-        console, ("query", "token", "role", "theorem", *names, "training", ""), rows,
-        right=(*names, "training"),
-    )  # fmt: skip
-    if len(trial["fates"]) > MOST_ROWS:
-        console.print(f"... {len(trial['fates']) - MOST_ROWS} more tokens; --json prints them all")
-
-
-def _predicted_and_simulated(row: dict[str, Any]) -> list[str]:
-    return [_cell(value) for value in (*row["predicted"].values(), row["simulated"])]
-
-
-def _moments(row: dict[str, Any]) -> list[str]:
-    """The cells of a row of times, with >= where attention still moves at the end."""
-    times = {**row["predicted"], "training": row["simulated"]}
-    later = row["at_least"]
-    return [f">= {later[name]:.4g}" if name in later else _cell(of) for name, of in times.items()]
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnlab.cli import options
 from attnlab.cli.printing import say
 from attnlab.files.errors import InputError
 from attnlab.files.names import visible
@@ -24,7 +25,7 @@ Examples:
 
 def cite_verb(
     file: Annotated[Path | None, typer.Argument(help="A result of attnlab (netCDF).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     with waiting("looking" if file is None else f"reading {file}", quiet=as_json):
         from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli import options
 from attnlab.cli.arguments import check_writable
 from attnlab.cli.exit_codes import FAULTS
 from attnlab.cli.printing import finite, plain_console, print_table, say
@@ -92,7 +93,6 @@ Pattern = Annotated[
     str | None, typer.Option(help="A regular expression with the step as its group.")
 ]
 Html = Annotated[Path | None, typer.Option(help="A page of it all (.html).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Where = Annotated[str, typer.Argument(help="A folder, a cached repository, or a glob.")]
 
 # of a head: what is printed, by the name of the variable
@@ -114,7 +114,7 @@ def model_verb(
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="A file for the dataset (.nc).")] = None,
     html: Html = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     check_writable(out, (".nc",), "out")
     check_writable(html, PAGES, "html")
@@ -157,7 +157,7 @@ def checkpoints_verb(
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="A folder for steps and result.")] = None,
     html: Html = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     check_writable(html, PAGES, "html")
     with waiting(LOADING, quiet=as_json):
@@ -194,7 +194,7 @@ def checkpoints_verb(
 
 
 @app.command("lint", help=LINT_HELP)
-def lint_verb(where: Where, pattern: Pattern = None, as_json: AsJson = False) -> None:
+def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = False) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.observe import find_checkpoints, lint
     checkpoints = find_checkpoints(where, pattern=pattern)

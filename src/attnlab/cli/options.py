@@ -52,7 +52,27 @@ Momentum = Annotated[
 Init = Annotated[str, typer.Option(help="zero, or uniform in +-1/sqrt(M).")]
 At = Annotated[str | None, typer.Option(help="Record at these steps: 0,2,4,100.")]
 Out = Annotated[Path | None, typer.Option(help="Write the result (netCDF).")]
+ShowClasses = Annotated[
+    str | None, typer.Option(help="Draw these classes, by number or next word: 0,won.")
+]
+ShowTokens = Annotated[
+    str | None, typer.Option(help="Draw these tokens, by number or name: 3,goal.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def drawn(
+    show_classes: str | None, show_tokens: str | None, *pictures: Path | None
+) -> dict[str, list[int | str]]:
+    """Which classes and tokens a drawing is asked to show, as `attnlab.plots` takes them."""
+    given = {"classes": show_classes, "tokens": show_tokens}
+    asked = {name: text for name, text in given.items() if text is not None}
+    if asked and not any(pictures):
+        raise InputError(f"show-{next(iter(asked))}: of a drawing; give --plot with it")
+    return {
+        name: [int(word) if word.isdecimal() else word for word in map(str.strip, text.split(","))]
+        for name, text in asked.items()
+    }
 
 
 def classes_of(name: str, prior: str | None) -> SequenceClasses:

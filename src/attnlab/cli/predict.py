@@ -18,7 +18,6 @@ from attnlab.files.progress import LOADING, waiting
 if TYPE_CHECKING:
     import xarray as xr
 
-    from attnlab.dynamics import Simulation
 
 RUNGS = ("printed", "corrected", "sgd", "joma-stationary", "joma", "joma-moving")
 HELP = """Say what a theory expects of a run, without running it.
@@ -60,6 +59,8 @@ def predict_verb(
     plot: Annotated[
         Path | None, typer.Option(help="Simulate too, and draw both (PNG, PDF).")
     ] = None,
+    show_classes: options.ShowClasses = None,
+    show_tokens: options.ShowTokens = None,
     as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
@@ -68,6 +69,7 @@ def predict_verb(
 
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")
+    shown = options.drawn(show_classes, show_tokens, plot)
     chosen = options.engine_of(engine, length, batch_size)
     trained = options.model_of(model)
     with waiting(f"reading {classes}", quiet=as_json):
@@ -84,7 +86,12 @@ def predict_verb(
 
         save(predicted, out)
     if plot is not None:
-        _compare(simulation, predicted, plot, quiet=as_json)
+        from attnlab.dynamics import simulate
+        from attnlab.plots import compare
+        from attnlab.plots.style import save as save_picture
+
+        simulated = simulate(simulation, progress=False if as_json else "auto")
+        save_picture(compare(simulated, predicted, **shown), plot)
     summary = _summary(predicted, known)
     if as_json:
         print(json.dumps(_document(predicted, summary), indent=2, allow_nan=False))
@@ -97,15 +104,6 @@ def predict_verb(
     for path in (out, plot):
         if path is not None:
             console.print(f"wrote {path}", soft_wrap=True)
-
-
-def _compare(simulation: Simulation, predicted: xr.Dataset, path: Path, *, quiet: bool) -> None:
-    from attnlab.dynamics import simulate
-    from attnlab.plots import compare
-    from attnlab.plots.style import save
-
-    simulated = simulate(simulation, progress=False if quiet else "auto")
-    save(compare(simulated, predicted), path)
 
 
 def _summary(predicted: xr.Dataset, classes: Any) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from attnlab.cli import options
 from attnlab.cli.arguments import completing, figures_by_paper
 from attnlab.cli.parts import tell_parts, watching_parts
 from attnlab.files.progress import LOADING, waiting
@@ -49,7 +50,7 @@ def reproduce_verb(
         int | None, typer.Option(help="Seeds of Figs. 6, 11 and 12; 10 unless given.")
     ] = None,
     recipes: Annotated[Path | None, typer.Option(help="A folder with recipes of your own.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.playground.page_files import single_page

@@ -105,6 +105,8 @@ def simulate_verb(
     animate: Annotated[
         Path | None, typer.Option(help="Draw attention as it moves (GIF), of head 0.")
     ] = None,
+    show_classes: options.ShowClasses = None,
+    show_tokens: options.ShowTokens = None,
     as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
@@ -138,6 +140,7 @@ def simulate_verb(
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")
     check_writable(animate, (".gif",), "animate")
+    shown = options.drawn(show_classes, show_tokens, plot, animate)
     for option, path in (("plot", plot), ("animate", animate)):
         if path is not None and "attention" not in asked.what:
             raise InputError(f"save: --{option} needs attention among what is recorded")
@@ -166,11 +169,11 @@ def simulate_verb(
             from attnlab.plots import bars
             from attnlab.plots.style import save as save_picture
 
-            save_picture(bars(result), plot)
+            save_picture(bars(result, **shown), plot)
     if animate is not None:
         from attnlab.plots import animate as draw_moving
 
-        draw_moving(result, animate, progress=False if as_json else "auto")
+        draw_moving(result, animate, progress=False if as_json else "auto", **shown)
     summary = summarise(result, known)
     if as_json:
         print(json.dumps(_document(result, summary), indent=2, allow_nan=False))

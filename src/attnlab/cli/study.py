@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from attnlab.cli import options
 from attnlab.cli.arguments import completing, recipe_names
 from attnlab.cli.parts import tell_parts, watching_parts
 from attnlab.files.progress import LOADING, waiting
@@ -39,7 +40,7 @@ def study_verb(
     out: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("out"),
     seeds: Annotated[int | None, typer.Option(help="Seeds; the recipe's unless given.")] = None,
     recipes: Annotated[Path | None, typer.Option(help="A folder with recipes of your own.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.report import make_studies

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.exit_codes import FAILED_RUNS, STOPPED
 from attnlab.cli.printing import plain_console, print_table, say
@@ -70,7 +71,7 @@ def sweep_verb(
         Path | None, typer.Option(help="Draw the entropy of attention over the grid (PNG, PDF).")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     if recipe == "status":
         _status(directory or out, as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli import text_classes
+from attnlab.cli import options, text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
 from attnlab.cli.exit_codes import DIVERGED
 from attnlab.cli.printing import finite, plain_console, print_table, say
@@ -98,7 +98,7 @@ def train_verb(
             help="Of products: highest (float32), default (the device's), bfloat16 (decoder)."
         ),
     ] = "highest",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.text import TransformerSpec, open_corpus, train

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import finite, plain_console, print_table
 from attnlab.files.errors import InputError
@@ -72,7 +73,6 @@ Following = Annotated[
 ]
 Context = Annotated[int, typer.Option(help="T: tokens in a window, the query included.")]
 MinCount = Annotated[int, typer.Option(help="Leave out bigrams and words that are rarer.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def classes_verb(
@@ -84,7 +84,7 @@ def classes_verb(
     min_count: MinCount = 10,
     tokens: Tokens = "word",
     vocab_size: VocabSize = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.data import write_classes
@@ -124,7 +124,7 @@ def agreement_verb(
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
     top: Annotated[int, typer.Option(help="Recall of how many tokens.")] = 10,
     plot: Annotated[Path | None, typer.Option(help="Draw the table (PNG, PDF, SVG).")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.text.agreement import in_words, measure_agreement, summary

@@ -67,19 +67,14 @@ def read_classes(path: str | os.PathLike[str]) -> SequenceClasses:
     path = Path(path)
     document = read_document(path, noun=NOUN, advice=ADVICE, others=TABLES)
     try:
-        return _build(document, origin=str(path))
+        return classes_from_document(document, origin=str(path))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
 
 def parse_classes(text: str, *, suffix: str = ".json", origin: str = "text") -> SequenceClasses:
     """Sequence classes from the text of such a file; `suffix` says its format."""
-    return _build(parse_document(text, suffix=suffix, advice=ADVICE), origin=origin)
-
-
-def classes_from_document(document: Any, *, origin: str = "document") -> SequenceClasses:
-    """Sequence classes from the content of such a file."""
-    return _build(document, origin=origin)
+    return classes_from_document(parse_document(text, suffix=suffix, advice=ADVICE), origin=origin)
 
 
 def format_classes(classes: SequenceClasses, *, suffix: str = ".json") -> str:
@@ -135,7 +130,8 @@ def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> Non
 # -- from a document to classes -----------------------------------------------------------------
 
 
-def _build(document: Any, origin: str) -> SequenceClasses:
+def classes_from_document(document: Any, *, origin: str = "document") -> SequenceClasses:
+    """Sequence classes from the content of a file."""
     if document is None:
         raise InputError("the file is empty; it needs the keys vocabulary and classes")
     check_keys("", document, _FILE_KEYS, needed=("vocabulary", "classes"))

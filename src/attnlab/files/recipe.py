@@ -131,15 +131,6 @@ def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
     return _read(Path(path), kind, inside=())
 
 
-def as_recipe(document: Any, kind: type[Kind], *, folder: Path | None = None) -> Kind:
-    """Make the dataclass `kind` from values that were already read.
-
-    folder: where the files that the recipe names are; the working folder if not given.
-    """
-    made: Kind = _Reader(folder or Path(), ()).dataclass("", document, kind)
-    return made
-
-
 def as_value(where: str, value: Any, kind: Any) -> Any:
     """A single value as a recipe would have it; `where` names it when it is not of that kind."""
     return _Reader(Path(), ()).value(where, value, kind)

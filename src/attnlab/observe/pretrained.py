@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
 
-SEQUENCES, LENGTH = 8, 512  # of the probe that is cut from a text
 # what the bare model has beside its layers, and some files do not: no attention goes through it
 _BESIDE = ("pooler", "position_ids", "masked_bias", "inv_freq")
 # any of which makes a tokenizer
@@ -72,19 +71,6 @@ def context_of(folder: Path) -> int | None:
     return context - beyond if isinstance(context, int) and context > 0 else None
 
 
-def probe_from_text(
-    text: str, folder: Path, *, tokenizer: Path | None = None, sequences: int = SEQUENCES,
-    length: int = LENGTH,
-) -> dict[str, Tensor]:  # fmt: skip
-    """A text cut into sequences of equal length, by the tokenizer of a model's folder.
-
-    Each has the special tokens that the model expects at its ends. A text that is too short gives
-    fewer sequences; one that does not fill a single one gives that, shorter.
-    """
-    words, ids = tokens_of_text(text, folder, tokenizer=tokenizer)
-    return cut_into_sequences(words, ids, folder, sequences=sequences, length=length)
-
-
 def tokens_of_text(
     text: str, folder: Path, *, tokenizer: Path | None = None
 ) -> tuple[Any, list[int]]:
@@ -113,7 +99,11 @@ def tokens_of_text(
 def cut_into_sequences(
     words: Any, ids: list[int], folder: Path, *, sequences: int, length: int
 ) -> dict[str, Tensor]:
-    """A probe of these tokens, for the model of a folder."""
+    """A probe of these tokens, for the model of a folder: sequences of equal length.
+
+    Each has the special tokens that the model expects at its ends. A text that is too short gives
+    fewer sequences; one that does not fill a single one gives that, shorter.
+    """
     before, after = _special(words)
     context = context_of(folder)
     whole = min(length, context) if context is not None else length

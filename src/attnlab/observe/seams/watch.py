@@ -33,7 +33,7 @@ class Watch:
         self.running: list[str] = []  # the modules that run, from the outermost to the innermost
         self.ran: dict[str, nn.Module] = {}  # all that ran
         self.times: Counter[str] = Counter()  # how often each has attended
-        self.muted = False
+        self.muted = False  # below a function that was seen, others are not
         self.cross = False  # the module that runs is known to attend to another sequence
         self.ignored = False  # this forward is not the one that is waited for
         self.over = False  # that one has been seen to its end
@@ -63,15 +63,6 @@ class Watch:
         sighting = Sighting(call, output, name + again, type(self.ran[name]).__name__, exact)
         with torch.no_grad():
             self._see(sighting)
-
-    @contextmanager
-    def mute(self) -> Iterator[None]:
-        """Do not see the functions below one that was seen."""
-        before, self.muted = self.muted, True
-        try:
-            yield
-        finally:
-            self.muted = before
 
     def unseen(self) -> dict[str, str]:
         """Attention modules that ran without being seen: their names and classes."""
