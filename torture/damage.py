@@ -128,14 +128,14 @@ def _kept(folder: Path) -> dict[str, Kept]:
     from attnlab.dynamics import Save, simulate
     from attnlab.experiments.made import file_digest, read_record
     from attnlab.files.netcdf import load, save
-    from attnlab.files.recipe import as_recipe
+    from attnlab.files.recipe import as_value
     from attnlab.sweep import Stopped, SweepRecipe, make_plan, open_sweep, run_in, status
     from attnlab.text import TransformerSpec, open_corpus, train
     from attnlab.text.checkpoint import read_checkpoint
 
     prepare(folder)
     small = {"grid": {"common_prob": [0.1, 0.4]}, "eta_z": 1.0, "seeds": 1}
-    plan = make_plan(as_recipe({**SWEEP, **small}, SweepRecipe), memory_budget=1)
+    plan = make_plan(as_value("", {**SWEEP, **small}, SweepRecipe), memory_budget=1)
     run_in(sweep := folder / "sweep", plan)
 
     def look_at_sweep() -> Any:

@@ -198,7 +198,7 @@ def _classes() -> dict[str, Parser]:
 
 def _recipes() -> dict[str, Parser]:
     from attnlab.experiments import experiment, names_of
-    from attnlab.files.recipe import Recipe, as_recipe, read_recipe
+    from attnlab.files.recipe import Recipe, as_value, read_recipe
     from attnlab.sweep import SweepRecipe, make_plan
 
     def read_sweep(path: Path) -> Any:
@@ -218,7 +218,7 @@ def _recipes() -> dict[str, Parser]:
         return {name: document(getattr(value, name)) for name in beside} | sweep
 
     def again(value: Any) -> Any:
-        return as_recipe(json.loads(json.dumps(document(value))), type(value))
+        return as_value("", json.loads(json.dumps(document(value))), type(value))
 
     note = [line.name for line in fields(Recipe) if line.default is None]
     optional = ("engine.*", "model.*", "save.*", "optimizer.weight_decay")

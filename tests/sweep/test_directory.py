@@ -299,7 +299,7 @@ def test_a_full_disk_leaves_nothing_damaged_and_is_resumed(tmp_path, small_disk,
     assert 0 < state.done < 4
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".attnlab-")]
     for path in (tmp_path / "groups").glob("*.nc"):
-        files.load(path)
+        files.verify(path)
     with pytest.raises(ValueError, match="run the same"):
         open_sweep(tmp_path)
     if small_disk is None:

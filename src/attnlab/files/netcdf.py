@@ -127,14 +127,20 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
 
 
 def write_with_seal(path: str | os.PathLike[str], content: io.BytesIO) -> None:
-    """Write bytes and the seal by which `verify_open` knows them."""
+    """Write bytes and the seal by which `verify` knows them."""
     with open(path, "wb") as file:
         file.write(content.getbuffer())
         file.write(SEAL % hashlib.sha256(content.getbuffer()).hexdigest().encode())
 
 
+def verify(path: str | os.PathLike[str]) -> None:
+    """Raise :class:`DamagedFile` unless the file is, byte for byte, what was saved."""
+    with open_regular(path) as file:
+        verify_open(file, path)
+
+
 def verify_open(file: BinaryIO, path: str | os.PathLike[str]) -> None:
-    """Raise `DamagedFile` unless an open file is, byte for byte, what was saved."""
+    """The same of a file that is open, at whatever place."""
     size = max(0, file.seek(0, os.SEEK_END) - SEAL_SIZE)
     file.seek(0)
     begin = file.read(len(HDF5))
