@@ -13,7 +13,8 @@ from plain import plain
 from quickly import quickly
 
 import attnlab
-from attnlab import Flow, Joint, Limit, Sampled, Save, SequenceClasses, Simulation, measures
+from attnlab import Flow, Joint, Limit, Sampled, Save, SequenceClasses, Simulation, measures, theory
+from attnlab.data import joma_toy
 from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.gradient import Parameters, Rows
 from attnlab.dynamics.models.joint import Perceptron
@@ -261,6 +262,15 @@ def test_a_flow_that_reaches_infinity_says_when(two_labels, dtype, within):
     u = np.sqrt(2) * erfinv(np.sqrt(2 / np.pi) * delta * t)
     found = np.sqrt(2) * kept["mlp_weights"].isel(unit=0).values
     np.testing.assert_allclose(found, u, atol=1e-6 if dtype == "float64" else 1e-3)
+
+
+def test_a_step_that_rounding_repeats_is_the_last():
+    """Before, it was tried 100,000 times: steps of three times the least that time can grow by."""
+    classes = joma_toy()
+    end = np.sqrt(np.pi / 2) / np.linalg.norm(theory.delta(classes)[0], axis=0).max()
+    with pytest.raises(attnlab.Diverged, match="^the flow could take no further step in float64"):
+        plain(classes, Flow(), model=STATIONARY, eta_y=1.0, eta_z=1.0, steps=2 * end,
+              save=Save("loss", at=[2 * end]), **DOUBLE)  # fmt: skip
 
 
 def test_linear_attention_grows_exponentially(two_labels):

@@ -19,6 +19,7 @@ from attnlab.files.code import code_digest, digest_of
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
 from attnlab.files.provenance import versions
+from attnlab.files.side_by_side import side_by_side
 
 NUMBERS = ("data", "measures", "dynamics", "theory")
 CODE = ("prediction", "audit")
@@ -52,8 +53,10 @@ def make_audit(*, folder: Path, progress: Progress = False) -> Made:
             progress(len(told) / (WHOLE + len(others)))
         told.append(name)
 
-    findings, maps = whole_audit(tell)
-    document = audit_document([*findings, *examine_all(others, tell=tell)], maps)
+    (findings, maps), more = side_by_side(
+        lambda: whole_audit(tell), lambda: examine_all(others, tell=tell)
+    )
+    document = audit_document([*findings, *more], maps)
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         DOCUMENT: json.dumps(document, indent=1, allow_nan=False),

@@ -271,10 +271,13 @@ def _advance(
                 state.time, end, state.trained, there, None, error, order, memory.of_controller
             )
             moves, arrives = good & within, good & ~within
+            # A step that failed and is, by rounding, to be repeated as it was would fail for ever.
+            shrinks = next_end - begin < end - state.time
+            size = jnp.where(good | shrinks, next_end - begin, 0.0)
             after = State(
                 time=jnp.where(moves, end, state.time),
                 trained=_choose(moves, there, state.trained),
-                size=jnp.where(arrives, state.size, next_end - begin),
+                size=jnp.where(arrives, state.size, size),
                 taken=state.taken + 1,
                 there=_choose(arrives, there, state.there),
             )

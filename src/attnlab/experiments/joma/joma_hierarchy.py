@@ -26,6 +26,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.data import LatentLayers
+from attnlab.dynamics.compiling import compiled
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table
 from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
@@ -91,7 +92,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     most = max(max(of) for of in recipe.latents)
     found = np.full((len(LEVELS), len(WAYS), len(cells), most), np.nan)
     accuracy = np.empty((len(WAYS), len(cells)))
-    look = jax.jit(jax.vmap(partial(_look, recipe)))
+    look = compiled()(jax.vmap(partial(_look, recipe)))
     keys = jax.random.split(jax.random.key(1), len(cells))
     for way, weights in enumerate(trained):
         label, told, lower, upper = map(np.asarray, look(weights, on, keys))
@@ -123,7 +124,7 @@ def _train(recipe: Recipe, on: Any, progress: Progress) -> list[Weights]:
     optimizer = optax.adamw(recipe.rate, weight_decay=recipe.weight_decay)
     cells = on.shape[0]
     keys = jax.random.split(jax.random.key(0), cells)
-    start = jax.jit(jax.vmap(partial(_begin, recipe)))(keys)
+    start = compiled()(jax.vmap(partial(_begin, recipe)))(keys)
 
     def step(carry: Any, i: Any, table: Any, key: Any, moves: Any) -> tuple[Any, None]:
         weights, memory = carry
@@ -133,7 +134,7 @@ def _train(recipe: Recipe, on: Any, progress: Progress) -> list[Weights]:
         update = update._replace(z=moves * update.z, y=moves * update.y)
         return (optax.apply_updates(weights, update), memory), None
 
-    @jax.jit
+    @compiled()
     def advance(carry: Any, first: Any, tables: Any, keys: Any, moves: Any) -> Any:
         def one(carry: Any, table: Any, key: Any, moves: Any) -> Any:
             move = partial(step, table=table, key=key, moves=moves)
