@@ -3,9 +3,9 @@
 Of `scan_and_snap`, read in this order: `growth` and `speed` (the decoder's clock), `tokens`,
 `correlations` and `coefficients` (what the decoder sends back), `decoder` and `backprop`, then
 `attention`, `gain`, `fates` and `transition` (what attention does with it), `sgd` (the same with
-the decoder that SGD trains), `concentration` and `extensions`. Of `joma`: `gradient` (the model
-written out), `delta`, `invariants` (what ties attention to the MLP), `assumptions`, `stationary`
-and `reduced` (what follows), then `salient`, `rank` and `tree`.
+the decoder that SGD trains), `concentration`, `layer_norm`, `residual` and `priors`. Of `joma`:
+`gradient` (the model written out), `delta`, `invariants` (what ties attention to the MLP),
+`assumptions`, `stationary` and `reduced` (what follows), then `salient`, `rank` and `tree`.
 
 Nothing here imports the simulator, so that agreement between the two is evidence.
 """
@@ -89,19 +89,6 @@ from attnlab.theory.scan_and_snap.decoder import (
     plain_decoder,
     steps_to_error,
 )
-from attnlab.theory.scan_and_snap.extensions import (
-    LocalRoles,
-    centred_attention,
-    centred_velocity,
-    dominant_tokens,
-    head_flows,
-    local_roles,
-    logit_prior,
-    position_prior,
-    residual_beta,
-    residual_correlation,
-    residual_velocity,
-)
 from attnlab.theory.scan_and_snap.fates import (
     Corollary2,
     common_token_margin,
@@ -118,6 +105,20 @@ from attnlab.theory.scan_and_snap.gain import (
     relative_gain,
 )
 from attnlab.theory.scan_and_snap.growth import h, h_gap_bound, h_inverse, h_lead, h_star
+from attnlab.theory.scan_and_snap.layer_norm import centred_attention, centred_velocity
+from attnlab.theory.scan_and_snap.priors import (
+    dominant_tokens,
+    head_flows,
+    logit_prior,
+    position_prior,
+)
+from attnlab.theory.scan_and_snap.residual import (
+    LocalRoles,
+    local_roles,
+    residual_beta,
+    residual_correlation,
+    residual_velocity,
+)
 from attnlab.theory.scan_and_snap.sgd import SgdFlow, sgd_flow
 from attnlab.theory.scan_and_snap.speed import (
     GammaStages,

@@ -151,7 +151,7 @@ layer_norm = Claim(
     tolerance=0.05,
     because="the mean is 1/M; 1e-12 for rounding",
     code=("centred_attention", "centred_velocity"),
-    test="tests/theory/test_extensions.py::test_layer_norm_velocity_is_the_gradient",
+    test="tests/theory/test_layer_norm.py::test_layer_norm_velocity_is_the_gradient",
     number="subtracting the mean changes velocities by {:.2g} at M = 1000",
     training_number="all tokens keep their fates (largest logit {:.2g} at t = 10^6)",
     recorded=OnRecord(Verdict.HOLDS, 0.04734, Verdict.HOLDS, 0.06996),

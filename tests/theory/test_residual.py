@@ -1,25 +1,17 @@
-"""Sections 3 and 7: LayerNorm, residual connection, positions and heads."""
+"""Section 7: a residual connection."""
 
 import numpy as np
 import pytest
 
 from attnlab.theory import (
     assumption_2,
-    attention_flow,
     attention_path,
     attention_velocity,
-    attention_weights,
-    centred_attention,
-    centred_velocity,
     correlation,
     decoder_weights,
-    dominant_tokens,
     gamma,
     h,
-    head_flows,
     local_roles,
-    logit_prior,
-    position_prior,
     residual_beta,
     residual_correlation,
     residual_velocity,
@@ -36,39 +28,6 @@ SHARED_ACROSS = np.array(
         [0.3, 0.0, 0.3, 0.0, 0.0, 0.0, 0.4],
     ]
 )
-
-
-def test_layer_norm_velocity_is_the_gradient():
-    P, M = np.array([[0.3, 0.5, 0.2, 0.0], [0.4, 0.0, 0.0, 0.6]]), 30
-    z = np.array([[0.1, -0.3, 0.2, 0.05]])
-    growth = h(12.0, M=M, eta_y=0.8)
-    Y = decoder_weights(centred_attention(P, z, M=M), growth, M=M)
-
-    def objective(logits):
-        total = 0.0
-        for n, f in enumerate(centred_attention(P, logits, M=M)):
-            scores = f @ Y
-            total += (scores[n] - np.log(np.exp(scores).sum())) / 2
-        return total
-
-    step = 1e-6
-    slope = [
-        (objective(z + step * unit) - objective(z - step * unit)) / (2 * step) for unit in np.eye(4)
-    ]
-    speed = gamma(24.0, K=2, M=M, eta_y=0.8)
-    np.testing.assert_allclose(centred_velocity(P, z, psi=None, M=M)[0] * speed, slope, atol=1e-9)
-    f = centred_attention(P, z, M=M)
-    np.testing.assert_allclose(f.sum(1), 0.0, atol=1e-14)
-    np.testing.assert_allclose(np.linalg.norm(f, axis=1), 1.0)
-
-
-def test_layer_norm_is_near_l2_for_a_large_vocabulary():
-    P, z = np.array([[0.3, 0.7, 0.0], [0.3, 0.0, 0.7]]), np.zeros((1, 3))
-    for M in (10**3, 10**4):
-        ratio = centred_velocity(P, z, psi=None, M=M) / attention_velocity(P, z, psi=None, M=M)
-        np.testing.assert_allclose(ratio, 1.0, atol=20 / M)
-    with pytest.raises(ValueError, match="M must be at least the number of tokens"):
-        centred_attention(P, M=2)
 
 
 def test_local_roles():
@@ -130,39 +89,6 @@ def test_local_roles_do_not_decide_fates_under_a_residual_connection():
     assert b[0, 1] == pytest.approx(0.6199, abs=1e-3)
     assert b[0, 2] == pytest.approx(0.3218, abs=1e-3)
     assert b[0, 3] == pytest.approx(-0.2419, abs=1e-3)
-
-
-def test_bias_is_a_prior_on_tokens(syn_small):
-    bias = np.random.default_rng(2).normal(size=(1, 30))
-    rates = {"psi": None, "M": 30, "eta_y": 0.5, "eta_z": 0.5}
-    started = attention_flow(syn_small, 500.0, z0=bias, **rates).logits
-    tilted = attention_flow(logit_prior(syn_small, bias), 500.0, **rates).logits
-    np.testing.assert_allclose(started, tilted + bias, atol=1e-8)
-
-
-def test_position_bias_needs_tokens_that_depend_on_position(syn_small):
-    bias = np.array([0.0, -1.0, -2.0])
-    same = np.stack([syn_small] * 3)
-    np.testing.assert_allclose(position_prior(same, bias), syn_small, rtol=1e-13)
-    near, far = np.eye(2)[None, 0], np.eye(2)[None, 1]
-    found = position_prior(np.stack([near, far]), [0.0, -1.0])
-    np.testing.assert_allclose(found, [[1, np.exp(-1)]] / (1 + np.exp(-1)), rtol=1e-13)
-    with pytest.raises(ValueError, match="P must be"):
-        position_prior(syn_small, bias)
-
-
-def test_heads_are_flows_from_different_starts(syn_small):
-    z0 = np.zeros((2, 1, 30))
-    z0[1, 0, 14] = 1.5
-    winners = dominant_tokens(syn_small, z0)
-    np.testing.assert_array_equal(winners, [[19, 29], [14, 29]])
-    flows = head_flows(syn_small, 1e6, z0=z0, psi=None, M=30, eta_y=0.2, eta_z=2.0)
-    for head, flow in enumerate(flows):
-        c = attention_weights(syn_small, flow.logits)
-        assert c[0].argmax() == winners[head, 0]
-    np.testing.assert_array_equal(dominant_tokens([[0.5, 0.5], [0.5, 0.5]]), [-1, -1])
-    with pytest.raises(ValueError, match="z0 must be"):
-        head_flows(syn_small, 1.0, z0=z0[0], psi=None, M=30, eta_y=1, eta_z=1)
 
 
 def test_residual_velocity_at_leading_axes():

@@ -1,0 +1,46 @@
+"""Sections 5 and 7: biases, positions and heads are priors on tokens."""
+
+import numpy as np
+import pytest
+
+from attnlab.theory import (
+    attention_flow,
+    attention_weights,
+    dominant_tokens,
+    head_flows,
+    logit_prior,
+    position_prior,
+)
+
+
+def test_bias_is_a_prior_on_tokens(syn_small):
+    bias = np.random.default_rng(2).normal(size=(1, 30))
+    rates = {"psi": None, "M": 30, "eta_y": 0.5, "eta_z": 0.5}
+    started = attention_flow(syn_small, 500.0, z0=bias, **rates).logits
+    tilted = attention_flow(logit_prior(syn_small, bias), 500.0, **rates).logits
+    np.testing.assert_allclose(started, tilted + bias, atol=1e-8)
+
+
+def test_position_bias_needs_tokens_that_depend_on_position(syn_small):
+    bias = np.array([0.0, -1.0, -2.0])
+    same = np.stack([syn_small] * 3)
+    np.testing.assert_allclose(position_prior(same, bias), syn_small, rtol=1e-13)
+    near, far = np.eye(2)[None, 0], np.eye(2)[None, 1]
+    found = position_prior(np.stack([near, far]), [0.0, -1.0])
+    np.testing.assert_allclose(found, [[1, np.exp(-1)]] / (1 + np.exp(-1)), rtol=1e-13)
+    with pytest.raises(ValueError, match="P must be"):
+        position_prior(syn_small, bias)
+
+
+def test_heads_are_flows_from_different_starts(syn_small):
+    z0 = np.zeros((2, 1, 30))
+    z0[1, 0, 14] = 1.5
+    winners = dominant_tokens(syn_small, z0)
+    np.testing.assert_array_equal(winners, [[19, 29], [14, 29]])
+    flows = head_flows(syn_small, 1e6, z0=z0, psi=None, M=30, eta_y=0.2, eta_z=2.0)
+    for head, flow in enumerate(flows):
+        c = attention_weights(syn_small, flow.logits)
+        assert c[0].argmax() == winners[head, 0]
+    np.testing.assert_array_equal(dominant_tokens([[0.5, 0.5], [0.5, 0.5]]), [-1, -1])
+    with pytest.raises(ValueError, match="z0 must be"):
+        head_flows(syn_small, 1.0, z0=z0[0], psi=None, M=30, eta_y=1, eta_z=1)
