@@ -17,7 +17,7 @@ from attnlab import Flow, Joint, Limit, Sampled, Save, SequenceClasses, Simulati
 from attnlab.data import joma_toy
 from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.gradient import Parameters, Rows
-from attnlab.dynamics.models.joint import Perceptron
+from attnlab.dynamics.models.joint import Perceptron, gelu, softmax
 from attnlab.files.errors import InputError
 
 DOUBLE = {"dtype": "float64"}
@@ -113,6 +113,30 @@ def test_gradient_is_that_of_the_brute_force_and_of_finite_differences(model):
         difference = float(moved(1e-5) - moved(-1e-5)) / 2e-5
         along = sum(np.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (slope, way)), strict=True))
         assert difference == pytest.approx(along, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize(("dtype", "within"), [("float64", 1e-14), ("float32", 1e-6)])
+def test_gelu_and_softmax_are_jaxs_up_to_their_second_slopes(dtype, within):
+    """An implicit solver takes the second."""
+    theirs = partial(jax.nn.gelu, approximate=False), partial(jax.nn.softmax, axis=1)
+    with jax.enable_x64(True):
+        x, way = jnp.linspace(-9, 9, 60, dtype=dtype).reshape(3, 20), jnp.ones((3, 20), dtype)
+        way = way.at[:, ::3].set(-0.5)
+        for ours, jaxs in zip((gelu, softmax), theirs, strict=True):
+            found, expected = (quickly(lambda x, f=f: _slopes(f, x, way))(x) for f in (ours, jaxs))
+            assert found[0].dtype == dtype
+            for here, there in zip(found, expected, strict=True):
+                np.testing.assert_allclose(here, there, rtol=0, atol=9 * within)
+
+
+def _slopes(f, x, way):
+    """f, its slope pulled back, and how that changes along the way."""
+
+    def slope(x):
+        value, pull_back = jax.vjp(f, x)
+        return value, pull_back(way)[0]
+
+    return (*slope(x), jax.jvp(slope, (x,), (way,))[1][1])
 
 
 # -- runs -------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 import jax
@@ -56,10 +55,51 @@ if TYPE_CHECKING:
 Activation = Literal["linear", "relu", "gelu"]
 Attention = Literal["softmax", "exp", "linear"]
 
+
+@jax.custom_jvp
+def gelu(x: jax.Array) -> jax.Array:
+    """x Phi(x) by erf, which its slope Phi(x) + x phi(x) uses again.
+
+    JAX's own is by erfc: small numbers far to the left of 0 are more accurate, where the error of
+    this one is a rounding of x, but on a processor erfc takes five times as long as erf.
+    """
+    return x * _normal_cdf(x)
+
+
+@gelu.defjvp
+def _gelu_slope(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    (x,), (dx,) = primals, tangents
+    cdf = _normal_cdf(x)
+    density = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return x * cdf, (cdf + x * density) * dx
+
+
+def _normal_cdf(x: jax.Array) -> jax.Array:
+    return 0.5 + 0.5 * jax.lax.erf(x * math.sqrt(0.5))
+
+
+@jax.custom_jvp
+def softmax(scores: jax.Array) -> jax.Array:
+    """Over the tokens of each row, (N, A), with the slope diag(b) - b b^T. JAX has that behind a
+    switch for the whole program, and without it divides by the sum again."""
+    return jax.nn.softmax(scores, axis=1)
+
+
+@softmax.defjvp
+def _softmax_slope(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    (scores,), (moved,) = primals, tangents
+    b = jax.nn.softmax(scores, axis=1)
+    return b, b * (moved - jnp.sum(b * moved, axis=1, keepdims=True))
+
+
 ACTIVATIONS: Mapping[Activation, Callable[[jax.Array], jax.Array]] = {
     "linear": lambda pre: pre,
     "relu": jax.nn.relu,
-    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu": gelu,
 }
 
 
@@ -257,7 +297,7 @@ class Joint(Model):
         """b of each row, (N, A). A mass is counts or P: frequencies x are its shares."""
         logits = pick(z / self.temperature, rows.query).T
         if self.attention == "softmax":
-            return jax.nn.softmax(rows.shared_log_mass + logits, axis=1)
+            return softmax(rows.shared_log_mass + logits)
         if self.attention == "exp":
             return jnp.exp(jax.nn.log_softmax(rows.shared_log_mass, axis=1) + logits)
         return jax.nn.softmax(rows.shared_log_mass, axis=1) * logits
