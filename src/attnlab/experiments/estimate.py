@@ -74,9 +74,7 @@ class Share(Estimate):
         return {**super().numbers(name), **count}
 
 
-def jackknife(
-    statistic: Callable[[xr.DataArray], float], values: xr.DataArray, *, dim: str = "seed"
-) -> Estimate:
+def jackknife(statistic: Callable[[xr.DataArray], float], values: xr.DataArray) -> Estimate:
     """`statistic` of all seeds, and its standard error by leaving out one seed at a time.
 
     For a mean this is the ordinary standard error; it serves slopes and crossings just as well.
@@ -84,20 +82,18 @@ def jackknife(
     Parameters
     ----------
     statistic : callable
-        A function of values with the dim.
+        A function of values along `seed`.
     values : xarray.DataArray
         What each seed has.
-    dim : str, optional
-        Along which seeds are.
 
     Returns
     -------
     Estimate
         With its error.
     """
-    n = values.sizes[dim]
+    n = values.sizes["seed"]
     without = np.array(
-        [statistic(values.isel({dim: np.arange(n) != left_out})) for left_out in range(n)]
+        [statistic(values.isel(seed=np.arange(n) != left_out)) for left_out in range(n)]
     )
     error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
     return Estimate(float(statistic(values)), float(error), n)
@@ -109,15 +105,13 @@ def standard_error(values: xr.DataArray) -> xr.DataArray:
     return error
 
 
-def mean(values: xr.DataArray, *, dim: str = "seed") -> Estimate:
+def mean(values: xr.DataArray) -> Estimate:
     """The mean over seeds of a number that each seed has; NaN where one of them has none.
 
     Parameters
     ----------
     values : xarray.DataArray
         What each seed has.
-    dim : str, optional
-        Along which seeds are.
 
     Returns
     -------
@@ -131,10 +125,10 @@ def mean(values: xr.DataArray, *, dim: str = "seed") -> Estimate:
     >>> print(mean(xr.DataArray([1.0, 2.0, 3.0, 2.0], dims="seed")))
     2 ± 0.4
     """
-    return jackknife(lambda kept: float(kept.mean(skipna=False)), values, dim=dim)
+    return jackknife(lambda kept: float(kept.mean(skipna=False)), values)
 
 
-def share(hits: xr.DataArray, *, of: xr.DataArray | None = None, dim: str = "seed") -> Share:
+def share(hits: xr.DataArray, *, of: xr.DataArray | None = None) -> Share:
     """The share of hits: of so many as `of` says, or of the entries of 0 and 1 that are not NaN.
 
     Parameters
@@ -143,8 +137,6 @@ def share(hits: xr.DataArray, *, of: xr.DataArray | None = None, dim: str = "see
         0, 1 or NaN for each entry, or counts.
     of : xarray.DataArray, optional
         Out of how many.
-    dim : str, optional
-        Along which seeds are.
 
     Returns
     -------
@@ -152,7 +144,7 @@ def share(hits: xr.DataArray, *, of: xr.DataArray | None = None, dim: str = "see
         With its error.
     """
     both = xr.concat(xr.broadcast(hits, hits.notnull() if of is None else of), "part")
-    found = jackknife(lambda kept: float(kept[0].sum() / kept[1].sum()), both, dim=dim)
+    found = jackknife(lambda kept: float(kept[0].sum() / kept[1].sum()), both)
     return Share(found.value, found.error, found.count, int(both[0].sum()), int(both[1].sum()))
 
 

@@ -22,7 +22,7 @@ from attnlab.measures.received import rank_correlation
 from attnlab.text.agreement import SCORES, THEORY, score_all, t_interval
 from attnlab.text.classes import classes_of
 from attnlab.text.corpus import Corpus
-from attnlab.text.windows import Windows, find_windows
+from attnlab.text.windows import find_windows
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -101,7 +101,11 @@ def classes(
         As `attnlab.text.estimate_classes` makes them.
     """
     corpus, _ = _corpus(ids, names, context)
-    return classes_of(_windows(corpus, queries, following, context, min_count))
+    return classes_of(
+        find_windows(
+            corpus, queries=queries, following=following, context=context, min_count=min_count
+        )
+    )
 
 
 def expectation(
@@ -145,12 +149,10 @@ def expectation(
             "or more"
         )
     tokens = dataset["token"].values
-    corpus, id_of = _corpus(tokens if text is None else text, names, context)
-    windows = _windows(corpus, queries, following, context, min_count)
-    of_text = classes_of(windows)
-    held = score_all(of_text, windows, {"eta_y": eta_y, "eta_z": eta_z, "steps": steps})
-    ids = np.array([id_of[name] for name in of_text.names or ()])
-    expected = np.stack([_of_tokens(of_text, score.weight) for score in held])
+    of_text, ids, expected = _scored(
+        tokens if text is None else text, names, queries=queries, following=following,
+        context=context, min_count=min_count, eta_y=eta_y, eta_z=eta_z, steps=steps,
+    )  # fmt: skip
     start, end = dataset["received_start"].values, dataset["received_end"].values
     ranks, numbers, gains = [], [], np.zeros((2, ids.size))
     for sequence, before, after in zip(tokens, start, end, strict=True):
@@ -191,26 +193,31 @@ def told(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[st
     try:
         if "received_start" in dataset or text is None:
             return expectation(dataset, text, names=names).in_words()
+        of_text, _, scores = _scored(text, names)
+        theory = scores[SCORES.index(THEORY)]
+        most = _most(of_text, np.where(np.isfinite(theory), theory, -np.inf))
         return [
             "Of the text's sequence classes the theory expects these tokens to gain attention in "
-            f"the first layer: {_quoted(expected(text, names=names))}. Whether they have, one "
-            "moment does not tell: two checkpoints would."
+            f"the first layer: {_quoted(most)}. Whether they have, one moment does not tell: two "
+            "checkpoints would."
         ]
     except InputError as problem:
         return [f"What theory expects is left out: {problem}."]
 
 
-def expected(
-    text: Any, *, names: Any = None, queries: int = 5, following: int = 4, context: int = 35,
+def _scored(
+    text: Any, names: Any, *, queries: int = 5, following: int = 4, context: int = 35,
     min_count: int = 10, eta_y: float = 10.0, eta_z: float = 1.0, steps: int = 1000,
-) -> tuple[str, ...]:  # fmt: skip
-    """The tokens of a text that the theory expects to gain most; arguments as of `expectation`."""
-    corpus, _ = _corpus(text, names, context)
-    windows = _windows(corpus, queries, following, context, min_count)
+) -> tuple[SequenceClasses, NDArray[np.int64], Float[Any, "score token"]]:  # fmt: skip
+    """The classes of a text, the ids of their tokens, and each of SCORES of them."""
+    corpus, id_of = _corpus(text, names, context)
+    windows = find_windows(
+        corpus, queries=queries, following=following, context=context, min_count=min_count
+    )
     of_text = classes_of(windows)
     held = score_all(of_text, windows, {"eta_y": eta_y, "eta_z": eta_z, "steps": steps})
-    theory = _of_tokens(of_text, held[SCORES.index(THEORY)].weight)
-    return _most(of_text, np.where(np.isfinite(theory), theory, -np.inf))
+    ids = np.array([id_of[name] for name in of_text.names or ()])
+    return of_text, ids, np.stack([_of_tokens(of_text, score.weight) for score in held])
 
 
 def _gain(
@@ -231,12 +238,6 @@ def _of_tokens(of_text: SequenceClasses, weight: NDArray[np.float64]) -> NDArray
     share = of_text.prior[:, None] * of_text.probs
     with np.errstate(invalid="ignore"):
         return (share * weight).sum(axis=0) / np.where(share.any(axis=0), share.sum(axis=0), np.nan)
-
-
-def _windows(corpus: Corpus, queries: int, following: int, context: int, min_count: int) -> Windows:
-    return find_windows(
-        corpus, queries=queries, following=following, context=context, min_count=min_count
-    )
 
 
 def _corpus(ids: Any, names: Any, context: int) -> tuple[Corpus, dict[str, int]]:
