@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from attnlab.measures.ranks import gram, numbers_of_gram, product, stable_rank_of_numbers
+from attnlab.measures.units import units_of
 from attnlab.observe import matrices
 from attnlab.observe.labels import Label
 from attnlab.observe.seams import Sighting
-from attnlab.observe.weights import gram, numbers_of_gram, product, stable_rank_of_numbers, units_of
 
 UNITS_TOKENS = 256  # of the probe, evenly spread, whose active units are counted
 AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together,

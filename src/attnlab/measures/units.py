@@ -1,4 +1,4 @@
-"""How many units of an MLP do the work."""
+"""How many units of an MLP do the work, of numpy, JAX or torch."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING
 
 from attnlab.measures import maps
 from attnlab.measures.arrays import Array, alike, exactly, namespace, precise
-from attnlab.measures.ranks import gram, numbers_of_gram, product, stable_rank_of_numbers
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-
-__all__ = ["gram", "numbers_of_gram", "product", "stable_rank_of_numbers", "units_for", "units_of"]
 
 UNITS_MASS = 0.95
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.observe.weights import units_for
+from attnlab.measures.units import units_for
 
 
 def test_units_for_most_of_the_activation():
