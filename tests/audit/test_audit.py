@@ -9,7 +9,7 @@ import xarray as xr
 
 import attnlab
 from attnlab import Flow, Limit, Simulation, theory
-from attnlab.audit import Check, Claim, Measurement, Trial, Verdict, audit, labelled, select
+from attnlab.audit import Check, Claim, Measurement, Trial, Verdict, audit, select
 from attnlab.audit.audit import Audit
 from attnlab.audit.html import page
 from attnlab.audit.ladder import costs
@@ -163,7 +163,7 @@ def lose(trial):
     z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
     z = z.values[:, common].max()
     return Measurement(
-        (Check("largest z of a common token", labelled(0.0), labelled(z), training=True),),
+        (Check("largest z of a common token", 0.0, z, training=True),),
         training_number=float(z),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attnlab import theory
-from attnlab.audit import Check, Measurement, Verdict, labelled, select
+from attnlab.audit import Check, Measurement, Verdict, select
 from attnlab.audit.cases import FIG3, WEAK
 from attnlab.audit.claims.scan_and_snap import attention as attention_claims
 from attnlab.audit.readings import run_at
@@ -109,9 +109,7 @@ def test_other_classes_can_bring_a_claim_within_its_assumptions():
 )
 def test_a_setting_outside_the_assumptions_never_fails(outside):
     (claim,) = select(["theorem-1"])
-    wrong = replace(
-        claim, measure=lambda _: Measurement((Check("x", labelled(1.0), labelled(2.0)),))
-    )
+    wrong = replace(claim, measure=lambda _: Measurement((Check("x", 1.0, 2.0),)))
     assert wrong.examine(WEAK).verdict is Verdict.FAILS
     assert wrong.examine(outside).verdict is Verdict.OUTSIDE
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from attnlab.audit import CLAIMS, Check, Hypothesis, Verdict, judge, labelled, select
+from attnlab.audit import CLAIMS, Check, Hypothesis, Verdict, judge, select
 from attnlab.audit.claim import Measurement
 from attnlab.prediction.relation import AT_LEAST, AT_MOST, EQUAL, LEADING, up_to
 
-RIGHT = Check("equal", labelled(1.0), labelled(1.0), tolerance=1e-12)
+RIGHT = Check("equal", 1.0, 1.0, tolerance=1e-12)
 ROUGH = replace(RIGHT, tolerance=0.1)
-WRONG = replace(RIGHT, measured=labelled(2.0))
+WRONG = replace(RIGHT, measured=2.0)
 MET, MISSED = (Hypothesis("here", "so", value, AT_LEAST, 1.0) for value in (2.0, 0.0))
 PREMISE = replace(RIGHT, form="premise")
 

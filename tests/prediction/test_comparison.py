@@ -2,14 +2,18 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
-from attnlab.audit import Check, labelled, shortfall
+from attnlab.audit import Check, shortfall
 from attnlab.files.errors import InputError
 from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
 
 def test_labels_must_agree():
-    here, there = labelled([1.0, 2.0], token=[0, 1]), labelled([1.0, 2.0], token=[0, 2])
+    here, there = (
+        xr.DataArray([1.0, 2.0], dims="token", coords={"token": token})
+        for token in ([0, 1], [0, 2])
+    )
     with pytest.raises(ValueError, match="token"):
         shortfall(here, there, relation=EQUAL, relative=False)
 
@@ -18,7 +22,7 @@ def test_arrays_without_labels_have_one_shape_or_one_is_a_number():
     measured = np.array([[1.0, 2.0], [3.0, 4.0]])
     assert Check("x", 1.0, measured, AT_LEAST).error == 0.0
     assert Check("x", measured, measured, tolerance=0.0).holds
-    assert Check("x", 1.0, labelled([1.0, 3.0], n=[0, 1]), AT_LEAST).error == 0.0
+    assert Check("x", 1.0, xr.DataArray([1.0, 3.0], dims="n"), AT_LEAST).error == 0.0
     with pytest.raises(ValueError, match="conflicting"):
         _ = Check("x", [1.0, 2.0, 3.0], [1.0, 2.0]).error
     with pytest.raises(InputError, match="dims"):  # numpy would repeat the row
@@ -36,23 +40,23 @@ def test_arrays_without_labels_have_one_shape_or_one_is_a_number():
     ],
 )
 def test_positive_entries_speak_against_the_statement(relation, measured, error):
-    check = Check("x", labelled([1.0, 4.0], n=[0, 1]), labelled(measured, n=[0, 1]), relation)
+    check = Check("x", [1.0, 4.0], measured, relation)
     assert check.error == pytest.approx(error)
     assert check.holds is (error < 0)
 
 
 def test_relative_error_is_absolute_where_nothing_is_predicted():
-    check = Check("x", labelled([0.0, 100.0], n=[0, 1]), labelled([1e-3, 100.1], n=[0, 1]))
+    check = Check("x", [0.0, 100.0], [1e-3, 100.1])
     assert check.error == pytest.approx(1e-3)
 
 
 def test_strict_relations_refuse_equality():
-    same = labelled([1.0], n=[0]), labelled([1.0], n=[0])
+    same = [1.0], [1.0]
     assert Check("x", *same, AT_MOST).holds
     assert not Check("x", *same, BELOW).holds
 
 
 def test_nan_never_holds():
     for relation in (EQUAL, AT_MOST, BELOW, AT_LEAST, ABOVE):
-        check = Check("x", labelled(0.0), labelled(np.nan), relation, tolerance=1e9)
+        check = Check("x", 0.0, np.nan, relation, tolerance=1e9)
         assert not check.holds

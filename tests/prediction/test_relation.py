@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnlab.audit import Check, Hypothesis, labelled
+from attnlab.audit import Check, Hypothesis
 from attnlab.prediction import relation as r
 
 
@@ -41,7 +41,7 @@ def test_in_words(relation, words):
     ],
 )
 def test_in_numbers(relation, measured, holds):
-    check = Check("against 1", labelled(1.0), labelled(measured), relation)
+    check = Check("against 1", 1.0, measured, relation)
     assert check.holds is holds
     hypothesis = Hypothesis("here", "so", measured, relation, 1.0)
     assert hypothesis.holds is holds
@@ -50,8 +50,7 @@ def test_in_numbers(relation, measured, holds):
 
 def test_a_constant_that_grows_is_no_order():
     falling, growing = (
-        Check("exponent", labelled(0.0), labelled(value), r.SETTLES, relative=False)
-        for value in (-0.1, 0.1)
+        Check("exponent", 0.0, value, r.SETTLES, relative=False) for value in (-0.1, 0.1)
     )
     assert falling.holds
     assert not growing.holds

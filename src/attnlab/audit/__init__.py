@@ -20,7 +20,7 @@ from attnlab.audit.conclusion import Conclusion
 from attnlab.audit.trial import Trial
 from attnlab.audit.verdict import Verdict, judge
 from attnlab.prediction.case import Case
-from attnlab.prediction.comparison import Check, labelled, shortfall
+from attnlab.prediction.comparison import Check, shortfall
 from attnlab.prediction.hypothesis import Hypothesis
 from attnlab.prediction.relation import Reading, Relation
 
@@ -47,7 +47,6 @@ __all__ = [
     "claims_of",
     "examine_all",
     "judge",
-    "labelled",
     "select",
     "shortfall",
     "whole_audit",

@@ -16,31 +16,6 @@ Form = Literal["printed", "corrected", "premise"]
 Values = xr.DataArray | ArrayLike
 
 
-def labelled(values: ArrayLike, **coords: Any) -> xr.DataArray:
-    """`values` with one dim per keyword, in their order; a keyword holds the labels of its dim.
-
-    Parameters
-    ----------
-    values : array_like
-        Numbers.
-    **coords
-        Labels, by dim.
-
-    Returns
-    -------
-    xarray.DataArray
-        The same with labels.
-
-    Examples
-    --------
-    >>> from attnlab.audit import labelled
-    >>> labelled([1.0, 2.0], step=[0, 10]).sel(step=10).item()
-    2.0
-    """
-    array = np.asarray(values, dtype=np.float64)
-    return xr.DataArray(array, dims=tuple(coords), coords=dict(coords))
-
-
 def shortfall(
     predicted: Values, measured: Values, *, relation: Relation, relative: bool
 ) -> xr.DataArray:

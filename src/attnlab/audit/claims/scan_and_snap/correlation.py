@@ -36,10 +36,6 @@ def random_attention() -> tuple[NDArray[np.float64], ...]:
     return tuple(found)
 
 
-def _bound(about: str, predicted: list[float], measured: list[float], relation: Relation) -> Check:
-    return Check(about, predicted, measured, relation)
-
-
 def _tightest(predicted: list[float], measured: list[float]) -> float:
     pairs = [(m / p) for p, m in zip(predicted, measured, strict=True) if p > 0]
     return float(max(pairs))
@@ -90,7 +86,7 @@ def _lemma_13(case: Case) -> Measurement:
     bound = [float(theory.spectrum_bounds(E).entry) for E in Es]
     entry = [float(np.abs(E).max()) for E in Es]
     return Measurement(
-        (_bound("max |E_ij|", bound, entry, AT_MOST),), number=_tightest(bound, entry)
+        (Check("max |E_ij|", bound, entry, AT_MOST),), number=_tightest(bound, entry)
     )
 
 
@@ -103,9 +99,8 @@ def _lemma_14(case: Case) -> Measurement:
         gap.append(float(np.abs(np.linalg.inv(eye + E) - (eye - Ep)).max()))
         values = np.linalg.eigvalsh(E)
         roots.append(float(np.abs(np.linalg.eigvalsh(Ep) - np.sort(values / (1 + values))).max()))
-    zero = [0.0] * SAMPLES
     return Measurement(
-        (_bound("(I+E)^-1 - (I-E')", zero, gap, EQUAL), _bound("eigenvalues", zero, roots, EQUAL))
+        (Check("(I+E)^-1 - (I-E')", 0.0, gap, EQUAL), Check("eigenvalues", 0.0, roots, EQUAL))
     )
 
 
@@ -114,7 +109,7 @@ def _lemma_15(case: Case) -> Measurement:
     bound = [float(theory.spectrum_bounds(E).e_prime_radius) for E in Es]
     radius = [float(np.abs(np.linalg.eigvalsh(theory.e_prime(E))).max()) for E in Es]
     return Measurement(
-        (_bound("radius of E'", bound, radius, AT_MOST),), number=_tightest(bound, radius)
+        (Check("radius of E'", bound, radius, AT_MOST),), number=_tightest(bound, radius)
     )
 
 
@@ -125,10 +120,9 @@ def _lemma_16(case: Case) -> Measurement:
         diagonal = np.diagonal(theory.e_prime(E))
         largest.append(float(diagonal.max()))
         overlapping.append(float(np.where(E.max(0) > 0, diagonal, -1.0).max()))
-    zero = [0.0] * SAMPLES
     return Measurement(
         (
-            _bound("E'_ii <= 0", zero, largest, AT_MOST),
+            Check("E'_ii <= 0", 0.0, largest, AT_MOST),
             Check("E'_ii < 0 where class i overlaps", 0.0, max(overlapping), BELOW, tolerance=0.0),
         ),
         number=max(overlapping),
@@ -139,7 +133,7 @@ def _lemma_17(case: Case) -> Measurement:
     Es = [theory.gram(f) for f in random_attention()]
     bound = [float(theory.spectrum_bounds(E).e_prime_gap) for E in Es]
     gap = [float(np.abs(theory.e_prime(E) - E).max()) for E in Es]
-    return Measurement((_bound("max |E' - E|", bound, gap, AT_MOST),), number=_tightest(bound, gap))
+    return Measurement((Check("max |E' - E|", bound, gap, AT_MOST),), number=_tightest(bound, gap))
 
 
 def _algebra(
