@@ -28,7 +28,7 @@ def cite_verb(
     as_json: options.AsJson = False,
 ) -> None:
     with waiting("looking" if file is None else f"reading {file}", quiet=as_json):
-        from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
+        from attnlab.files.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
 
         run = None if file is None else _run(file)
     if as_json:

@@ -1,6 +1,6 @@
 """Experiments and verdicts as files and as one self-contained page."""
 
-from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
+from attnlab.files.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
 from attnlab.report.make import PARTS, Reproduction, make_studies, reproduce
 from attnlab.report.page import page
 

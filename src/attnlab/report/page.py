@@ -18,9 +18,9 @@ from attnlab.audit.html import said
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.base import WORDS
 from attnlab.experiments.catalogue import by_paper, module_of, papers
+from attnlab.files.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
 from attnlab.files.pages import environment
 from attnlab.files.provenance import versions
-from attnlab.report.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
 from attnlab.report.recorded import ShownStudy
 
 

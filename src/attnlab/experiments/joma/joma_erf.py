@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 import xarray as xr
 from matplotlib.figure import Figure
-from scipy.special import erf
 
 from attnlab import theory
 from attnlab.data import classes_from
@@ -70,7 +70,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     lengths = np.stack([_lengths(of, tokens)[: times.size] for of in runs.values()])
     law = np.linalg.norm(theory.erf_law(Delta, times).weights, axis=-2)
     with np.errstate(invalid="ignore"):
-        share = erf(lengths / np.sqrt(2)) / (np.sqrt(2 / np.pi) * size * times[:, None])
+        share = scipy.special.erf(lengths / np.sqrt(2)) / (
+            np.sqrt(2 / np.pi) * size * times[:, None]
+        )
     order = np.argsort(size)[::-1]
     return xr.Dataset(
         {

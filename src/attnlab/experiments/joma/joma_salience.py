@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 import xarray as xr
 from matplotlib.figure import Figure
-from scipy.special import softmax
 
 from attnlab import theory
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table
@@ -72,7 +72,7 @@ def _one(recipe: Recipe, form: str, mu: Any) -> xr.Dataset:
         for _ in range(recipe.steps):
             lift = c * stepped**2
             stepped = stepped + recipe.rate * (mu - stepped) * (
-                softmax(lift) if normalised else np.exp(lift)
+                scipy.special.softmax(lift) if normalised else np.exp(lift)
             )
     error = abs(stepped - v[-1]) / mu
     return xr.Dataset(

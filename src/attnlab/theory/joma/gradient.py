@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import erf
 
 from attnlab.files.errors import InputError
 from attnlab.theory._check import (
@@ -42,14 +42,14 @@ KINDS = ("softmax", "exp", "linear")
 
 def _gelu_slope(h: FloatArray) -> FloatArray:
     density = np.exp(-(h**2) / 2) / np.sqrt(2 * np.pi)
-    return np.asarray((1 + erf(h / np.sqrt(2))) / 2 + h * density)
+    return np.asarray((1 + scipy.special.erf(h / np.sqrt(2))) / 2 + h * density)
 
 
 # phi and its slope.
 ACTIVATIONS: dict[str, tuple[Callable[..., FloatArray], Callable[..., FloatArray]]] = {
     "linear": (lambda h: h, np.ones_like),
     "relu": (lambda h: np.maximum(h, 0.0), lambda h: (h > 0).astype(np.float64)),
-    "gelu": (lambda h: np.asarray(h * (1 + erf(h / np.sqrt(2))) / 2), _gelu_slope),
+    "gelu": (lambda h: np.asarray(h * (1 + scipy.special.erf(h / np.sqrt(2))) / 2), _gelu_slope),
 }
 
 

@@ -25,9 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.integrate import quad
-from scipy.special import softmax, xlogy
 
 from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, at_least, unwrap
@@ -120,7 +119,7 @@ def salient_flow(
 
     def velocity(_: float, y: FloatArray) -> FloatArray:
         lift = sharpness * (mu * -np.expm1(-y)) ** 2
-        return np.asarray(softmax(lift) if normalised else np.exp(lift))
+        return np.asarray(scipy.special.softmax(lift) if normalised else np.exp(lift))
 
     y = solve(velocity, start, times, rtol=rtol, atol=atol)
     return SalientFlow(np.asarray(mu * -np.expm1(-y)), y)
@@ -182,7 +181,9 @@ def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> Fl
             return float(np.expm1(sharpness * (centre**2 - v**2)) / (centre - v))
 
         # the integrand tends to 2 c mu at the end, where it is 0/0
-        return float(quad(missing, v0, centre * (1 - 1e-12), epsabs=0.0, epsrel=1e-10)[0])
+        return float(
+            scipy.integrate.quad(missing, v0, centre * (1 - 1e-12), epsabs=0.0, epsrel=1e-10)[0]
+        )
 
     mu, _ = _centres(mu, v0)
     return unwrap(np.array([lag(float(of)) for of in mu]).reshape(mu.shape))
@@ -209,8 +210,8 @@ def salient_entropy(v: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
     >>> salient_entropy([[0.0, 0.0], [0.0, 3.0]]).round(3)
     array([0.693, 0.06 ])
     """
-    share = softmax(sharpness * np.asarray(v, dtype=np.float64) ** 2, axis=-1)
-    return unwrap(-xlogy(share, share).sum(-1))
+    share = scipy.special.softmax(sharpness * np.asarray(v, dtype=np.float64) ** 2, axis=-1)
+    return unwrap(-scipy.special.xlogy(share, share).sum(-1))
 
 
 def entropy_dip(

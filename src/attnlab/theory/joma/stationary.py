@@ -25,8 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import erfinv
 
 from attnlab.theory._check import FloatArray, at_least
 
@@ -143,7 +143,7 @@ def erf_law(
     times = at_least("t", t, 0.0)
     share = np.sqrt(2.0 / np.pi) * np.sqrt(r) * w * length * times[..., None]
     over = share.max(-1) >= 1.0
-    u = np.sqrt(2.0) * erfinv(np.where(over[..., None], np.nan, share))
+    u = np.sqrt(2.0) * scipy.special.erfinv(np.where(over[..., None], np.nan, share))
     z = np.asarray(z0, dtype=np.float64) + T * u**2 / 2.0
     return StationaryLaw(_unit(D) * (u / np.sqrt(r))[..., None, :], np.asarray(z))
 
@@ -184,7 +184,7 @@ def frozen_weights(
     """
     r = eta_z / (at_least("eta_w", eta_w, 0.0, strict=True) * temperature**2)
     length = _lengths(Delta, z0, temperature)[1]
-    return np.asarray(np.sqrt(2.0 / r) * erfinv(length / length.max()))
+    return np.asarray(np.sqrt(2.0 / r) * scipy.special.erfinv(length / length.max()))
 
 
 def cosh_law(

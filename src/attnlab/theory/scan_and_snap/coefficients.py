@@ -8,7 +8,7 @@ Corollary 1; see `visit_deviations`); both are 0 when every class was seen equal
 from __future__ import annotations
 
 import numpy as np
-import scipy.special
+import scipy
 from numpy.typing import ArrayLike
 
 from attnlab.theory._check import FloatArray, at_least, is_printed

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.integrate import solve_ivp
 
 from attnlab.theory._check import FloatArray, at_least, is_printed, unwrap
 from attnlab.theory.scan_and_snap.correlations import e_prime, gram
@@ -261,7 +261,7 @@ def plain_decoder(
     at, where = np.unique(y, return_inverse=True)
     states = np.zeros((2, len(at)))
     if at[-1] > 0:
-        solution = solve_ivp(
+        solution = scipy.integrate.solve_ivp(
             velocity, (0.0, at[-1]), [0.0, 0.0], method="LSODA", t_eval=at, rtol=1e-12, atol=1e-13
         )
         states = solution.y

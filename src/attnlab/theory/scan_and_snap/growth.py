@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy.special
+import scipy
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError

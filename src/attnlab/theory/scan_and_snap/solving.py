@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.integrate import solve_ivp
+import scipy
 
 from attnlab.theory._check import FloatArray
 
@@ -38,7 +38,7 @@ def solve(
         states = initial + at[:, None] * velocity(0.0, initial)
     elif at[-1] > 0:
         implicit = initial.size <= MOST_IMPLICIT
-        solution = solve_ivp(
+        solution = scipy.integrate.solve_ivp(
             velocity, (0.0, at[-1]), initial, t_eval=at, rtol=rtol, atol=atol,
             **({"method": "LSODA", "jac": jacobian} if implicit else {"method": "RK45"}),
         )  # fmt: skip

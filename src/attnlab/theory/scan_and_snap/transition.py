@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from attnlab.theory._check import FloatArray, at_least, is_printed, unwrap
 from attnlab.theory.scan_and_snap.growth import h_inverse
@@ -277,5 +277,5 @@ def density_threshold(*, K: ArrayLike, M: float, eta_y: ArrayLike) -> FloatArray
     def excess(x: float) -> float:
         return float((x - 2.0) + (2.0 - a * x) * np.exp(-x))
 
-    x = brentq(excess, 1.0, 3.0 + 2.0 * np.log(a + 1.0), xtol=1e-14, rtol=8.9e-16)
+    x = scipy.optimize.brentq(excess, 1.0, 3.0 + 2.0 * np.log(a + 1.0), xtol=1e-14, rtol=8.9e-16)
     return unwrap(at_least("K", K, 1.0) * h_inverse(x / M, M=M, eta_y=eta_y))

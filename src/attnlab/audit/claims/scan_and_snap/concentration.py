@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy
 from numpy.typing import NDArray
 
 from attnlab import theory

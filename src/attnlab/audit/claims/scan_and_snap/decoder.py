@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.special
+import scipy
 from numpy.typing import NDArray
-from scipy.integrate import solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import WEAK, climbed, trained
@@ -169,7 +168,7 @@ def plain_flow(
         error = np.eye(K, M) - scipy.special.softmax(w.reshape(K, M), axis=-1)
         return np.asarray((eta_y / K * (np.eye(K) + E) @ error).ravel())
 
-    solution = solve_ivp(
+    solution = scipy.integrate.solve_ivp(
         velocity, (0.0, t[-1]), np.zeros(K * M), method="LSODA", t_eval=t, rtol=1e-10, atol=1e-12
     )
     return np.asarray(solution.y.T.reshape(-1, K, M))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import scipy.stats
+import scipy
 import xarray as xr
 
 from attnlab import measures

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.integrate import solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import RATES, SYN_SMALL, WEAK, climbed, ratios, trained
@@ -162,7 +162,7 @@ def _residual_weight(case: Case, token: int, tau: float) -> tuple[float, float]:
     """Attention of class 0 to a token at the start and at `tau`, under the exact dynamics."""
     s = case
     shape = (2, s.P.shape[1])
-    path = solve_ivp(
+    path = scipy.integrate.solve_ivp(
         lambda _, z: theory.residual_velocity(s.P, z.reshape(shape), psi=s.psi, M=s.M).ravel(),
         (0.0, tau), np.zeros(shape).ravel(), rtol=1e-8, atol=1e-10,
     )  # fmt: skip

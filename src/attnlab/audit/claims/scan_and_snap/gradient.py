@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.integrate import cumulative_simpson
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3, TRAINED_RATIOS, WEAK, climbed
@@ -77,7 +77,7 @@ def plain_growth(case: Case, times: NDArray[np.float64], token: int) -> NDArray[
     fine = np.unique(np.concatenate([grid, np.geomspace(times[0], times[-1], 4000)]))
     beta = theory.plain_coefficients(fine, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y).beta
     speed = s.eta_z / s.K * share * rho * theory.gamma(fine, K=s.K, M=s.M, eta_y=s.eta_y) * beta
-    return np.interp(times, fine, cumulative_simpson(speed, x=fine, initial=0.0))
+    return np.interp(times, fine, scipy.integrate.cumulative_simpson(speed, x=fine, initial=0.0))
 
 
 theorem_1 = Claim(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.special
+import scipy
 from numpy.typing import NDArray
-from scipy.integrate import solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3
@@ -72,7 +71,7 @@ lemma_5 = Claim(
 
 def integrate_h(t: NDArray[np.float64], *, M: float, eta_y: float) -> NDArray[np.float64]:
     """h(t) by a stiff solver of Eq. 44, in x = M h."""
-    solution = solve_ivp(
+    solution = scipy.integrate.solve_ivp(
         lambda _, x: M * eta_y / (M - 1.0 + np.exp(x)), (0.0, t[-1]), [0.0],
         method="LSODA", t_eval=t, rtol=1e-12, atol=1e-14,
     )  # fmt: skip

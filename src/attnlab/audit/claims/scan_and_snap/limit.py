@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.integrate import solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3, WEAK, trained
@@ -206,7 +206,9 @@ def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.f
         f = share(z)
         return np.asarray(f - np.eye(P.size)[0])
 
-    path = solve_ivp(velocity, (0.0, B[-1]), np.zeros(P.size), t_eval=B, rtol=1e-9, atol=1e-12)
+    path = scipy.integrate.solve_ivp(
+        velocity, (0.0, B[-1]), np.zeros(P.size), t_eval=B, rtol=1e-9, atol=1e-12
+    )
     return np.array([share(z) for z in path.y.T])
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.special
-import scipy.stats
+import scipy
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3, SYMMETRIC, WEAK

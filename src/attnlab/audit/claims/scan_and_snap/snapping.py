@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.integrate import quad, solve_ivp
 
 from attnlab import theory
 from attnlab.audit.cases import FIG3
@@ -33,7 +33,7 @@ def integrate_theorem_4(case: Case, t: NDArray[np.float64], C0: float) -> NDArra
         rate = s.eta_z * speed * np.exp(4.0 * state[0]) / C0
         return [-rate, rate]
 
-    solution = solve_ivp(
+    solution = scipy.integrate.solve_ivp(
         velocity, (0.0, t[-1]), [0.0, 0.0], method="LSODA", t_eval=t, rtol=1e-11, atol=1e-13
     )
     return np.asarray(solution.y[1])
@@ -144,7 +144,7 @@ def _eq_128(case: Case) -> Measurement:
         return float(theory.gamma(at, K=s.K, M=s.M, eta_y=s.eta_y))
 
     pieces = [
-        quad(speed, a, b, epsabs=0, epsrel=1e-12)[0]
+        scipy.integrate.quad(speed, a, b, epsabs=0, epsrel=1e-12)[0]
         for a, b in zip(np.concatenate([[0.0], t[:-1]]), t, strict=True)
     ]
     predicted = theory.reduced_time(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.stats
+import scipy
 
 from attnlab import measures, theory
 from attnlab.audit.cases import SYN_SMALL, WEAK, ratios, trained
