@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import attnlab
-from attnlab.cli import audit, printing
+from attnlab.cli import audit_tables, printing
 from attnlab.files.names import visible
 
 # ESC [ 31 m turns red, C1's CSI does too, U+202E turns the letters after it around
@@ -93,7 +93,7 @@ def test_a_result_from_elsewhere_cannot_leave_the_comments(tmp_path, call):
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_an_audit_of_hostile_names_is_whole_in_a_narrow_terminal(width, monkeypatch):
-    printed = narrow(monkeypatch, width, lambda: audit._show({"trial": TRIAL}, None))
+    printed = narrow(monkeypatch, width, lambda: audit_tables.show({"trial": TRIAL}, None))
     assert not OBEYED.search(printed)
     assert "…" not in printed
     table = printed.splitlines()[1:]  # what stands above it is for the terminal to fold
