@@ -46,14 +46,22 @@ class Behind:
     unrecognised: Mapping[str, str] = field(default_factory=dict)
 
 
-Orders = dict[str, matrices.Order]  # by the name of a module, how its fused weights are laid out
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What an earlier look has found of how a model is built, by the names of its modules.
+
+    orders: how fused weights are laid out. mlps: which modules are the MLP beside attention.
+    """
+
+    orders: dict[str, matrices.Order] = field(default_factory=dict)
+    mlps: dict[str, matrices.Names] = field(default_factory=dict)
 
 
 class Looking:
     """Looks at the modules behind the calls that are seen. `looking` makes one."""
 
-    def __init__(self, model: nn.Module, opened: ExitStack, orders: Orders) -> None:
-        self._model, self._opened, self._orders = model, opened, orders
+    def __init__(self, model: nn.Module, opened: ExitStack, layout: Layout) -> None:
+        self._model, self._opened, self._layout = model, opened, layout
         self._made: dict[int, Tensor] = {}  # by fused layers, for the first tokens
         self._found: dict[str, dict[str, Any]] = defaultdict(dict)
         self._hidden: dict[Any, list[tuple[str, Tensor]]] = defaultdict(list)
@@ -63,7 +71,7 @@ class Looking:
         self._unrecognised: dict[str, str] = {}
         self._waiting: dict[Any, list[tuple[str, str, Tensor]]] = defaultdict(list)
         self._ranked: list[tuple[list[tuple[str, str, int]], Tensor]] = []
-        if not orders:
+        if not layout.orders:
             for module in matrices.fused(model):
                 opened.callback(module.register_forward_hook(self._take_made).remove)
 
@@ -74,13 +82,13 @@ class Looking:
         self._found[layer] = {}
         module = self._model.get_submodule(name)
         pair = matrices.queries_and_keys(
-            module, sighting.call, self._made, orders=self._orders, name=name
+            module, sighting.call, self._made, orders=self._layout.orders, name=name
         )
         if pair is None:
             self._without(layer, f"W_Q and W_K of {sighting.kind}")
         else:
             self._wait(layer, "qk_stable_rank", product(*pair))
-        mlp = matrices.mlp(self._model, name)
+        mlp = matrices.mlp(self._model, name, self._layout.mlps)
         if mlp is None:
             self._without(layer, f"the MLP beside {sighting.kind}")
             return
@@ -170,10 +178,10 @@ class Looking:
 
 
 @contextmanager
-def looking(model: nn.Module, orders: Orders | None = None) -> Iterator[Looking]:
+def looking(model: nn.Module, layout: Layout | None = None) -> Iterator[Looking]:
     """Look behind the calls of the model's next forward; afterwards nothing is left in it.
 
-    orders: what an earlier look has found of how fused weights are laid out; added to.
+    layout: what earlier looks have found; added to.
     """
     with ExitStack() as opened:
-        yield Looking(model, opened, {} if orders is None else orders)
+        yield Looking(model, opened, layout or Layout())

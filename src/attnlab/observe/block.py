@@ -129,7 +129,8 @@ class Part:
         logs = xp.where(seen.visible, logs, 0.0)
         entropy, mean = xp.sum(m * logs, axis=-1), xp.sum(logs, axis=-1) / number
         logs = logs - mean[..., None]
-        norm = xp.linalg.vector_norm(xp.where(seen.visible, logs, 0.0), axis=-1)
+        logs = logs * seen.visible
+        norm = xp.linalg.vector_norm(logs, axis=-1)
         return Block(m, (entropy, mean, norm, largest), sink)
 
     def maps(

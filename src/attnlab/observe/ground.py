@@ -133,15 +133,15 @@ class Ground:
         """The statistics of a row that are sums over keys."""
         return self.of_rows + self.of_all
 
-    def factors(self, like: Array, sequences: slice) -> Float[Array, "batch key column"]:
+    def factors(self, like: Array, sequences: slice) -> Float[Array, "batch 1 column key"]:
         """Those of `of_all`."""
 
         def make() -> NDArray[Any]:
             whole = np.ones(self.plan.keys.shape)
             if self.counts is None:
-                return whole[..., None]
-            several = self.counts[1] > 1
-            return np.stack([whole, several, ~several], axis=-1)  # in the order of `of_all`
+                return whole[:, None, None]
+            several = self.counts[1] > 1  # then in the order of `of_all`
+            return np.stack([whole, several, ~several], axis=1)[:, None]
 
         return self.made(like, "factors", make)[sequences]
 
@@ -177,7 +177,7 @@ class Ground:
     def _fitting(self, of_an_entry: int) -> int:
         """How many rows of all heads may be in a block, with the factors of their sums."""
         _, head, _, keys = self.call.shape
-        of_a_key = self.together * head * of_an_entry + 4 * len(self.of_rows)
+        of_a_key = self.together * head * of_an_entry + 4 * len(self.sums)
         return max(1, self._most // (keys * of_a_key))
 
     @property
@@ -289,7 +289,8 @@ class Ground:
     @property
     def _whole(self) -> np.dtype[Any]:
         """The numbers that distances are kept in."""
-        return np.dtype(np.int16 if self.call.shape[3] <= np.iinfo(np.int16).max else np.int32)
+        farthest = self.call.shape[3] - 1
+        return np.dtype(np.int16 if farthest <= np.iinfo(np.int16).max else np.int32)
 
     @cached_property
     def like(self) -> Array:

@@ -30,6 +30,7 @@ TOKENS = 8  # of which a projection's output is compared with the queries
 NEAR = 0.02  # how far norms may be from each other; those of another order are far off
 
 Pair = tuple["Float[Tensor, 'head width model']", "Float[Tensor, 'kv_head width model']"]
+Names = tuple[str, ...]  # of the modules of an MLP, its output the last; none where there is none
 Sizes = tuple[int, int, int]  # heads, KV heads, width
 Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # queries and keys of what is fused
 
@@ -113,13 +114,28 @@ def queries_and_keys(
     return None
 
 
-def mlp(model: nn.Module, name: str) -> Mlp | None:
+def mlp(model: nn.Module, name: str, known: dict[str, Names] | None = None) -> Mlp | None:
     """The MLP of the block that the attention module of this name is in.
 
     The block is the smallest part of the model around it that has linear layers outside of
     attention. They must be one that reads the hidden units, and before it one or two that make
-    them; experts among which is chosen are not.
+    them; experts among which is chosen are not. known: by the names of attention modules, what was
+    found before; noted here.
     """
+    known = {} if known is None else known
+    if name not in known:
+        found = _find_mlp(model, name)
+        names = {id(module): other for other, module in model.named_modules()}
+        parts = () if found is None else (*found.inputs, found.output)
+        known[name] = tuple(names[id(one)] for one in parts)
+        return found
+    modules = [model.get_submodule(one) for one in known[name]]
+    if not modules or any(matrix(one) is None for one in modules):
+        return None
+    return Mlp(tuple(modules[:-1]), modules[-1])
+
+
+def _find_mlp(model: nn.Module, name: str) -> Mlp | None:
     while name:
         inner, name = name, name.rpartition(".")[0]
         block = model.get_submodule(name)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
 from attnlab.measures.arrays import alone, exactly
-from attnlab.observe.behind import Behind, Looking, Orders, looking
+from attnlab.observe.behind import Behind, Layout, Looking, looking
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.ground import Ground
 from attnlab.observe.heads import Heads, side_by_side
@@ -60,11 +60,11 @@ class Known:
     """What moments of a model leave for its next: what does not change with its weights.
 
     same_probe: whether all are of one probe; then what is known of its rows is kept too.
-    orders: how fused weights are laid out. number: moments so far, and layers: how many it has.
+    layout: how the model is built. number: moments so far, and layers: how many it has.
     """
 
     same_probe: bool = False
-    orders: Orders = field(default_factory=dict)
+    layout: Layout = field(default_factory=Layout)
     grounds: dict[Hashable, Ground] = field(default_factory=dict)
     number: int = 0
     layers: int = 1
@@ -167,7 +167,7 @@ class Measuring:
                 alike.look()
                 if alike.full:
                     self._sheets.append(self._waiting.pop(kind).conclude())
-        self._look.at(sighting, beside["present"])
+            self._look.at(sighting, beside["present"])
 
     def result(self, watch: Watch) -> Moment:
         """What was seen, if anything; refused if a call does not explain what the model made."""
@@ -208,7 +208,7 @@ def moment_of(
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     there, known = probe.on(device), known or Known()
-    with undisturbed(model), looking(model, known.orders) as behind:
+    with undisturbed(model), looking(model, known.layout) as behind:
         measuring = Measuring(lambda: there, behind, known, rows=rows, min_keys=min_keys)
         with watching(model, measuring.see) as watch:
             there.run(model)

@@ -265,7 +265,7 @@ class Observer:
                 batch.append(batch_of(module, args, kwargs))
 
         opened.callback(model.register_forward_pre_hook(take, with_kwargs=True).remove)
-        behind = opened.enter_context(looking(model, self._known.orders))
+        behind = opened.enter_context(looking(model, self._known.layout))
         measuring = Measuring(
             lambda: batch[0], behind, self._known, rows=self.rows, min_keys=self.min_keys
         )

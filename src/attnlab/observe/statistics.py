@@ -133,7 +133,7 @@ def look(ground: Ground, heads: Heads) -> Look:
 
 
 def _columns(
-    block: Block, spot: Spot, factors: Float[Array, "batch key column"]
+    block: Block, spot: Spot, factors: Float[Array, "batch 1 column key"]
 ) -> Float[Array, "batch head row column"]:
     """What is said of each row: BASIC, a learnable sink's ln, the norm of its map, then top-k mass,
     keys for so much, the attention to single keys and the sums that the ground knows of."""
@@ -141,7 +141,9 @@ def _columns(
     xp = namespace(m)
     sink = () if block.sink is None else (block.sink,)
     basic = xp.stack([*block.logits, *sink, xp.linalg.vector_norm(m, axis=-1)], axis=-1)
-    sums = xp.concat([*_of_rows_targets(m, spot), xp.matmul(m, factors[:, None])], axis=-1)
+    # a row's products with its own factors: all heads of it at once
+    turned = xp.permute_dims(m, (0, 2, 1, 3))
+    sums = xp.matmul(turned, xp.matrix_transpose(_factors(spot, factors)))  # batch row head column
     single = taken(m, spot.at, -1) * spot.there
     ranked = ranked_mass(m)
     return xp.concat(
@@ -150,22 +152,22 @@ def _columns(
             maps.top_mass(m, ranked=ranked),
             alike(m, maps.keys_for(m, ranked=ranked)),
             single,
-            sums - spot.chance,
+            xp.permute_dims(sums, (0, 2, 1, 3)) - spot.chance,
         ],
         axis=-1,
     )
 
 
-def _of_rows_targets(
-    m: Float[Array, "batch head row key"], spot: Spot
-) -> list[Float[Array, "batch head row column"]]:
-    """A row's products with its own targets: all heads of it at once."""
+def _factors(
+    spot: Spot, of_all: Float[Array, "batch 1 column key"]
+) -> Float[Array, "batch row column key"]:
+    """What the attention to each key is multiplied with, for each of `Ground.sums`."""
+    xp, rows = namespace(of_all), spot.at.shape[2]
+    batch, _, columns, keys = of_all.shape
+    of_all = xp.broadcast_to(of_all, (batch, rows, columns, keys))
     if spot.targets is None:
-        return []
-    xp = namespace(m)
-    turned = xp.permute_dims(m, (0, 2, 1, 3))
-    sums = xp.matmul(turned, xp.matrix_transpose(alike(m, spot.targets)))  # batch row head column
-    return [xp.permute_dims(sums, (0, 2, 1, 3))]
+        return of_all
+    return xp.concat([alike(of_all, spot.targets), of_all], axis=2)
 
 
 def _beside(ground: Ground, part: Part, heads: Heads, some: slice) -> dict[str, Any]:

@@ -58,18 +58,19 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     training step around it, and its gradient would be lost.
     """
     with ExitStack() as undo:
-        _keep_random_numbers(model, undo)
-        _keep_buffers(model, undo)
-        for module in model.modules():
-            # train() and eval() may do more than set this: LoRA merges its weights
-            undo.callback(setattr, module, "training", module.training)
-            module.training = False
+        modules = list(model.modules())
+        devices = {parameter.device for parameter in model.parameters()}
+        _keep_random_numbers(devices, undo)
+        _keep_buffers(modules, undo)
+        undo.callback(_set_modes, modules, [module.training for module in modules])
+        _set_modes(modules, [False] * len(modules))
+        for module in modules:
             _uncompile(module, undo)
         undo.callback(torch.backends.mha.set_fastpath_enabled,
                       torch.backends.mha.get_fastpath_enabled())  # fmt: skip
         torch.backends.mha.set_fastpath_enabled(False)  # it calls nothing that could be seen
         undo.enter_context(torch.no_grad())
-        for kind in {parameter.device.type for parameter in model.parameters()}:
+        for kind in {device.type for device in devices}:
             enabled = torch.is_autocast_enabled(kind)
             undo.enter_context(
                 torch.autocast(
@@ -79,18 +80,24 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def _keep_random_numbers(model: nn.Module, undo: ExitStack) -> None:
+def _set_modes(modules: list[nn.Module], modes: list[bool]) -> None:
+    """As it is for each; train() and eval() may do more than set this: LoRA merges its weights."""
+    for module, training in zip(modules, modes, strict=True):
+        if module.training != training:
+            module.training = training
+
+
+def _keep_random_numbers(devices: set[torch.device], undo: ExitStack) -> None:
     undo.callback(random.setstate, random.getstate())
     undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
     undo.callback(torch.set_rng_state, torch.get_rng_state())
-    devices = {parameter.device for parameter in model.parameters()}
     for device in sorted((d for d in devices if d.type == "cuda"), key=str):
         undo.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
 
 
-def _keep_buffers(model: nn.Module, undo: ExitStack) -> None:
+def _keep_buffers(modules: list[nn.Module], undo: ExitStack) -> None:
     """Buffers may be changed in their place, or by others in their place (rotary embeddings)."""
-    for module in model.modules():
+    for module in modules:
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 undo.callback(_restore, module._buffers, name, buffer, buffer._version,
@@ -110,7 +117,6 @@ def _uncompile(module: nn.Module, undo: ExitStack) -> None:
     if compiled is not _ABSENT and compiled is not None:
         undo.callback(setattr, module, "_compiled_call_impl", compiled)
         module._compiled_call_impl = None
-    inner = getattr(module, "_orig_mod", None)
-    if isinstance(inner, nn.Module):  # a part that torch.compile has wrapped
+    if "_orig_mod" in module.__dict__.get("_modules", ()):  # a part that torch.compile has wrapped
         undo.callback(setattr, module, "forward", module.forward)
-        module.forward = inner.__call__
+        module.forward = module._orig_mod.__call__

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.seams.sighting import Sighting
@@ -81,12 +82,18 @@ class Watch:
     @contextmanager
     def following(self) -> Iterator[None]:
         """Know which module runs, by hooks that change nothing."""
-        with ExitStack() as hooks:
+        hooks: list[RemovableHandle] = []
+        try:
             for name, module in self.model.named_modules():
+                if name and _is_plain(module):
+                    continue
                 enter, leave = self._hooks(name, module)
-                hooks.callback(module.register_forward_pre_hook(enter).remove)
-                hooks.callback(module.register_forward_hook(leave, always_call=True).remove)
+                hooks.append(module.register_forward_pre_hook(enter))
+                hooks.append(module.register_forward_hook(leave, always_call=True))
             yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def _hooks(
         self, name: str, module: nn.Module
@@ -109,6 +116,11 @@ class Watch:
 def crosses(name: str) -> bool:
     """Whether a module of this name attends to another sequence, as such modules are called."""
     return bool(CROSSES.search(".".join(name.split(".")[-2:])))
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether it is one of torch's own layers without parts, none of which attends."""
+    return type(module).__module__.startswith("torch.nn.modules.") and not module._modules
 
 
 def _within(name: str, outer: str) -> bool:
