@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attnlab.cli.printing import plain_console, print_table
+from attnlab.cli.printing import or_dash, plain_console, print_table, say_written
 
 MOST_ROWS = 40
 FEW = 3  # claims that are shown with how they were read and tested
@@ -33,9 +33,7 @@ def show(document: dict[str, Any], *written: Path | None) -> None:
         console.print("\nConclusion", style="bold")
         for sentence in document["trial"]["conclusion"]["sentences"]:
             console.print(sentence)
-    for path in written:
-        if path is not None:
-            console.print(f"wrote {path}", soft_wrap=True)
+    say_written(*written)
 
 
 def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> None:
@@ -80,7 +78,7 @@ def _show_claim(console: Any, found: dict[str, Any]) -> None:
             [
                 [
                     check["about"].split(), check["form"], check["relation"].split(),
-                    _cell(check["error"]), _cell(check["tolerance"]), _met(check["holds"]),
+                    or_dash(check["error"]), or_dash(check["tolerance"]), _met(check["holds"]),
                 ]
                 for check in found["checks"]
             ],
@@ -99,7 +97,7 @@ def _show_hypotheses(console: Any, items: list[dict[str, Any]]) -> None:
         [
             [
                 item["asked_by"].split(), item["says"].split(), item["read_as"].split(),
-                _cell(item["value"]), f"{item['sign']} {_cell(item['needed'])}",
+                or_dash(item["value"]), f"{item['sign']} {or_dash(item['needed'])}",
                 _met(item["holds"]),
             ]
             for item in items
@@ -179,7 +177,7 @@ def _show_ladder(console: Any, ladder: dict[str, Any]) -> None:
         console,
         ("theory", *columns),
         [
-            [rung["theory"], *map(_cell, (*rung["z_error"], *rung["attention_error"]))]
+            [rung["theory"], *map(or_dash, (*rung["z_error"], *rung["attention_error"]))]
             for rung in ladder["rungs"]
         ],
         right=columns,
@@ -209,15 +207,11 @@ def _show_fates(console: Any, trial: dict[str, Any]) -> None:
 
 
 def _predicted_and_simulated(row: dict[str, Any]) -> list[str]:
-    return [_cell(value) for value in (*row["predicted"].values(), row["simulated"])]
+    return [or_dash(value) for value in (*row["predicted"].values(), row["simulated"])]
 
 
 def _moments(row: dict[str, Any]) -> list[str]:
     """The cells of a row of times, with >= where attention still moves at the end."""
     times = {**row["predicted"], "training": row["simulated"]}
     later = row["at_least"]
-    return [f">= {later[name]:.4g}" if name in later else _cell(of) for name, of in times.items()]
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return [f">= {later[name]:.4g}" if name in later else or_dash(of) for name, of in times.items()]

@@ -11,7 +11,7 @@ import typer
 from attnlab.cli import options
 from attnlab.cli.arguments import check_writable
 from attnlab.cli.exit_codes import FAULTS
-from attnlab.cli.printing import finite, plain_console, print_table, say
+from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say, say_written
 from attnlab.files.errors import InputError
 from attnlab.files.progress import waiting
 
@@ -141,7 +141,7 @@ def model_verb(
     say(f"{path}: {found.sizes['layer']} layers, {found.sizes['head']} heads, {sizes} tokens")
     _print_heads(heads)
     _print_unseen(found)
-    _say_written(out, html)
+    say_written(out, html)
 
 
 @app.command("checkpoints", help=CHECKPOINTS_HELP)
@@ -190,7 +190,7 @@ def checkpoints_verb(
     faults = json.loads(result.attrs["lint"])["faults"]
     for fault in faults:
         say(f"lint: {fault['words']}")
-    _say_written(out, html)
+    say_written(out, html)
 
 
 @app.command("lint", help=LINT_HELP)
@@ -228,7 +228,7 @@ def report_verb(
     report(dataset, page)
     for sentence in in_words(dataset):
         say(sentence)
-    say(f"wrote {page}")
+    say_written(page)
 
 
 def _write_page(found: xr.Dataset, html: Path | None) -> None:
@@ -236,12 +236,6 @@ def _write_page(found: xr.Dataset, html: Path | None) -> None:
         from attnlab.observe import report
 
         report(found, html)
-
-
-def _say_written(*paths: Path | None) -> None:
-    for path in paths:
-        if path is not None:
-            say(f"wrote {path}")
 
 
 def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
@@ -327,10 +321,10 @@ def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
     columns = ["layer", "head", *COLUMNS.values(), *(["snap"] if snap else [])]
     cells = []
     for row in heads:
-        entropy = _cell(row["entropy"])
+        entropy = or_dash(row["entropy"], ".2f")
         if "entropy_start" in row:
-            entropy = f"{_cell(row['entropy_start'])} → {entropy}"
-        values = [entropy if name == "entropy" else _cell(row[name]) for name in COLUMNS]
+            entropy = f"{or_dash(row['entropy_start'], '.2f')} → {entropy}"
+        values = [entropy if name == "entropy" else or_dash(row[name], ".2f") for name in COLUMNS]
         layer = f"{row['layer']}{'' if row['kind'] == 'self' else ' ' + row['kind']}"
         cells.append([layer, str(row["head"]), *values, *([_snap(row)] if snap else [])])
     console = plain_console()
@@ -360,7 +354,3 @@ def _print_unseen(found: xr.Dataset) -> None:
     unseen = json.loads(found.attrs["unseen"])
     if unseen:
         say(f"only some layers are seen; nothing is known of {', '.join(sorted(unseen))}")
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else format(value, ".2f")

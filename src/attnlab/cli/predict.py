@@ -11,7 +11,7 @@ import typer
 from attnlab import defaults
 from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable, completing, number, numbers
-from attnlab.cli.printing import finite, print_table
+from attnlab.cli.printing import finite, print_table, say_written
 from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
 from attnlab.files.progress import LOADING, waiting
 
@@ -101,9 +101,7 @@ def predict_verb(
     print_summary(console, summary, simulation.clock)
     console.print()
     _print_assumptions(console, predicted)
-    for path in (out, plot):
-        if path is not None:
-            console.print(f"wrote {path}", soft_wrap=True)
+    say_written(out, plot)
 
 
 def _summary(predicted: xr.Dataset, classes: Any) -> list[dict[str, Any]]:

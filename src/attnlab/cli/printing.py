@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnlab.files.names import visible
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 def say(text: str, *, error: bool = False) -> None:
     """Print lines, none of which can take hold of the terminal."""
     print(visible(text, lines=True), file=sys.stderr if error else sys.stdout)
+
+
+def say_written(*paths: Path | None) -> None:
+    """Say which files there are now, of those that were asked for."""
+    for path in paths:
+        if path is not None:
+            say(f"wrote {path}")
 
 
 def plain_console(*, error: bool = False) -> Console:
@@ -34,6 +42,11 @@ def plain_console(*, error: bool = False) -> Console:
 def finite(value: float | None) -> float | None:
     """The value as JSON can have it, which knows neither NaN nor infinity."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def or_dash(value: float | None, form: str = ".4g") -> str:
+    """A number as a table has it, or that there is none."""
+    return "-" if value is None else format(value, form)
 
 
 def print_table(

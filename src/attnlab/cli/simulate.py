@@ -11,6 +11,7 @@ import typer
 from attnlab import defaults
 from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable, number, numbers
+from attnlab.cli.printing import say_written
 from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
@@ -230,6 +231,4 @@ def _table(
         soft_wrap=True,
     )
     print_summary(console, summary, simulation.clock)
-    for path in written:
-        if path is not None:
-            console.print(f"wrote {path}", soft_wrap=True)
+    say_written(*written)

@@ -11,7 +11,7 @@ import typer
 from attnlab.cli import options, text_classes
 from attnlab.cli.arguments import PICTURES, check_writable, numbers
 from attnlab.cli.exit_codes import DIVERGED
-from attnlab.cli.printing import finite, plain_console, print_table, say
+from attnlab.cli.printing import finite, or_dash, plain_console, print_table, say
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -240,12 +240,12 @@ def _table(
     cells = [
         (
             f"{row['rate']:g}", str(row["layer"] + 1), str(row["head"] + 1),
-            _cell(row["validation_loss"], ".3f"), _cell(row["perplexity"], ".1f"),
+            or_dash(row["validation_loss"], ".3f"), or_dash(row["perplexity"], ".1f"),
             *(
-                f"{_cell(row[f'{name}_start'], '.2f')} → {_cell(row[f'{name}_end'], '.2f')}"
+                f"{or_dash(row[f'{name}_start'], '.2f')} → {or_dash(row[f'{name}_end'], '.2f')}"
                 for name in ("entropy", "effective_tokens")
             ),
-            _cell(row["top_mass_end"][1], ".3f"), _cell(row["snap_step"], ".0f"),
+            or_dash(row["top_mass_end"][1], ".3f"), or_dash(row["snap_step"], ".0f"),
         )
         for row in rows
     ]  # fmt: skip
@@ -263,7 +263,3 @@ def _table(
         )
     if len(lost) > MOST_LOST:
         console.print(f"and {len(lost) - MOST_LOST} more runs; --json names them all")
-
-
-def _cell(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)

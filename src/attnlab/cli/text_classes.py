@@ -12,7 +12,7 @@ import typer
 
 from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable
-from attnlab.cli.printing import finite, plain_console, print_table
+from attnlab.cli.printing import finite, plain_console, print_table, say_written
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -166,8 +166,7 @@ def agreement_verb(
         _print_rows(console, beside, tuple(beside[0]))
     _print_rows(console, winners, ("query", "next", "gained most", "attended most"))
     console.print(in_words(result))
-    if plot is not None:
-        console.print(f"wrote {plot}", soft_wrap=True)
+    say_written(plot)
 
 
 def _open(source: str, tokens: str, vocab_size: int | None) -> Corpus:
