@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from attnlab.dynamics.compiling import XLAS_OWN, compiled
+from attnlab.dynamics.compiling import SMALL, XLAS_OWN, compiled
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.program import each
 from attnlab.text.loss import aligned_cross_entropy, cross_entropy
@@ -29,7 +29,7 @@ class State(NamedTuple):
     diverged: jax.Array  # the first step with a loss that is not finite, or -1
 
 
-@compiled("spec", "optimizer", "vocab_size", options=XLAS_OWN)
+@compiled("spec", "optimizer", "vocab_size", options={"cpu": SMALL})
 def begin(
     spec: TransformerSpec, optimizer: Optimizer, vocab_size: int, rates: jax.Array, seeds: jax.Array
 ) -> State:
