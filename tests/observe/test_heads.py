@@ -109,6 +109,24 @@ def test_a_mask_that_is_changed_after_it_was_used_is_refused():
         moment_of(model, make_probe(model, (torch.randn(1, 2, 24, 8),)), min_keys=LEAST)
 
 
+def test_a_mask_that_a_training_fills_anew_is_seen_as_it_was():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mask = torch.ones(24, 24, dtype=torch.bool)
+
+        def forward(self, x):
+            return functional.scaled_dot_product_attention(x, x, x, attn_mask=self.mask)
+
+    model = Masked()
+    observer = attnlab.observe(model, live=True, every=1, min_keys=LEAST)
+    observer.step(0)
+    model(torch.randn(1, 2, 24, 8))
+    model.mask.tril_()
+    observer.step(1)
+    assert (observer.result()["visible_keys"] == 24).all()
+
+
 def test_what_maps_moved_is_the_same_wherever_they_wait(monkeypatch):
     def changes(room):
         monkeypatch.setattr(sheet, "AWAY_BYTES", room)

@@ -134,13 +134,14 @@ class Measuring:
     """Measures the calls that it is shown, layers that are alike together.
 
     What waits of a call is what is measured of it, and only as long as a block may be large.
+    live: whether the forward is the training's own.
     """
 
     def __init__(
         self, batch: Callable[[], Probe], look: Looking, known: Known, *, rows: int | None,
-        min_keys: int,
+        min_keys: int, live: bool = False,
     ) -> None:  # fmt: skip
-        self._known = known
+        self._known, self._live = known, live
         self._batch, self._look, self._rows, self._min_keys = batch, look, rows, min_keys
         self._order: list[str] = []
         self._doubts: list[Doubt] = []
@@ -163,7 +164,9 @@ class Measuring:
                 ground = self._grounds[kind] = self._ground(call, beside)
             alike = self._waiting.setdefault(kind, _Alike(ground, _version(call.mask)))
             alike.hold(sighting)
-            if len(alike.held) == ground.together:
+            # a training may fill the mask of its next batch into this one's
+            changes = self._live and call.mask is not None
+            if changes or len(alike.held) == ground.together:
                 alike.look()
                 if alike.full:
                     self._sheets.append(self._waiting.pop(kind).conclude())

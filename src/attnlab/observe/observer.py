@@ -267,7 +267,7 @@ class Observer:
         opened.callback(model.register_forward_pre_hook(take, with_kwargs=True).remove)
         behind = opened.enter_context(looking(model, self._known.layout))
         measuring = Measuring(
-            lambda: batch[0], behind, self._known, rows=self.rows, min_keys=self.min_keys
+            lambda: batch[0], behind, self._known, rows=self.rows, min_keys=self.min_keys, live=True
         )
         watch = opened.enter_context(watching(model, measuring.see, only_training=True))
         self._armed = _Armed(number, opened, watch, measuring)
