@@ -14,8 +14,8 @@ eager: the same statistics from `output_attentions=True`, whole maps by the same
 memory: GPT-2 small at T = 4,096, memory beyond the model.
 check: whether statistics are right under the flash kernel in bfloat16, and a training with dropout
     goes on bitwise as it would have.
-long: a Llama-like model with 32 heads at T = 32,768 with 256 rows, memory beyond the model and
-    beyond its own forward; needs an accelerator.
+long: four layers as TinyLlama has them, with 32 heads, at T = 32,768 with 256 rows: memory beyond
+    the model and beyond its own forward; needs an accelerator.
 
 Each part runs in a process of its own, so that its peak of memory is its own. Models have random
 weights: nothing is downloaded.
@@ -326,9 +326,9 @@ def long(device: str, quick: bool) -> None:
     import attnlab
 
     length, layers = (1024, 1) if quick else (32_768, 4)
-    config = LlamaConfig(
-        vocab_size=1024, hidden_size=2048, intermediate_size=8192, num_hidden_layers=layers,
-        num_attention_heads=32, num_key_value_heads=8, max_position_embeddings=length,
+    config = LlamaConfig(  # as wide as TinyLlama
+        vocab_size=1024, hidden_size=2048, intermediate_size=5632, num_hidden_layers=layers,
+        num_attention_heads=32, num_key_value_heads=4, max_position_embeddings=length,
     )  # fmt: skip
     with torch.device(device):
         model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
@@ -344,7 +344,7 @@ def long(device: str, quick: bool) -> None:
     observer = attnlab.observe(model, probe=ids, every=1, rows=ROWS)
     observer.step(0)
     taken, beyond = cost(lambda i: observer.step(1 + i), device)
-    print(f"long: Llama-like, 32 heads of which 8 have keys, {layers} layers, T = {length:,}")
+    print(f"long: Llama-like, 32 heads of which 4 have keys, {layers} layers, T = {length:,}")
     print(f"  its own forward: {plain_seconds:.2f} s, {plain / GIB:.2f} GiB beyond the model")
     print(
         f"  with {ROWS} rows: {taken:.2f} s, {beyond / GIB:.2f} GiB beyond the model, "

@@ -6,6 +6,7 @@ decomposition takes an accelerator much longer.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from attnlab.measures.arrays import (
     alike,
     double,
     exactly,
+    is_torch,
     namespace,
     on_processor,
     precise,
@@ -181,8 +183,21 @@ def _by_steps(matrices: Float[Array, "*many size size"]) -> Float[Array, "*many 
 
 def _start(matrices: Any) -> Any:
     """A vector that has something of every other in it."""
-    start = np.random.default_rng(0).normal(size=matrices.shape[-1])
-    return alike(matrices, start / np.linalg.norm(start))[:, None]
+    if is_torch(matrices):
+        return _start_there(matrices.shape[-1], matrices.dtype, matrices.device)
+    return alike(matrices, _start_here(matrices.shape[-1]))[:, None]
+
+
+def _start_here(size: int) -> NDArray[np.float64]:
+    start = np.random.default_rng(0).normal(size=size)
+    return start / np.linalg.norm(start)
+
+
+@lru_cache(maxsize=4)  # a copy to an accelerator waits for all that it has to do before
+def _start_there(size: int, dtype: Any, device: Any) -> Any:
+    import torch
+
+    return torch.as_tensor(_start_here(size), dtype=dtype, device=device)[:, None]
 
 
 def _of_steps(numbers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 HIDDEN = -1e8
 # The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
 LOW = -1e30
-# Bytes of a block for each entry of its maps: three arrays at a time.
-BYTES_OF_AN_ENTRY = 13
+# Bytes of a block for each entry of its maps: three arrays at a time, and what is small beside.
+BYTES_OF_AN_ENTRY = 16
 # Maps are put in their order by some heads at a time on an accelerator, which makes indices too;
 # and of rows of more keys than this in another way, that needs yet more room.
 LONG, BYTES_OF_A_LONG_ENTRY = 4096, 18
@@ -43,7 +43,7 @@ TURNS, LONG_TURNS = 2, 4
 BYTES_OF_A_MAP = 12
 # What a block takes at most on a processor: larger ones would not stay near it from one operation
 # to the next.
-NEAR_BYTES = 13 * 2**20
+NEAR_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, eq=False)

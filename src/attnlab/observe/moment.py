@@ -12,7 +12,7 @@ import xarray as xr
 from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import alone, exactly
+from attnlab.measures.arrays import alone, exactly, on_processor
 from attnlab.observe.behind import Behind, Layout, Looking, looking
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.ground import Ground
@@ -23,6 +23,11 @@ from attnlab.observe.seams import Doubt, Sighting, Watch, watching
 from attnlab.observe.sheet import Layers, Sheet, brought_here
 from attnlab.observe.statistics import BUDGET_BYTES, MIN_KEYS, Look, bytes_of, conclude, look
 from attnlab.observe.undisturbed import undisturbed
+
+# On an accelerator a block may take so much for each token of the probe, if that is more than
+# BUDGET_BYTES: about what the model's own forward takes. Many small blocks leave it waiting.
+TOKEN_BYTES = 2**16
+MOST_BYTES = 2**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +127,7 @@ class _Alike:
     def full(self) -> bool:
         """Whether no more would fit beside those that were looked at."""
         each = bytes_of(self.looks[0], self.values[0]) if self.looks else 0
-        return (len(self.names) + self.ground.together) * each > BUDGET_BYTES
+        return (len(self.names) + self.ground.together) * each > self.ground.budget_bytes
 
     def conclude(self) -> Sheet:
         """What was seen of all of them."""
@@ -197,8 +202,9 @@ class Measuring:
         return Moment(sheets, tuple(self._order), unseen, behind)
 
     def _ground(self, call: AttentionCall, beside: Mapping[str, Any]) -> Ground:
-        plan = plan_of(call, min_keys=self._min_keys, budget_bytes=BUDGET_BYTES, **beside)
-        return Ground.of(call, plan, rows=self._rows, seed=0, budget_bytes=BUDGET_BYTES)
+        room = _budget_bytes(call)
+        plan = plan_of(call, min_keys=self._min_keys, budget_bytes=room, **beside)
+        return Ground.of(call, plan, rows=self._rows, seed=0, budget_bytes=room)
 
 
 def moment_of(
@@ -216,6 +222,14 @@ def moment_of(
         with watching(model, measuring.see) as watch:
             there.run(model)
     return measuring.result(watch)
+
+
+def _budget_bytes(call: AttentionCall) -> int:
+    """What a block of a call may take."""
+    if on_processor(call.query):
+        return BUDGET_BYTES
+    batch, _, queries, _ = call.shape
+    return min(max(BUDGET_BYTES, batch * queries * TOKEN_BYTES), MOST_BYTES)
 
 
 def _kind(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
