@@ -37,7 +37,7 @@ from typing import Any
 PARTS = ("overhead", "eager", "memory", "long", "check")
 PROBE = (8, 512)
 ROWS = 256
-TIMES = 3
+TIMES = 5
 VOCABULARY = 50_257
 GIB = 2**30
 CLOCK = time.perf_counter

@@ -24,10 +24,9 @@ from attnlab.observe.sheet import Layers, Sheet, brought_here
 from attnlab.observe.statistics import BUDGET_BYTES, MIN_KEYS, Look, bytes_of, conclude, look
 from attnlab.observe.undisturbed import undisturbed
 
-# On an accelerator a block may take so much for each token of the probe, if that is more than
-# BUDGET_BYTES: about what the model's own forward takes. Many small blocks leave it waiting.
-TOKEN_BYTES = 2**16
-MOST_BYTES = 2**30
+# On an accelerator a block may take so much for each sequence of the probe, if that is more than
+# BUDGET_BYTES, as the model's own forward takes more for several: small blocks leave it waiting.
+SEQUENCE_BYTES, MOST_BYTES = 2**27, 2**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,8 +227,7 @@ def _budget_bytes(call: AttentionCall) -> int:
     """What a block of a call may take."""
     if on_processor(call.query):
         return BUDGET_BYTES
-    batch, _, queries, _ = call.shape
-    return min(max(BUDGET_BYTES, batch * queries * TOKEN_BYTES), MOST_BYTES)
+    return min(max(BUDGET_BYTES, call.shape[0] * SEQUENCE_BYTES), MOST_BYTES)
 
 
 def _kind(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
