@@ -57,6 +57,8 @@ def test_equal_by_content_and_by_nothing_else():
     assert len(set(made)) == len(made)
     assert Simulation("syn-small", eta_z=np.float64(1.0)) == SIMULATIONS["default"]
     assert Simulation(NAMED, Limit()) != Simulation(NAMED, Limit(), steps=101)
+    whole, decimal = (Simulation(NAMED, optimizer=Optimizer("sgd", of)) for of in (0, 0.0))
+    assert whole == decimal
     with pytest.raises(ValueError, match="read-only"):
         SIMULATIONS["rates"].eta_y.values[0] = 3.0
 

@@ -17,7 +17,7 @@ import os
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin
@@ -119,11 +119,16 @@ def plain(value: Any, *, defaults: bool = False) -> Any:
 
 def _fields(value: Any, defaults: bool) -> dict[str, Any]:
     written = [of for of in fields(value) if of.init and of.metadata.get("written", True)]
-    given = {of.name: getattr(value, of.name) for of in written}
+    given = {of.name: _as_annotated(of, getattr(value, of.name)) for of in written}
     if not defaults:
         usual = {field.name: field.default for field in fields(value)}
         given = {name: of for name, of in given.items() if of != usual[name]}
     return {name: plain(of, defaults=defaults) for name, of in given.items()}
+
+
+def _as_annotated(of: Field[Any], value: Any) -> Any:
+    """1 as 1.0 where the field is a float: equal values are written alike and have one digest."""
+    return float(value) if type(value) is int and "float" in str(of.type) else value
 
 
 def read_recipe(path: str | os.PathLike[str], kind: type[Kind]) -> Kind:
