@@ -116,6 +116,49 @@ def test_what_was_done_can_be_undone_and_is_in_the_link(open_page: Open) -> None
     assert again.locator("#rung-corrected").is_checked()
 
 
+def test_the_moment_and_the_sentence_are_in_the_link(open_page: Open) -> None:
+    page = open_page({"a": LIMIT})
+    page.get_by_role("button", name="Another sentence").click()
+    page.evaluate("attnlabPage.player.go(0.5 * attnlabPage.player.last)")
+    page.wait_for_function("/moment%22%3A[1-9]/.test(location.hash)")
+    again = open_page(address=page.url, motion=True)
+    again.locator("#tour").wait_for()  # after which it would begin to play
+    for name in ("#sentence", "#step-shown"):
+        assert again.locator(name).inner_text() == page.locator(name).inner_text()
+    assert again.evaluate("attnlabPage.player.playing") is False
+
+
+def test_two_experiments_at_once_play_as_one(open_page: Open) -> None:
+    page = open_page(motion=True)
+    page.evaluate(
+        "[...document.querySelectorAll('#experiments button')].slice(1, 3).map((of) => of.click())"
+    )
+    page.wait_for_function(
+        "attnlabPage.state.experiment === 'shared' && attnlabPage.player.playing"
+    )
+    page.wait_for_function("attnlabPage.player.position > 1")
+    moved = page.evaluate(
+        """async () => {
+          const { player } = attnlabPage
+          player.pause()
+          const before = player.position
+          for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame)
+          return player.position - before
+        }"""
+    )
+    assert moved == 0
+
+
+def test_an_api_that_has_gone_is_told(open_page: Open) -> None:
+    page = open_page({"a": LIMIT})
+    page.route("**/api/*", lambda route: route.abort())
+    page.evaluate("void attnlabPage.edit((of) => ({ ...of, engine: { name: 'flow' } }), '')")
+    page.locator("#problem").wait_for()
+    assert "attnlab play" in page.locator("#problem").inner_text()
+    page.get_by_role("button", name="Undo").click()
+    page.locator("#problem").wait_for(state="hidden")
+
+
 def test_a_worker_that_cannot_start_is_told(open_page: Open) -> None:
     page = open_page(address="about:blank", bars=False)
     page.route("**/worker.js", lambda route: route.abort())
@@ -133,6 +176,39 @@ def test_a_damaged_link_is_refused_in_words(open_page: Open) -> None:
     assert page.errors == []
 
 
+HOSTILE = [
+    {"first": -1}, {"first": "x"}, {"sentence": 0.5}, {"moment": "x"}, {"rungs": "sgd"}, {"b": {}},
+    *({"a": {**LIMIT, **of}} for of in (
+        {"save": {"every": -1}}, {"save": {"geometric": 1e9}}, {"save": {"at": [5, -3]}},
+        {"save": {"at": [99]}}, {"save": {"every": 1}, "steps": 10**6}, {"classes": "constructor"},
+        {"classes": "family:constructor=3"}, {"classes": "family:common=-3"}, {"classes": 3},
+        {"classes": "family:common=1000000000"}, {"classes": "family:classes=2.5"}, {"seeds": "x"},
+        {"classes": "family:common_mass=5"}, {"classes": "family:queries=3"}, {"eta_y": "1"},
+        {"steps": "50"}, {"steps": 10.5}, {"init": "foo"}, {"init": [1, 2]}, {"seeds": [1, 2]},
+        {"engine": {"name": "sampled", "length": 8.5}}, {"optimizer": {"momentum": "0.5"}},
+    )),
+]  # fmt: skip
+
+
+def test_no_link_keeps_the_page_or_its_worker_busy_for_ever(open_page: Open) -> None:
+    """What it cannot mean is refused when it is read, before anything is made of it."""
+    page = open_page({"a": LIMIT})
+    said = page.evaluate(
+        """async (states) => {
+          const { readState } = await import("/state.js")
+          return states.map((state) => {
+            try {
+              return readState(state)
+            } catch (error) {
+              return error.name
+            }
+          })
+        }""",
+        [{"a": LIMIT, **of} for of in HOSTILE],
+    )
+    assert [of for of, answer in zip(HOSTILE, said, strict=True) if answer != "InputError"] == []
+
+
 def test_names_with_markup_are_shown_as_text(open_page: Open) -> None:
     name = "<img src=x onerror='document.title=1'>"
     classes = {
@@ -147,6 +223,14 @@ def test_names_with_markup_are_shown_as_text(open_page: Open) -> None:
     assert page.locator("main img, dialog img, main b").count() == 0
     assert page.title() != "1" and page.errors == []
     assert "<b>m</b>" in page.locator("#sentence").inner_text()
+
+
+def test_a_picture_has_any_name(open_page: Open) -> None:
+    page = open_page({"a": {**LIMIT, "classes": {
+        "vocabulary": ["a\x01b", "m", "n"],
+        "classes": [{"query": "m", "next": "n", "probs": {"a\x01b": 1}}],
+    }}})  # fmt: skip
+    assert page.evaluate("import('/export.js').then((of) => of.png()).then((of) => of.size)") > 0
 
 
 def test_words_can_be_edited_pasted_and_loaded(open_page: Open) -> None:
@@ -180,6 +264,38 @@ def test_words_can_be_edited_pasted_and_loaded(open_page: Open) -> None:
     assert page.locator("#control-common_mass").is_hidden()  # it does not apply to one's own words
 
 
+def test_words_can_be_edited_with_the_keyboard(open_page: Open) -> None:
+    """What is refused is said and stays; the focus goes on to the next field, and no row jumps."""
+    page = open_page()
+    page.get_by_role("button", name="Edit the words").click()
+    dialog, problem = page.locator("#words-dialog"), page.locator("#words-dialog .problem")
+    focus = "document.activeElement.getAttribute('aria-label')"
+    dialog.get_by_label("Word goal").fill("match")
+    page.keyboard.press("Tab")
+    page.wait_for_function("document.querySelector('.problem').textContent")
+    assert "“match” has a row already" in problem.inner_text()
+    assert page.evaluate(focus) == "Weight of goal before won"
+    dialog.get_by_label("Next word of kind 2").fill("won")
+    page.keyboard.press("Tab")
+    page.wait_for_function("document.querySelector('.problem').textContent.includes('column')")
+    assert page.evaluate("attnlabPage.history.past.length") == 0
+    dialog.get_by_label("Word goal").fill("score")
+    page.keyboard.press("Tab")
+    page.wait_for_function(f"{focus} === 'Weight of score before won'")
+    assert page.evaluate("attnlabPage.document.classes.vocabulary[5]") == "score"
+    assert problem.inner_text() == ""
+    dialog.get_by_role("button", name="Add a word").click()
+    assert page.evaluate(focus) == "Word word1"
+
+
+def test_the_words_of_a_preset_have_names_and_can_be_added_to(open_page: Open) -> None:
+    page = open_page({"a": LIMIT})
+    page.get_by_role("button", name="Edit the words").click()
+    page.get_by_role("button", name="Add a word").click()
+    probs = page.evaluate("attnlabPage.document.classes.classes[0].probs")
+    assert {"shared 1", "A1", "word1"} <= set(probs)
+
+
 def test_what_is_too_long_for_a_link_is_a_file_that_brings_it_back(
     open_page: Open, tmp_path: Path
 ) -> None:
@@ -194,6 +310,7 @@ def test_what_is_too_long_for_a_link_is_a_file_that_brings_it_back(
     page.evaluate("(state) => attnlabPage.put(state)", {"a": run, "b": {**run, "eta_y": 5}})
     with page.expect_download() as download:
         page.get_by_role("button", name="Copy link").click()
+    page.wait_for_function("location.hash === ''")  # rather none than that of another run
     path = Path(download.value.path())
     again = open_page()
     again.get_by_role("button", name="Edit the words").click()
@@ -203,7 +320,7 @@ def test_what_is_too_long_for_a_link_is_a_file_that_brings_it_back(
     assert again.evaluate("attnlabPage.state") == page.evaluate("attnlabPage.state")
     path.rename(tmp_path / "playground.json")
     opened = opening(tmp_path / "playground.json")
-    assert [opened["a"]["eta_y"], opened["b"]["eta_y"]] == [1, 5]
+    assert [opened["a"]["eta_y"], opened["b"]["eta_y"], opened["rungs"]] == [1, 5, ["sgd"]]
 
 
 def test_two_runs_are_compared(open_page: Open) -> None:

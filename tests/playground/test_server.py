@@ -101,6 +101,7 @@ def test_bad_documents_are_refused_in_words(server: Server) -> None:
         ({"steps": 10**9}, "steps"),
         ({"save": {"every": 1}, "steps": 20_000}, "records"),
         ({"optimizer": "os.system"}, "optimizer"),
+        ({"init": json.loads("[" * 70 + "]" * 70)}, "init.*nested too deeply"),
         ({"more": 1}, "more"),
     ],
 )
@@ -238,6 +239,16 @@ def test_a_process_that_dies_is_started_again(server: Server) -> None:
             worker.process.kill()
             worker.process.wait()
     assert ask(server, LIMIT)[0] == 200
+
+
+def test_a_bug_of_ours_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(port=0) as server:
+        monkeypatch.setattr(server.workers, "ask", lambda *_: 1 / 0)
+        with pytest.raises(http.client.RemoteDisconnected):
+            ask(server, LIMIT)
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_refused_in_words(server: Server) -> None:

@@ -38,6 +38,7 @@ Kind = TypeVar("Kind")
 NOUN, ADVICE = "recipes", "see the examples under recipes/"
 SCALARS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 NOUNS = {**SCALARS, list: "a list", dict: "a mapping"}
+MOST_NESTED = 8  # lists in lists of numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +251,8 @@ class _Reader:
     def numbers(self, where: str, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise InputError(f"{where}: expected lists of numbers, got {shown(value)}")
+        if where.count("[") > MOST_NESTED:
+            raise InputError(f"{where}: nested too deeply; expected lists of numbers")
         read = [
             self.numbers(f"{where}[{i}]", item) if isinstance(item, list)
             else _scalar(f"{where}[{i}]", item, float)

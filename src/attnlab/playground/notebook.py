@@ -38,21 +38,22 @@ class Playground(anywidget.AnyWidget):
         state = {} if given is None else opening(given)
         super().__init__(files=page_texts(), state=state)
         self._workers = Workers(1)
-        self._cancelled: set[str] = set()
+        self._wanted: set[str] = set()  # questions that a page waits for
         self.on_msg(self._hear)
 
     def _hear(self, _: Any, question: Any, __: Any) -> None:
         """The page asks for what it does not compute itself, or wants it no more."""
         number = question["id"]
         if question.get("cancel"):
-            self._cancelled.add(number)
+            self._wanted.discard(number)
             return
+        self._wanted.add(number)
 
         def work() -> None:
             answer = self._workers.ask(
-                question["verb"], question["document"], lambda: number in self._cancelled
+                question["verb"], question["document"], lambda: number not in self._wanted
             )
-            self._cancelled.discard(number)
+            self._wanted.discard(number)
             self.send({"id": number, "status": answer.status}, [answer.content])
 
         threading.Thread(target=work, name="playground", daemon=True).start()

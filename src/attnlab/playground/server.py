@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -87,7 +88,9 @@ class Server(ThreadingHTTPServer):
             self.room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A visitor who goes away in the middle is none of our business."""
+        """A visitor who goes away in the middle is none of our business; a bug is told."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
     def server_close(self) -> None:
         """Stop listening, and end what computes."""

@@ -1,6 +1,10 @@
 /** The local API of `attnlab play`: what the page does not compute itself. */
 import { InputError } from "./simulator/errors.js"
 
+function gone() {
+  throw new InputError("attnlab does not answer any more: start it again with attnlab play, or undo")
+}
+
 const marked = () => document.querySelector("meta[name='attnlab-api']")?.content
 
 /** How to ask: over HTTP where the page was served with an API, by its frame's owner in a notebook. */
@@ -17,7 +21,7 @@ export class Api {
   /** The state that the page was asked to open on, or null. */
   async start() {
     if (this.address === null) return null
-    const answer = await fetch(`${this.address}/start`)
+    const answer = await fetch(`${this.address}/start`).catch(gone)
     return answer.ok ? answer.json() : null
   }
 
@@ -43,7 +47,7 @@ export class Api {
       : await fetch(`${this.address}/${verb}`, {
         method: "POST", signal, headers: { "Content-Type": "application/json" },
         body: JSON.stringify(document),
-      })
+      }).catch((error) => (signal?.aborted ? Promise.reject(error) : gone()))
     if (!answer.ok) {
       const said = await answer.json().catch(() => ({ error: `attnlab answered ${answer.status}` }))
       throw new InputError(said.error)

@@ -43,6 +43,9 @@ function plain(chart) {
   return copy
 }
 
+// eslint-disable-next-line no-control-regex
+const NOT_IN_XML = /[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]/g
+
 /** Everything on the stage as one picture: sentence, story, bars and curves. */
 export function picture() {
   const style = getComputedStyle(document.body)
@@ -90,7 +93,8 @@ export function picture() {
   y += each / 2 + margin
   root.setAttribute("height", Math.round(y))
   root.setAttribute("viewBox", `0 0 ${width} ${Math.round(y)}`)
-  return { text: new XMLSerializer().serializeToString(root), width, height: Math.round(y) }
+  const whole = new XMLSerializer().serializeToString(root).replace(NOT_IN_XML, "\ufffd")
+  return { text: whole, width, height: Math.round(y) }
 }
 
 function sentence(root, x0, y, ink) {

@@ -27,10 +27,13 @@ class Page {
       go: (record) => { this.player.pause(); this.player.go(record) },
       pick: (first) => this.put({ ...this.state, first }),
     })
-    this.player = new Player((position) => this.stage.draw(position), () => this._announce())
+    this.player = new Player((position) => {
+      this.stage.draw(position)
+      this._linkSoon() // once it rests
+    }, () => this._announce())
     this.panel = new ControlPanel(byId("controls"), (control, value) => this._turn(control, value))
     this.words = new WordsEditor((classes, drag) => this.edit((of) => ({ ...of, classes }), drag),
-      (document) => this.put(readState(document)))
+      (document) => this.open(readState(document)))
     this.tour = new Tour()
     this.wishes = 0
     this._buttons()
@@ -51,6 +54,24 @@ class Page {
   put(state, control = "") {
     this.history.put(makeState(state), control)
     return this.show()
+  }
+
+  /** Show what a link or a file holds, at its moment. */
+  async open({ moment, ...state }) {
+    await this.put(state)
+    this._to(moment)
+  }
+
+  /** Go to a step, where one is said. */
+  _to(moment) {
+    if (moment > 0 && this.stage.main) this.player.go(this.stage.main.at(moment))
+  }
+
+  /** What a link or a file holds: the state, and the moment where one has stopped on the way. */
+  get whole() {
+    const { position, last } = this.player
+    const moment = position > 0 && position < last ? Number(this.stage.main.step(position).toPrecision(4)) : 0
+    return { ...this.state, moment }
   }
 
   /** Change the run that is turned. */
@@ -115,7 +136,7 @@ class Page {
     const other = before === null ? null : new Shown(classesOf(state.a.classes), before)
     const { t0Prime, t0 } = transitions(of, classes)
     const speaks = !silence(of, "sgd", classes)
-    this.stage.lay({ main, other, first, transitions: speaks ? [[t0Prime, "t₀′"], [t0, "t₀"]] : [] })
+    this.stage.lay({ main, other, first, sentence: state.sentence, transitions: speaks ? [[t0Prime, "t₀′"], [t0, "t₀"]] : [] })
     this.player.lay(result.steps.length)
     document.body.classList.toggle("comparing", other !== null)
     byId("live").dataset.drawn = String(Number(byId("live").dataset.drawn ?? 0) + 1)
@@ -178,7 +199,10 @@ class Page {
   /** Open an experiment: from the start, and playing, unless motion is unwelcome. */
   async start(experiment) {
     this.player.pause()
-    await this.put({ ...stateOf(experiment), rungs: this.state.rungs })
+    const shown = this.put({ ...stateOf(experiment), rungs: this.state.rungs })
+    const wish = this.wishes
+    await shown
+    if (wish !== this.wishes) return // something else was wished for meanwhile
     if (reducedMotion()) this.player.go(this.player.last)
     else {
       this.player.go(0)
@@ -189,9 +213,9 @@ class Page {
   _linkSoon() {
     clearTimeout(this.linking)
     this.linking = setTimeout(() => {
-      const link = toLink(this.state)
-      this.link = link
-      if (link.length <= LONGEST_LINK && location.protocol.startsWith("http")) history.replaceState(null, "", `#${link}`)
+      const link = toLink(this.whole)
+      this.link = link.length <= LONGEST_LINK ? link : "" // rather none than that of another run
+      if (location.protocol.startsWith("http")) history.replaceState(null, "", `#${this.link}`)
     }, 150)
   }
 
@@ -199,7 +223,7 @@ class Page {
     if (location.hash.replace(/^#/, "") === this.link) return
     try {
       const state = fromLink(location.hash)
-      if (state !== null) this.put(state)
+      if (state !== null) this.open(state)
     } catch (error) {
       this._problem(error)
     }
@@ -222,23 +246,16 @@ class Page {
     on("uncompare", () => this.put({ ...this.state, a: this.state.b, b: null }))
     on("swap", () => this.put({ ...this.state, a: this.state.b, b: this.state.a }))
     on("another", () => {
-      this.stage.sentence.another()
-      const { K } = this.stage.main.classes
-      this.put({ ...this.state, first: K > 1 ? (this.state.first + 1) % K : 0 }, "another")
+      const { K } = this.stage.main.classes, { first, sentence } = this.state
+      this.put({ ...this.state, first: (first + 1) % K, sentence: sentence + 1 }, "another")
     })
     on("share", () => this._share())
     on("show-code", () => this._code())
     on("save-csv", () => save("attention.csv", new Blob([csv(this.stage.main)], { type: "text/csv" })))
     on("save-svg", () => save("attention.svg", new Blob([picture().text], { type: "image/svg+xml" })))
-    on("save-png", async () => save("attention.png", await png()))
-    on("save-gif", () => this._gif())
-    on("save-nc", async () => {
-      try {
-        save("run.nc", await this.api.netcdf(this.document))
-      } catch (error) {
-        this._problem(error)
-      }
-    })
+    on("save-png", () => this._save("save-png", "attention.png", png))
+    on("save-gif", () => this._save("save-gif", "attention.gif", () => this._gif()))
+    on("save-nc", () => this._save("save-nc", "run.nc", () => this.api.netcdf(this.document)))
     byId("save-nc").hidden = !this.api.isThere
     for (const rung of RUNGS) {
       byId(`rung-${rung}`).addEventListener("change", () =>
@@ -256,9 +273,9 @@ class Page {
   }
 
   async _share() {
-    const link = toLink(this.state)
+    const link = toLink(this.whole)
     if (link.length > LONGEST_LINK) {
-      save("playground.json", new Blob([JSON.stringify(this.state, null, 2)], { type: "application/json" }))
+      save("playground.json", new Blob([JSON.stringify(this.whole, null, 2)], { type: "application/json" }))
       say(byId("saving"), "Too long for a link: saved as a file, which “Edit the words” loads and attnlab play opens.")
       return
     }
@@ -273,18 +290,30 @@ class Page {
     setTimeout(() => say(byId("share"), "Copy link"), 2500)
   }
 
+  /** Save what takes a while to make. */
+  async _save(id, name, make) {
+    byId(id).disabled = true
+    say(byId("saving"), "…")
+    try {
+      save(name, await make())
+      say(byId("saving"), `${name} is saved.`)
+    } catch (error) {
+      say(byId("saving"), error.message)
+    } finally {
+      byId(id).disabled = false
+    }
+  }
+
   async _gif() {
     this.player.pause()
-    const button = byId("save-gif"), { position } = this.player
-    button.disabled = true
+    const { position } = this.player, wish = this.wishes
     try {
-      const blob = await gif((fraction) => this.player.go(fraction * this.player.last),
-        (done) => say(byId("saving"), `Drawing the animation: ${Math.round(100 * done)}%`))
-      save("attention.gif", blob)
-      say(byId("saving"), "The animation is saved.")
+      return await gif((fraction) => {
+        if (wish !== this.wishes) throw new Error("The run was changed: the animation is given up.")
+        this.player.go(fraction * this.player.last)
+      }, (done) => say(byId("saving"), `Drawing the animation: ${Math.round(100 * done)}%`))
     } finally {
-      button.disabled = false
-      this.player.go(position)
+      if (wish === this.wishes) this.player.go(position)
     }
   }
 
@@ -319,11 +348,11 @@ try {
   problem = error
   state = makeState(stateOf(EXPERIMENTS[0]))
 }
-const page = new Page(api, state)
+const page = new Page(api, { ...state, moment: 0 })
 globalThis.attnlabPage = page // for whoever embeds the page
 page.told = globalThis.attnlabTell
 await page.show()
-page.player.go(0)
+page._to(state.moment)
 page.tour.offer()
 if (problem !== null) page._problem(problem)
-else if (!reducedMotion() && byId("problem").hidden) page.player.play()
+else if (page.wishes === 1 && state.moment === 0 && !reducedMotion() && byId("problem").hidden) page.player.play()

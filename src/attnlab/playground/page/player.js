@@ -44,6 +44,7 @@ export class Player {
   }
 
   play() {
+    cancelAnimationFrame(this.frame) // who plays already begins no second time
     if (this.position >= this.last) this.go(0)
     let before = performance.now()
     const next = (now) => {

@@ -25,11 +25,6 @@ export class Runner {
     return outside(document)
   }
 
-  /** What is known of a document already, or undefined. */
-  known(document) {
-    return this.kept.get(JSON.stringify(document))
-  }
-
   async run(document) {
     const key = JSON.stringify(document)
     if (this.kept.has(key)) {

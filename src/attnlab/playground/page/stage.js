@@ -71,7 +71,7 @@ export class Stage {
   }
 
   /** Lay out a run, beside run A where two are compared. */
-  lay({ main, other, first, transitions }) {
+  lay({ main, other, first, sentence, transitions }) {
     const { classes } = main
     Object.assign(this, { main, other, first, transitions })
     this.predictions = {}
@@ -88,7 +88,7 @@ export class Stage {
     })
     this.shown = shown
     this.entries = entries
-    this.sentence.lay(classes, first)
+    this.sentence.lay(classes, first, sentence)
     say(byId("sentence-kind"), classes.K > 1 ? `(kind ${first + 1} of ${classes.K})` : "")
     this._layCurves()
   }

@@ -2,9 +2,9 @@
  * State: what is on the screen. A run is a Simulation document, as recipe files and
  * `Simulation.from_document` have it. The link holds all of it; a history undoes and redoes.
  */
-import { checkKeys, classesFromDocument } from "./simulator/classes.js"
+import { checkKeys } from "./simulator/classes.js"
 import { InputError } from "./simulator/errors.js"
-import { isMapping, shown } from "./simulator/messages.js"
+import { isMapping, isWhole, shown } from "./simulator/messages.js"
 import { classesOf } from "./simulator/run.js"
 
 const FIELDS = [
@@ -12,46 +12,80 @@ const FIELDS = [
   "independent", "save", "dtype", "lump",
 ]
 export const LONGEST_LINK = 8000 // characters that any browser and most messengers take
+const MOST_WORDS = 1_000_000
+const MOST_RECORDS = 10_000
 
-const KEYS = ["a", "b", "experiment", "first", "rungs"]
+const KEYS = ["a", "b", "experiment", "first", "rungs", "sentence", "moment"]
 export const RUNGS = ["sgd", "corrected"]
 
 /**
- * {a, b, experiment, first: the first class shown, rungs: the theories shown}; frozen, replaced and never
- * changed.
+ * {a, b, experiment, first: the first class shown, rungs: the theories shown, sentence: which of those that
+ * can be drawn, moment: the step at which a link or a file begins}; frozen, replaced and never changed.
  */
-export function makeState({ a, b = null, experiment = "", first = 0, rungs = ["sgd"] }) {
+export function makeState({ a, b = null, experiment = "", first = 0, rungs = ["sgd"], sentence = 0, moment = 0 }) {
   for (const document of [a, b].filter((of) => of !== null)) checkDocument(document)
   if (!Array.isArray(rungs)) throw new InputError(`rungs: expected a list of ${RUNGS.join(", ")}, got ${shown(rungs)}`)
-  return Object.freeze({ a, b, experiment, first, rungs: RUNGS.filter((rung) => rungs.includes(rung)) })
+  within("first", first, 0, 1e6)
+  within("sentence", sentence, 0, 1e6)
+  within("moment", moment, 0, 1e9, false)
+  return Object.freeze({ a, b, experiment, first, rungs: RUNGS.filter((rung) => rungs.includes(rung)), sentence, moment })
+}
+
+/** Refuse what is no number from low to high. */
+function within(name, value, low, high, whole = true) {
+  const is = typeof value === "number" && value >= low && value <= high && (!whole || isWhole(value))
+  if (is) return
+  const most = high.toLocaleString("en")
+  throw new InputError(`${name}: expected a ${whole ? "whole " : ""}number from ${low} to ${most}, got ${shown(value)}`)
 }
 
 /** Refuse what is no Simulation document that a page can show. */
-export function checkDocument(document) {
+function checkDocument(document) {
   checkKeys("", document, FIELDS, ["classes"])
-  for (const name of ["eta_y", "eta_z"]) {
-    if (!(document[name] >= 0 && document[name] <= 1e6)) {
-      throw new InputError(`${name}: expected a number from 0 to 1,000,000, got ${shown(document[name])}`)
-    }
-  }
-  if (!(document.steps >= 1 && document.steps <= 1e9)) {
-    throw new InputError(`steps: expected from 1 to 1e9, got ${shown(document.steps)}`)
-  }
   for (const name of ["engine", "optimizer", "model", "save"]) {
     if (name in document && !isMapping(document[name])) {
       throw new InputError(`${name}: expected a mapping, got ${shown(document[name])}`)
     }
   }
-  const { length = 2, batch_size = 1 } = document.engine ?? {}
-  if (!(length >= 2 && length <= 1e6)) throw new InputError(`length: expected from 2 to 1,000,000, got ${shown(length)}`)
-  if (batch_size !== null && !(batch_size >= 1 && batch_size <= 1e4)) {
-    throw new InputError(`batch_size: expected from 1 to 10,000, got ${shown(batch_size)}`)
+  const { engine = {}, optimizer = {}, save = {}, init = "zero", seeds = 1 } = document
+  within("eta_y", document.eta_y, 0, 1e6, false)
+  within("eta_z", document.eta_z, 0, 1e6, false)
+  within("steps", document.steps, 1, 1e9, engine.name !== "flow")
+  within("length", engine.length ?? 2, 2, 1e6)
+  within("batch_size", engine.batch_size ?? 1, 1, 1e4)
+  within("seeds", Array.isArray(seeds) && seeds.length === 1 ? seeds[0] : seeds, 0, 2 ** 32)
+  const { momentum = 0 } = optimizer
+  if (!(typeof momentum === "number" && momentum >= 0 && momentum < 1)) {
+    throw new InputError(`momentum: expected a number in [0, 1), got ${shown(momentum)}`)
   }
-  const { momentum = 0 } = document.optimizer ?? {}
-  if (!(momentum >= 0 && momentum < 1)) throw new InputError(`momentum: expected a number in [0, 1), got ${shown(momentum)}`)
-  if (isMapping(document.classes)) classesFromDocument(document.classes)
-  else if (typeof document.classes === "string") classesOf(document.classes)
-  else throw new InputError(`classes: expected a preset or a mapping, got ${shown(document.classes)}`)
+  checkSave(checkKeys("save", save, ["what", "every", "geometric", "at"], []), document.steps)
+  if (!isMapping(document.classes) && typeof document.classes !== "string") {
+    throw new InputError(`classes: expected a preset or a mapping, got ${shown(document.classes)}`)
+  }
+  const classes = classesOf(document.classes)
+  if (classes.M > MOST_WORDS) throw new InputError(`vocabulary: the page takes up to ${MOST_WORDS.toLocaleString("en")} words`)
+  checkInit(init, classes)
+}
+
+function checkSave(save, last) {
+  const at = save.get("at") ?? [0]
+  within("every", save.get("every") ?? 1, 1, 1e9)
+  within("geometric", save.get("geometric") ?? 2, 2, MOST_RECORDS)
+  if (last / (save.get("every") ?? Infinity) > MOST_RECORDS) {
+    throw new InputError(`every: the page records up to ${MOST_RECORDS.toLocaleString("en")} moments; record less often`)
+  }
+  const increase = Array.isArray(at) && at.length > 0 && at.every((t, i) => t > (at[i - 1] ?? -1) && Number.isFinite(t))
+  if (!increase) throw new InputError("at: expected increasing times from 0 on")
+  if (at.at(-1) > last) throw new InputError(`at: ${at.at(-1)} is after the last step ${last}; raise steps`)
+}
+
+/** Logits are those of all tokens, or of all tokens for each query; the API looks at those of heads. */
+function checkInit(init, { M, queries }) {
+  if (init === "zero" || init === "uniform") return
+  const row = (of) => Array.isArray(of) && of.length === M && of.every(Number.isFinite)
+  const rows = (of) => Array.isArray(of) && of.length === queries.length && of.every(row)
+  if (row(init) || rows(init) || (Array.isArray(init) && init.length > 0 && init.every(rows))) return
+  throw new InputError(`init: expected 'zero', 'uniform' or a number for each of ${M} words, got ${shown(init)}`)
 }
 
 /** The part of an address after "#" that brings a state back. */

@@ -1,10 +1,11 @@
 /** One's own words: a table of weights to type in, drag, paste or load; nothing is lost without undo. */
 import { byId, h, percent } from "./dom.js"
 import { classesFromDocument } from "./simulator/classes.js"
-import { fromPreset } from "./simulator/presets.js"
+import { classesOf } from "./simulator/run.js"
 import { parseTable, readFile, toTable, weightOf, wordsOf } from "./tables.js"
 
 const MOST_CELLS = 600
+const MOST_NAMED = 5000
 
 export class WordsEditor {
   /**
@@ -25,10 +26,10 @@ export class WordsEditor {
 
   /** The classes on the screen; drawn again where the table is open. */
   show(classes) {
-    const given = typeof classes === "string" ? fromPreset(classes).toDocument() : classes
+    const given = withNames(classes)
     const again = this.dialog.open && JSON.stringify(given) !== JSON.stringify(this.document)
     this.document = given
-    if (again && !this.typing) this.render()
+    if (again) this._refresh()
   }
 
   /** Put a document into the state; `drag` names what is dragged, so that one drag is undone at once. */
@@ -40,10 +41,9 @@ export class WordsEditor {
       return
     }
     this.problem("")
-    this.typing = drag !== ""
     this.document = document
     this.change(document, drag)
-    this.typing = false
+    if (drag === "") this._refresh()
   }
 
   problem(words) {
@@ -51,9 +51,25 @@ export class WordsEditor {
     if (box) box.textContent = words
   }
 
+  /** Draw the table again; what has the focus keeps it. */
+  _refresh() {
+    const inside = () => [...this.box.querySelectorAll("input, button")]
+    const at = inside().indexOf(document.activeElement)
+    this.box.replaceChildren(this._table())
+    this.paste.value = this._cells() <= MOST_CELLS ? toTable(this.document) : ""
+    inside()[at]?.focus({ preventScroll: true })
+  }
+
+  /** Begin to type in a name. */
+  _focus(label) {
+    const input = this.box.querySelector(`[aria-label="${CSS.escape(label)}"]`)
+    input?.focus()
+    input?.select()
+  }
+
   render() {
     const close = h("button", { type: "button", class: "main", onclick: () => this.dialog.close() }, "Done")
-    const file = h("input", { type: "file", accept: ".yaml,.yml,.json,.csv", id: "words-file",
+    const file = h("input", { type: "file", class: "quiet", accept: ".yaml,.yml,.json,.csv", id: "words-file",
       onchange: async () => {
         const [chosen] = file.files
         if (!chosen) return
@@ -61,17 +77,16 @@ export class WordsEditor {
           const found = await readFile(chosen.name, new Uint8Array(await chosen.arrayBuffer()))
           if ("vocabulary" in found) this.put(found)
           else this.restore(found)
-          this.render()
         } catch (error) {
           this.problem(error.message)
         }
+        file.value = "" // the same file may be loaded again
       } })
-    const paste = h("textarea", { id: "words-paste", rows: 4, spellcheck: "false" })
-    paste.value = this._cells() <= MOST_CELLS ? toTable(this.document) : ""
+    this.paste = h("textarea", { id: "words-paste", rows: 4, spellcheck: "false" })
+    this.box = h("div", {})
     const take = h("button", { type: "button", onclick: () => {
       try {
-        this.put(parseTable(paste.value))
-        this.render()
+        this.put(parseTable(this.paste.value))
       } catch (error) {
         this.problem(error.message)
       }
@@ -82,17 +97,17 @@ export class WordsEditor {
         "Weights say how often a word occurs in it; only their proportions count. A word with a weight in " +
         "several columns is shared."),
       h("p", { class: "problem", role: "alert" }),
-      this._cells() <= MOST_CELLS ? this._table()
-        : h("p", {}, `${wordsOf(this.document).length} words and ${this.document.classes.length} kinds of sentences: too many to edit here; load a file instead.`),
+      this.box,
       h("div", { class: "dialog-row" },
         h("button", { type: "button", onclick: () => this._addWord() }, "Add a word"),
         h("button", { type: "button", onclick: () => this._addKind() }, "Add a kind of sentence"),
-        h("label", { for: "words-file", class: "file" }, "Load a file (YAML, JSON, CSV) "), file),
+        file, h("label", { for: "words-file", class: "file" }, "Load a file (YAML, JSON, CSV)")),
       h("details", {}, h("summary", {}, "Paste a table"),
         h("label", { for: "words-paste" }, "First row: word, then “last word → next word” for each kind. Then a row of weights for each word."),
-        paste, take),
+        this.paste, take),
       h("div", { class: "dialog-row end" }, close),
     )
+    this._refresh()
   }
 
   _cells() {
@@ -102,6 +117,9 @@ export class WordsEditor {
   _table() {
     const { classes } = this.document
     const words = wordsOf(this.document)
+    if (this._cells() > MOST_CELLS) {
+      return h("p", {}, `${words.length} words and ${classes.length} kinds of sentences: too many to edit here; load a file instead.`)
+    }
     const most = Math.max(...classes.flatMap((of) => Object.values(of.probs)))
     const head = h("tr", {}, h("th", { scope: "col" }, "word"), classes.map((of, k) => h("th", { scope: "col" },
       this._name(`Last word of kind ${k + 1}`, of.query, (name) => this._rename(k, "query", name)), " → ",
@@ -129,15 +147,13 @@ export class WordsEditor {
 
   _name(label, value, renamed) {
     const input = h("input", { type: "text", "aria-label": label, size: Math.max(4, value.toString().length),
-      onchange: () => renamed(input.value.trim()) })
+      onchange: () => setTimeout(() => renamed(input.value.trim())) }) // when the focus has moved on
     input.value = value
     return input
   }
 
-  _with(classes, drag = "") {
-    const document = withVocabulary(this.document, classes)
-    this.put(document, drag)
-    if (!drag) this.render()
+  _with(classes, drag = "", vocabulary = this.document.vocabulary) {
+    this.put(withVocabulary({ ...this.document, vocabulary }, classes), drag)
   }
 
   _weigh(k, word, weight) {
@@ -150,14 +166,23 @@ export class WordsEditor {
   }
 
   _rename(k, field, name) {
-    if (name) this._with(this.document.classes.map((of, at) => (at === k ? { ...of, [field]: name } : of)))
+    const classes = this.document.classes.map((of, at) => (at === k ? { ...of, [field]: name } : of))
+    const { query, next } = classes[k]
+    const taken = classes.some((of, at) => at !== k && of.query === query && of.next === next)
+    if (taken) this.problem(`“${query} → ${next}” has a column already; give another word.`)
+    else if (name) this._with(classes)
+    this._refresh()
   }
 
   _renameWord(word, name) {
-    if (!name || name === word) return
-    this._with(this.document.classes.map((of) => ({
-      ...of, probs: Object.fromEntries(Object.entries(of.probs).map(([key, value]) => [key === word ? name : key, value])),
-    })))
+    if (name !== word && wordsOf(this.document).includes(name)) this.problem(`“${name}” has a row already; give another name.`)
+    else if (name && name !== word) {
+      const named = (key) => (key === word ? name : key)
+      this._with(this.document.classes.map((of) => ({
+        ...of, probs: Object.fromEntries(Object.entries(of.probs).map(([key, value]) => [named(key), value])),
+      })), "", this.document.vocabulary.map?.(named))
+    }
+    this._refresh()
   }
 
   _without(k) {
@@ -172,6 +197,7 @@ export class WordsEditor {
     const usual = Object.values(first.probs)
     const weight = usual.reduce((sum, w) => sum + w, 0) / usual.length
     this._with([{ ...first, probs: { ...first.probs, [`word${n}`]: Number(weight.toPrecision(3)) } }, ...rest])
+    this._focus(`Word word${n}`)
   }
 
   _addKind() {
@@ -181,7 +207,16 @@ export class WordsEditor {
     while (classes.some((of) => of.next === `next${n}`)) n++
     this._with([...classes, { query: last.query, next: `next${n}`, probs: { ...last.probs, [`word${n}`]: Math.max(...Object.values(last.probs)) } }]
       .map(({ prior, ...of }) => of))
+    this._focus(`Next word of kind ${classes.length + 1}`)
   }
+}
+
+/** Classes with words for tokens that have none, as the bars call them, so that words can be added. */
+function withNames(classes) {
+  if (Array.isArray(classes.vocabulary)) return classes
+  const made = classesOf(classes)
+  if (made.M <= MOST_NAMED) made.names = Array.from({ length: made.M }, (_, token) => made.word(token))
+  return made.toDocument()
 }
 
 /** A document with these classes, whose words are all in its vocabulary; weights, not shares. */

@@ -48,7 +48,8 @@ async function answer({ id, document, counts = null, rungs = [], steps = null })
     }
     postMessage({ id, kind: "done" })
   } catch (error) {
-    postMessage({ id, kind: "error", said: error.message, ours: !(error instanceof InputError) })
+    if (!(error instanceof InputError)) console.error(error) // a fault of ours, with its place
+    postMessage({ id, kind: "error", said: error.message })
   }
 }
 

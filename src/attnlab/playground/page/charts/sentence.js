@@ -7,12 +7,11 @@ const WORDS = 9
 export class Sentence {
   constructor(root) {
     this.root = root
-    this.count = 0
   }
 
-  /** Draw a sentence of class k. */
-  lay(classes, k) {
-    const random = new Random(226 + 31 * this.count + k)
+  /** Draw a sentence of class k, the same for the same number. */
+  lay(classes, k, number) {
+    const random = new Random(226 + 31 * number + k)
     const begin = classes.offsets[k], end = classes.offsets[k + 1]
     this.classes = classes
     this.k = k
@@ -32,10 +31,6 @@ export class Sentence {
       h("span", { class: "token query" }, classes.word(classes.query[k])), " ",
       h("span", { class: "arrow", "aria-hidden": "true" }, "→"), " ", this.next, " ", this.sure,
     )
-  }
-
-  another() {
-    this.count += 1
   }
 
   /** Within the sentence a word gets exp(z); `confidence` of the next word, or null. */

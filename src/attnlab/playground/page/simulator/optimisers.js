@@ -42,7 +42,7 @@ class Adam {
 const KINDS = { sgd: Sgd, adam: Adam }
 
 export const isKnown = (document) =>
-  document.name in KINDS && !document.weight_decay
+  Object.hasOwn(KINDS, document.name) && !document.weight_decay
 
 export function optimiser(document, size) {
   return new KINDS[document.name](size, document)

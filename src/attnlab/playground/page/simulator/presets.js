@@ -100,13 +100,16 @@ const PRESETS = {
   zipf: [{ vocab: undefined, classes: undefined, exponent: 1, common: 10, bands: null, queries: 1 }, zipf],
 }
 
-export const isPreset = (text) => text.split(":")[0].trim() in PRESETS
+export const isPreset = (text) => Object.hasOwn(PRESETS, text.split(":")[0].trim())
+const SHARES = ["common_mass", "lowest", "common_prob"] // from 0 to 1
+const MAY_BE_NONE = ["common", "local", "local_common"]
+const MOST = 1_000_000 // the product of the sizes: they are refused before they are made
 
 /** What `name:key=value,...` says, with the defaults. */
 export function presetParameters(text) {
   const colon = text.indexOf(":")
   const name = (colon < 0 ? text : text.slice(0, colon)).trim()
-  if (!(name in PRESETS)) {
+  if (!isPreset(name)) {
     throw new InputError(
       `classes: '${name}' is not a preset of this page; known: ${Object.keys(PRESETS).join(", ")}`,
     )
@@ -115,13 +118,26 @@ export function presetParameters(text) {
   for (const part of colon < 0 ? [] : text.slice(colon + 1).split(",")) {
     const [key, value] = part.split("=").map((piece) => piece.trim())
     if (value === undefined) throw new InputError(`${name}: expected key=value, got '${key}'`)
-    if (!(key in known)) {
+    if (!Object.hasOwn(known, key)) {
       throw new InputError(`${name}: '${key}' is not a parameter; known: ${Object.keys(known).join(", ")}`)
     }
     if (!Number.isFinite(Number(value)) || value === "") {
       throw new InputError(`${name}: ${key}: expected a number, got '${value}'`)
     }
     known[key] = Number(value)
+    const least = MAY_BE_NONE.includes(key) ? 0 : 1
+    if (SHARES.includes(key)) {
+      if (!(known[key] >= 0 && known[key] <= 1)) throw new InputError(`${name}: ${key}: expected a number from 0 to 1, got '${value}'`)
+    } else if (key !== "exponent" && !(Number.isInteger(known[key]) && known[key] >= least)) {
+      throw new InputError(`${name}: ${key}: expected a whole number of at least ${least}, got '${value}'`)
+    }
+  }
+  if (known.queries > known.classes) {
+    throw new InputError(`${name}: queries: ${known.queries} queries for ${known.classes} classes; take at most ${known.classes}`)
+  }
+  const sizes = Object.entries(known).filter(([key]) => ![...SHARES, "exponent", "vocab_size"].includes(key))
+  if (sizes.reduce((product, [, size]) => product * (size || 1), 1) > MOST) {
+    throw new InputError(`classes: '${text}' is too large for a page; take fewer, or use attnlab simulate`)
   }
   const missing = Object.keys(known).filter((key) => known[key] === undefined)
   if (missing.length) {

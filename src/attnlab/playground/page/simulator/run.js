@@ -16,7 +16,7 @@ export const DEFAULTS = {
   engine: { name: "sampled", length: 128, batch_size: 128 },
   optimizer: { name: "sgd" }, eta_y: 1, eta_z: 1, steps: 100, init: "zero", seeds: 1,
 }
-const MOST = { classes: 40, probabilities: 20_000, steps: 100_000, work: 6e9 }
+const MOST = { classes: 40, probabilities: 20_000, steps: 100_000, work: 6e9, recorded: 1e7 }
 
 /** The classes of a document: the text of a preset, or entry by entry. */
 export function classesOf(document) {
@@ -37,7 +37,9 @@ export function outside(document) {
   if (!isKnown(document.optimizer ?? DEFAULTS.optimizer)) return "this optimiser"
   const made = classesOf(classes)
   if (made.K > MOST.classes || made.size > MOST.probabilities) return "classes as large as these"
-  if ((document.steps ?? 0) > MOST.steps || work(made, document) > MOST.work) return "a run as long as this"
+  const { steps = DEFAULTS.steps } = document
+  if (steps > MOST.steps || work(made, document) > MOST.work) return "a run as long as this"
+  if (recordSteps(document.save, steps).length * made.size > MOST.recorded) return "a record as large as this"
   return ""
 }
 

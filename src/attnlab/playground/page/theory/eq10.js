@@ -4,6 +4,7 @@
  * dz_m/dtau = sum over classes n of m of P(n) diag(f_n) (xi_n f_n - sum_n' beta_nn' f_n'), with beta
  * of Eq. 88 and tau the reduced time; uneven classes have a clock each (ours).
  */
+import { InputError } from "../simulator/errors.js"
 import { gamma, reducedTime } from "./clocks.js"
 
 export class Eq10 {
@@ -73,7 +74,7 @@ function ePrime(E, K) {
   for (let c = 0; c < K; c++) {
     let pivot = c
     for (let r = c + 1; r < K; r++) if (Math.abs(a[r * K + c]) > Math.abs(a[pivot * K + c])) pivot = r
-    if (Math.abs(a[pivot * K + c]) < 1e-14) throw new Error("two classes attend alike: Eq. 10 has no solution")
+    if (Math.abs(a[pivot * K + c]) < 1e-14) throw new InputError("two classes attend alike: Eq. 10 has no solution")
     if (pivot !== c) {
       for (let j = 0; j < K; j++) {
         ;[a[c * K + j], a[pivot * K + j]] = [a[pivot * K + j], a[c * K + j]]

@@ -1,4 +1,6 @@
 /** Solving y' = velocity(t, y) at the times asked for: Dormand and Prince's pair, adaptive. */
+import { InputError } from "../simulator/errors.js"
+
 const C = [0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1]
 const A = [
   [], [1 / 5], [3 / 40, 9 / 40], [44 / 45, -56 / 15, 32 / 9],
@@ -25,7 +27,7 @@ export class Solver {
     const { k, y, trial, rtol, atol } = this
     if (target <= this.t) return true
     if (this.size === 0) this.size = this._firstSize(target)
-    if (++this.taken > MOST_STEPS) throw new Error("the theory took too many steps to solve")
+    if (++this.taken > MOST_STEPS) throw new InputError("the theory took too many steps to solve")
     const last = this.t + this.size * 1.0000001 >= target
     const h = last ? target - this.t : this.size
     for (let stage = 1; stage < 7; stage++) {
@@ -46,7 +48,7 @@ export class Solver {
     const error = Math.sqrt(squares / y.length)
     if (!(error <= 1)) {
       this.size = h * Math.max(0.2, Number.isFinite(error) ? 0.9 * error ** -0.2 : 0.2)
-      if (this.t + this.size === this.t) throw new Error("the theory cannot be solved here")
+      if (this.t + this.size === this.t) throw new InputError("the theory cannot be solved here")
       return false
     }
     this.t = last ? target : this.t + h
