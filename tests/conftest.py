@@ -10,6 +10,7 @@ from typing import Any
 
 import chromium
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 # What people quote is tested with the programs that they run. Elsewhere most programs run for less
@@ -27,6 +28,11 @@ FIRST = (
     "audit", "test_site", "test_simulate", "test_printed", "test_models", "observe",
     "test_observe", "test_examples", "test_cluster", "test_page", "test_torture", "test_train",
 )  # fmt: skip
+
+
+# How long an example takes is the machine's affair, not the test's.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -383,7 +383,7 @@ def any_classes(draw: st.DrawFn) -> SequenceClasses:
 @pytest.mark.usefixtures("yaml_parser")
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])
 def test_round_trip_is_exact(suffix: str) -> None:
-    @settings(deadline=None, max_examples=100)
+    @settings(max_examples=100)
     @given(any_classes())
     @example(SequenceClasses([[1.0, 0.0]], [0], [1], names=["1e-3", "no"]))
     @example(SequenceClasses([{0: 1 - 1e-5, 1: 1e-5}], [0], [1], vocab_size=2))

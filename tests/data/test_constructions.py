@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.data.classes import COMMON, DISTINCT, SequenceClasses
@@ -247,7 +247,6 @@ def test_zipf_without_bands_gives_every_token_its_own_profile() -> None:
     assert profiles(classes) == classes.in_play.size + 1
 
 
-@settings(deadline=None)
 @given(
     vocab=st.integers(60, 400),
     classes=st.integers(2, 6),

@@ -178,7 +178,7 @@ def test_measures_keep_labels_and_order() -> None:
         assert "token" not in result.coords
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(0, 1), min_size=6, max_size=6).filter(lambda w: sum(w) > 1e-3))
 def test_entropy_bounds(weights: list[float]) -> None:
     attention = np.array([weights, weights]) / sum(weights)

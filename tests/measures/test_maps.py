@@ -58,7 +58,7 @@ LOGITS = arrays(np.float64, st.integers(2, 40), elements=st.floats(-30, 30))
 
 
 @given(LOGITS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_entropy_is_never_below_its_floor(logits):
     p = np.exp(logits - logits.max())
     p /= p.sum()
@@ -67,7 +67,7 @@ def test_entropy_is_never_below_its_floor(logits):
 
 
 @given(st.integers(2, 500), st.floats(0, 40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_floor_is_reached_where_one_key_stands_out(keys, gap):
     logits = np.zeros(keys)
     logits[0] = gap

@@ -23,7 +23,7 @@ from attnlab.theory import (
     xi,
 )
 
-exact = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+exact = settings(max_examples=40, derandomize=True, database=None)
 seeds = st.integers(0, 2**32 - 1)
 RATES = {"eta_y": 0.5, "eta_z": 0.3}
 

@@ -20,7 +20,7 @@ from attnlab.theory import (
     xi,
 )
 
-exact = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+exact = settings(max_examples=60, derandomize=True, database=None)
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(2, 7)
 

@@ -18,7 +18,7 @@ from attnlab.theory import (
     unit_attention,
 )
 
-exact = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+exact = settings(max_examples=60, derandomize=True, database=None)
 seeds = st.integers(0, 2**32 - 1)
 
 # Two common tokens (0 and 1) of unequal probability, one distinct token each.
