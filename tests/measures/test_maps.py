@@ -140,6 +140,7 @@ def test_heavy_hitters_and_their_overlap():
     assert received.overlap(total, later) == 0.5
     assert received.overlap(total, total) == 1
     assert received.heavy_hitters(np.array([1.0, 2.0])).sum() == 1
+    assert np.isnan(received.overlap(total, np.full(20, np.nan)))
 
 
 def test_tokens_are_counted_where_they_are_present():

@@ -105,6 +105,16 @@ def test_files_that_cannot_be_read(place):
     assert "damaged" in found.faults[0].words
     assert "no weights in it" in found.faults[1].words
     json.dumps(found.document(), allow_nan=False)
+    for content in (b'{"hidden_size": ', b"[]", b"\xff"):
+        (place / "checkpoint-400" / "config.json").write_bytes(content)
+        assert ("unreadable", (400,)) in faults(place)[0]
+
+
+def test_a_tensor_of_more_entries_than_float32_can_count(tmp_path):
+    large = torch.zeros(2**24 + 4, dtype=torch.float8_e4m3fn)
+    for step in STEPS[:2]:
+        write(tmp_path, step, {"a": large})
+    assert faults(tmp_path)[0] == [("final", (0,))]
 
 
 def test_pickles_are_read_as_weights_alone(place):
@@ -115,6 +125,9 @@ def test_pickles_are_read_as_weights_alone(place):
     (place / "checkpoint-200" / "model.safetensors").unlink()
     torch.save(weights(200), place / "checkpoint-200" / "pytorch_model.bin")
     assert faults(place)[0] == []
+    for nested in ({"model": weights(200)}, [torch.zeros(2)], {"step": 5}):
+        torch.save(nested, place / "checkpoint-200" / "pytorch_model.bin")
+        assert faults(place)[0] == [("unreadable", (200,))]
     torch.save({"a": Evil()}, place / "checkpoint-200" / "pytorch_model.bin")
     told, found = faults(place)
     assert told == [("unreadable", (200,))]

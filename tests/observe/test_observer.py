@@ -321,6 +321,28 @@ class OwnAttention(nn.Module):
         return (x @ x.transpose(-1, -2)).softmax(-1) @ x
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_model_that_diverges_is_measured_and_told():
+    model = NanoGPT()
+    observer = attnlab.observe(model, probe=PROBE, every=1, **FEW)
+    for step in range(4):
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight *= 1.1 if step < 2 else torch.nan
+        observer.step(step)
+    result = observer.result()
+    numbers = {str(n): v for n, v in result.data_vars.items() if {"step", "head"} <= set(v.dims)}
+    for name in numbers.keys() - {"visible_keys", "attention_speed", "log_speed", "heavy_overlap"}:
+        if not name.endswith("_se"):
+            assert result[name].isel(step=slice(2, None)).isnull().all(), name
+    assert result.entropy.isel(step=slice(2)).notnull().all()
+    assert result.snap_step.isnull().all()
+    told = attnlab.observe.in_words(result)
+    assert "At 2 steps, the first of them 2, attention is not a number" in told[1]
+    assert not any("nan" in sentence or "snapped" in sentence for sentence in told)
+    assert "diverged" in observer.report()
+
+
 def test_what_is_seen_in_part_says_so():
     model = NanoGPT()
     model.blocks[1].attention = OwnAttention()
@@ -356,6 +378,12 @@ def test_what_is_no_model_or_no_number():
         attnlab.observe("gpt2", probe=PROBE)
     with pytest.raises(InputError, match="every: expected a whole number"):
         attnlab.observe(NanoGPT(), probe=PROBE, every=0)
+    with pytest.raises(InputError, match="log: expected a function of a step and a dataset"):
+        attnlab.observe(NanoGPT(), probe=PROBE, log="tensorboard")
+    model = NanoGPT()
+    for wrong in ({"min_keys": 0}, {"min_keys": "few"}, {"rows": 1}, {"rows": "all"}):
+        with pytest.raises(InputError, match=f"{next(iter(wrong))}: expected a whole number"):
+            attnlab.observe(model, probe=PROBE, **(FEW | wrong)).step(0)
     with pytest.raises(InputError, match="probe: live=True looks at"):
         attnlab.observe(NanoGPT(), probe=PROBE, live=True)
     with pytest.raises(InputError, match="step: nothing was measured yet"):

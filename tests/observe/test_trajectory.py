@@ -98,6 +98,19 @@ def test_checkpoints_are_measured_one_by_one(suite, tmp_path, monkeypatch):
         observe_checkpoints(place, tokens(3, seed=9), **asked)
 
 
+def test_what_is_kept_of_other_weights_is_not_taken(tmp_path):
+    model = small_model("gpt_neox")
+    asked = {"out": tmp_path / "seen", "progress": False, **FEW}
+    for _ in range(2):  # the same folder is trained into again
+        model.save_pretrained(tmp_path / "checkpoint-1")
+        observe_checkpoints(tmp_path, PROBE, **asked)
+    with torch.no_grad():
+        model.gpt_neox.layers[0].attention.query_key_value.weight.mul_(2.0)
+    model.save_pretrained(tmp_path / "checkpoint-1")
+    with pytest.raises(InputError, match="of other weights"):
+        observe_checkpoints(tmp_path, PROBE, **asked)
+
+
 @pytest.mark.parametrize("planted", [False, True])
 def test_no_snap_is_claimed_across_a_fault(tmp_path, planted):
     """A training that comes to rest, and the same with a copy where its quiet begins."""

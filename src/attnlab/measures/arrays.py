@@ -158,6 +158,11 @@ def alone(array: Array) -> Array:
     return array
 
 
+def in_a_row(array: Array) -> Array:
+    """The same values; torch copies what does not lie in a row for each product of matrices."""
+    return array.contiguous() if is_torch(array) else array
+
+
 def taken(array: Array, index: Array, axis: int) -> Array:
     """The entries at these places along an axis; what the index does not tell apart has size 1."""
     xp, axis = namespace(array), axis % len(array.shape)

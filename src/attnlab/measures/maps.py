@@ -74,7 +74,10 @@ def keys_for(
     *,
     ranked: Float[Array, "*rows key"] | None = None,
 ) -> Int[Array, "*rows mass"]:
-    """How many keys, the strongest first, hold so much of what the row gives to keys."""
+    """How many keys, the strongest first, hold so much of what the row gives to keys.
+
+    Whole numbers, which cannot be NaN: of a row that is, they say nothing.
+    """
     xp = namespace(maps)
     ranked = ranked_mass(maps) if ranked is None else ranked
     bounds = xp.stack([part * ranked[..., -1] for part in mass], axis=-1)

@@ -64,10 +64,10 @@ def overlap(before: NDArray[Any], after: NDArray[Any], share: float = HEAVY) -> 
 
 
 def shared(first: Bool[Array, "*rows key"], second: Bool[Array, "*rows key"]) -> Array:
-    """The share of the second's keys that are the first's too."""
+    """The share of the second's keys that are the first's too; NaN where it has none."""
     xp = namespace(second)
     both, all_of = (xp.sum(xp.astype(one, xp.float32), axis=-1) for one in (first & second, second))
-    return both / all_of
+    return both / xp.where(all_of > 0, all_of, xp.nan)
 
 
 def rank_correlation(

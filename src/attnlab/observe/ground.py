@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.measures import places
-from attnlab.measures.arrays import Array, alike, beside, namespace, precise, ranks, to_numpy
+from attnlab.measures.arrays import (
+    Array,
+    alike,
+    beside,
+    namespace,
+    on_processor,
+    precise,
+    ranks,
+    to_numpy,
+)
 from attnlab.measures.received import token_counts
 from attnlab.observe import budget
 from attnlab.observe.block import (
@@ -163,6 +172,8 @@ class Ground:
         batch = self.call.shape[0]
         fitting = self._fitting(bytes_of_an_entry(self.call))  # rows of all sequences
         together = min(batch, fitting)
+        if on_processor(self.call.query):  # many rows of one: its keys are read once for them
+            together = min(batch, max(1, fitting // len(self.chosen)))
         rows = tuple(even_cuts(len(self.chosen), fitting // together))
         return tuple((some, rows) for some in even_cuts(batch, together))
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from attnlab.measures.arrays import Array, namespace, precise, taken
+from attnlab.measures.arrays import Array, in_a_row, namespace, precise, taken
 from attnlab.observe.call import AttentionCall
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Heads:
     def of(cls, call: AttentionCall, index: Int[Array, "batch row"]) -> Heads:
         """Of one call: these rows of it."""
         some = precise(taken(call.query, index[:, None, :, None], 2)) * call.scale
-        return cls(some, precise(call.key), call.sinks)
+        return cls(some, in_a_row(precise(call.key)), call.sinks)
 
     def of_sequences(self, some: slice) -> Heads:
         """Of these sequences."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,13 @@ class Lint:
         Those that were looked at.
     faults : tuple
         In the order of their steps.
+    digests : mapping
+        By step, what the weights that could be read are known again by.
     """
 
     steps: tuple[int, ...]
     faults: tuple[Fault, ...]
+    digests: Mapping[int, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def unusable(self) -> tuple[int, ...]:
@@ -133,7 +136,8 @@ def lint(checkpoints: Sequence[Checkpoint], *, progress: Choice = False) -> Lint
     looks = (_identical, _jumps, _not_finite, _changes)
     faults += [fault for look in looks for fault in look(prints)]
     steps = tuple(sorted(checkpoint.step for checkpoint in checkpoints))
-    return Lint(steps, tuple(sorted(faults, key=lambda f: (f.steps, f.kind))))
+    faults.sort(key=lambda fault: (fault.steps, fault.kind))
+    return Lint(steps, tuple(faults), {one.step: one.digest for one in prints})
 
 
 def print_of(checkpoint: Checkpoint) -> Print:
@@ -144,15 +148,12 @@ def print_of(checkpoint: Checkpoint) -> Print:
         sha.update(f"{name} {dtypes[name]} {shapes[name]}".encode())
         sha.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
         if tensor.is_floating_point():
-            if not bool(tensor.isfinite().all()):
+            numbers = tensor.float() if tensor.itemsize == 1 else tensor  # float8 knows little
+            if not bool(numbers.isfinite().all()):
                 wrong.append(name)
-            samples.append(_sample(tensor))
-    config = json.loads(
-        read_regular(checkpoint.path / CONFIG, most=MOST_CONFIG, advice="that is no configuration")
-    )
+            samples.append(_sample(numbers))
     return Print(
-        checkpoint.step, sha.hexdigest(), shapes, dtypes, tuple(wrong),
-        {key: value for key, value in config.items() if key not in _VOLATILE},
+        checkpoint.step, sha.hexdigest(), shapes, dtypes, tuple(wrong), _config(checkpoint.path),
         np.concatenate(samples) if samples else np.zeros(0, np.float32),
     )  # fmt: skip
 
@@ -180,12 +181,28 @@ def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
         except Exception as problem:  # torch has no common error for what it cannot read
             reason = str(problem).strip().splitlines()[0]
             raise InputError(f"{path}: cannot be read as weights alone ({reason})") from None
-        yield from sorted(content.items())
+        tensors = content if isinstance(content, Mapping) else {}
+        if not (tensors and all(isinstance(one, Tensor) for one in tensors.values())):
+            raise InputError(f"{path}: holds other things than tensors by name; save a state_dict")
+        yield from sorted(tensors.items())
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    content = read_regular(path, most=MOST_CONFIG, advice="that is no configuration")
+    try:
+        config = json.loads(content)
+    except ValueError:  # no JSON, or no text at all
+        config = None
+    if not isinstance(config, dict):
+        raise InputError(f"{path}: damaged (it is no JSON object); fetch it again")
+    return {key: value for key, value in config.items() if key not in _VOLATILE}
 
 
 def _sample(tensor: Tensor) -> NDArray[np.float32]:
     flat = tensor.flatten()
-    places = torch.linspace(0, max(0, flat.numel() - 1), min(SAMPLED, flat.numel())).long()
+    ends = (0, max(0, flat.numel() - 1), min(SAMPLED, flat.numel()))
+    places = torch.linspace(*ends, dtype=torch.float64).long()  # float32 knows no place above 2^24
     found: NDArray[np.float32] = flat[places].float().numpy()
     return found
 

@@ -62,6 +62,11 @@ class Observer:
                 "probe: nothing to measure on; give token ids (sequence, place), or live=True to "
                 "look at the training's own batches"
             )
+        if log is not None and not callable(log):
+            raise InputError(
+                f"log: expected a function of a step and a dataset, got {type(log).__name__}; "
+                "attnlab.observe.tensorboard(writer), wandb and mlflow make one"
+            )
         inner = unwrapped(model)
         if live and (is_compiled(model) or is_compiled(inner)):
             raise InputError(
@@ -118,7 +123,8 @@ class Observer:
         """Say that the training has made so many steps; measures when it is time to.
 
         Call it after each step of the optimiser, and with 0 before the first if the start is
-        wanted. Returns whether this step was measured.
+        wanted; `finish` measures the end, and takes a look at a training's own batches (live=True)
+        out of the model again. Returns whether this step was measured.
         """
         require_whole("step", number, 0)
         if self._open is not None and not self._by_hand:

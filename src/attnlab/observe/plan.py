@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import InputError, require_whole
 from attnlab.measures.arrays import beside, is_torch, namespace, to_numpy
 from attnlab.observe.block import Part, even_cuts
 from attnlab.observe.call import AttentionCall
@@ -58,6 +58,7 @@ def plan_of(
     call: AttentionCall, *, tokens: Any, present: Any, starts: Any, min_keys: int, budget_bytes: int
 ) -> Plan:
     """Look at masks and padding. The arguments are those of `statistics`."""
+    require_whole("min_keys", min_keys, 1)
     batch, _, queries, keys = call.shape
     tokens = _given("tokens", tokens, (batch, keys))
     present = _given("present", present, (batch, queries))

@@ -71,7 +71,8 @@ def record(
     tokens : array_like, optional
         The token of each key, (batch, key), for induction and the like.
     present : array_like, optional
-        Which keys are no padding, (batch, key).
+        Which queries are no padding, (batch, query): the others are left out. Keys that are
+        padding are hidden by the mask.
     starts : array_like, optional
         The first key of a query's own text, in packed sequences.
     rows : int, optional

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
+from attnlab.files.errors import require_whole
 from attnlab.measures.arrays import Array, namespace
 
 if TYPE_CHECKING:
@@ -56,10 +56,7 @@ def choose_rows(eligible: Bool[Any, "batch query"], rows: int | None, *, seed: i
     """All eligible rows, or about `rows` of them in all, as many of each sequence."""
     if rows is None:
         return _filled([_all_of(np.flatnonzero(one)) for one in eligible])
-    if rows < OF_EACH_PART:
-        raise InputError(
-            f"rows: expected at least {OF_EACH_PART}, or None for all of them, got {rows}"
-        )
+    require_whole("rows", rows, OF_EACH_PART)
     rng = np.random.default_rng(seed)  # the same rows at every step
     parts = max(1, rows // len(eligible) // OF_EACH_PART)
     return _filled([_stratified(np.flatnonzero(one), parts, rng) for one in eligible])

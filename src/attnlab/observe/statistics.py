@@ -97,7 +97,6 @@ def statistics(
     What has no meaning is left out: places where keys are of another sequence, caches where
     queries see later keys, tokens that were not given.
     """
-    require_whole("min_keys", min_keys, 1)
     require_whole("budget_bytes", budget_bytes, 1)
     with exactly(call.query):
         plan = plan_of(
@@ -269,6 +268,7 @@ def _of_rows(
     sink = some(1) if learnable else None
     norm = some(1)
     top, keys = some(len(maps.TOP)), some(len(maps.MASS))
+    keys = keys + 0.0 * basic["entropy"]  # NaN has no order, and would be counted
     first = some(SINKS)
     own = not ground.call.cross
     itself, before = (some(1), some(1)) if own else (None, None)
@@ -341,7 +341,8 @@ def _correlations(
     """Spearman's, of what keys receive with the frequency and idf of their tokens."""
     xp, seen = namespace(received), ground.ranked
     there = ground.made(received, "ranked", lambda: seen[:, None, :])
-    # what is not ranked stands behind all others
+    # what is not ranked stands behind all others, and NaN has no order
+    ordered = ~xp.any(there & xp.isnan(received), axis=-1)
     mine = ranks(xp.where(there, received, xp.inf))
     xp = namespace(mine)
     number = seen.sum(axis=1)[:, None, None]
@@ -356,7 +357,7 @@ def _correlations(
         norm = xp.sqrt(own * xp.sum(theirs * theirs, axis=-1))
         ranked = xp.sum(mine * theirs, axis=-1) / xp.where(norm > 0, norm, xp.inf)
         # a constant ranks nothing
-        found[f"{name}_correlation"] = xp.where(several, ranked, xp.nan)
+        found[f"{name}_correlation"] = xp.where(several & ordered, ranked, xp.nan)
     return found
 
 
@@ -369,7 +370,8 @@ def _value_norm_ratio(
     first = np.arange(keys.shape[1]) == keys.argmax(axis=1)[:, None]
     others = keys & ~first
     one = ground.made(norm, "first", lambda: first[:, None, :] * 1.0)
-    rest = ground.made(norm, "others", lambda: (others / others.sum(axis=1)[:, None])[:, None, :])
+    number = np.where(others.any(axis=1), others.sum(axis=1), np.nan)[:, None]  # NaN beside none
+    rest = ground.made(norm, "others", lambda: (others / number)[:, None, :])
     ratio = xp.sum(norm * one, axis=-1) / xp.sum(norm * rest, axis=-1)
     return xp.repeat(ratio, ground.call.shape[1] // norm.shape[2], axis=2)
 

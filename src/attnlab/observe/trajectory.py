@@ -124,7 +124,7 @@ def observe_checkpoints(
     sound = [one for one in checkpoints if one.step not in looked.unusable]
     if not sound:
         raise InputError(f"checkpoints: none can be used: {looked.faults[0].words}")
-    keeper = None if out is None else _Keeper(Path(out), probe, rows, min_keys)
+    keeper = None if out is None else _Keeper(Path(out), probe, rows, min_keys, looked)
     history = History()
     with reporting(progress, len(sound), "measuring checkpoints") as report:
         for one in sound:
@@ -191,12 +191,14 @@ def _digest(probe: Any) -> str:
 class _Keeper:
     """Steps that were measured, each in a file that is whole or is not there."""
 
-    def __init__(self, folder: Path, probe: Any, rows: int | None, min_keys: int) -> None:
+    def __init__(
+        self, folder: Path, probe: Any, rows: int | None, min_keys: int, looked: Lint
+    ) -> None:
         if not folder.parent.is_dir():
             raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
         if folder.exists() and not folder.is_dir():
             raise InputError(f"out: {folder} is a file; give a folder")
-        self.folder = folder
+        self.folder, self.looked = folder, looked
         self.key = {
             "probe": _digest(probe), "rows": rows, "min_keys": min_keys, "torch": TORCH,
             "numerics": numerics("measures"), "repeated": True,
@@ -210,8 +212,9 @@ class _Keeper:
             return None
         if found.spec["key"] != json.loads(json.dumps(self._key_of(checkpoint))):
             raise InputError(
-                f"out: {self.folder} holds another observation of step {checkpoint.step}; give "
-                "another folder, or the same text and options to go on"
+                f"out: {self.folder} holds another observation of step {checkpoint.step} (of other "
+                "weights, or with another text or other options); give another folder, or what "
+                "was given before to go on"
             )
         layers = {
             label["module"]: _layer(label, found.arrays, f"{i}/")
@@ -258,7 +261,8 @@ class _Keeper:
         return self.folder / "steps" / f"step-{checkpoint.step}.safetensors"
 
     def _key_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        return {**self.key, "model": str(checkpoint.path.resolve())}
+        weights = self.looked.digests[checkpoint.step]  # a folder may be trained into again
+        return {**self.key, "model": str(checkpoint.path.resolve()), "weights": weights}
 
 
 def _label(module: str, layer: xr.Dataset) -> dict[str, Any]:

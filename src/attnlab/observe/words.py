@@ -38,13 +38,28 @@ def in_words(dataset: xr.Dataset) -> list[str]:
     list of str
         The sentences.
     """
-    told = (_measured, _sparsity, _keys, _sinks, _snaps, _induction, _caches, _left_out)
-    return [sentence for tell in told for sentence in tell(dataset)]
+    there = dataset["entropy"].notnull().any(("layer", "head")).values
+    known = dataset.isel(step=there)
+    of_heads = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
+    if not there.all() and _snaps in of_heads:
+        of_heads.remove(_snaps)  # maps that are no numbers do not come to rest
+    sentences = [sentence for tell in of_heads for sentence in tell(known)]
+    return [*_measured(dataset), *_diverged(dataset, there), *sentences, *_left_out(dataset)]
+
+
+def _diverged(dataset: xr.Dataset, there: NDArray[np.bool_]) -> Iterator[str]:
+    if not there.all():
+        steps = dataset["step"].values[~there]
+        yield (
+            f"At {_count(steps.size, 'step')}, the first of them {steps[0]:,}, attention is not a "
+            "number: the model has diverged. What follows is of the other steps, and no snap is "
+            "claimed."
+        )
 
 
 def _measured(dataset: xr.Dataset) -> Iterator[str]:
     steps = dataset["step"].values
-    heads = int(np.isfinite(_last(dataset, "entropy")).sum())
+    heads = int(dataset["entropy"].notnull().any("step").sum())
     when = f"at step {steps[0]:,}"
     if steps.size > 1:
         when = f"{steps.size} times from step {steps[0]:,} to {steps[-1]:,}"

@@ -48,7 +48,7 @@ def heads(result: xr.Dataset, variable: str = "relative_entropy", **entry: Any) 
     if variable not in result or not {"step", "layer", "head"} <= set(result[variable].dims):
         over = [n for n, v in result.data_vars.items() if {"step", "layer", "head"} <= set(v.dims)]
         near = did_you_mean(variable, map(str, over))
-        raise InputError(f"variable: the result has no {variable!r} over step, layer, head{near}")
+        raise InputError(f"variable: the result has no {variable!r} over step, layer, head; {near}")
     values = result[variable].sel(entry)
     if more := set(values.dims) - {"step", "layer", "head"}:
         dim = str(sorted(map(str, more))[0])
