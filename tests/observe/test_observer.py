@@ -262,6 +262,83 @@ def test_a_seq2seq_model_is_seen_on_all_sides():
     assert np.isfinite(crossing.entropy).all()
 
 
+class Wrapped(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.inner = model
+
+    def forward(self, **inputs):
+        return self.inner(**inputs)
+
+
+def test_padding_of_an_encoder_is_none_of_its_decoder():
+    """Where both read sequences of one length."""
+    padding = torch.zeros(2, LENGTH, dtype=torch.bool)
+    padding[0, -6:] = True
+    inputs = {
+        "input_ids": PROBE, "attention_mask": ~padding, "decoder_input_ids": tokens(2, seed=2),
+    }  # fmt: skip
+    model = small_model("t5")
+    alone, wrapped = observed(model, inputs), observed(Wrapped(model), inputs)
+    np.testing.assert_array_equal(wrapped.visible_keys, alone.visible_keys)
+    np.testing.assert_array_equal(wrapped.entropy, alone.entropy)
+    causal = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+    both = {"src": torch.randn(2, LENGTH, 8), "tgt": torch.randn(2, LENGTH, 8), "tgt_mask": causal}
+    model = nn.Transformer(8, 2, 1, 1, 8, batch_first=True)
+    masks = {"src_key_padding_mask": padding, "tgt_key_padding_mask": padding.flip(0)}
+    seen = observed(model, {**both, **masks}, min_keys=1).visible_keys.isel(head=0)
+    assert seen.kind.values.tolist() == ["self", "self", "cross"]
+    long, short = (LENGTH + 1) / 2, (LENGTH - 6 + 1) / 2
+    np.testing.assert_allclose(seen, [(LENGTH - 6 + LENGTH) / 2, (long + short) / 2, LENGTH])
+
+
+def test_what_reads_images_has_nothing_of_the_tokens():
+    """Where there are as many of both: CLIP, which does not say where its tokens are."""
+    model, length = small_model("clip"), 17
+    mask = torch.ones(2, length, dtype=torch.long)
+    mask[0, -5:] = 0
+    inputs = {
+        "input_ids": tokens(2, length), "attention_mask": mask,
+        "pixel_values": torch.randn(2, 3, 32, 32),
+    }  # fmt: skip
+    found = moment_of(model, make_probe(model, inputs), min_keys=1).layers
+    vision = [name for name in found if name.startswith("vision")]
+    assert len(found) == 4 and len(vision) == 2
+    for name, layer in found.items():
+        assert ("token" in layer.variables) == (name not in vision)
+        if name in vision:  # the queries are places of the image, all of them
+            assert (layer.received_total.sum("key") == pytest.approx(length)).all()
+
+
+class Drawing(NanoGPT):
+    """Draws in evaluation mode too, as ViT MAE does."""
+
+    def forward(self, ids):
+        return super().forward(ids[:, torch.randperm(ids.shape[1])])
+
+
+def test_every_measurement_draws_the_same():
+    model = Drawing()
+    observer = attnlab.observe(model, probe=PROBE, every=1, **FEW)
+    for step in range(2):
+        torch.manual_seed(step)
+        expected = torch.rand(2)
+        torch.manual_seed(step)
+        assert observer.step(step)
+        assert torch.equal(torch.rand(2), expected)
+    assert (observer.result().entropy.diff("step") == 0).all()
+
+
+def test_in_inference_mode():
+    model = small_model("llama")
+    inputs = {"input_ids": PROBE, "attention_mask": torch.ones_like(PROBE)}
+    inputs["attention_mask"][0, :5] = 0
+    expected = observed(model, inputs)
+    with torch.inference_mode():
+        found = observed(model, inputs)
+    np.testing.assert_array_equal(found.entropy, expected.entropy)
+
+
 def observed(model, probe, **options):
     observer = attnlab.observe(model, probe=probe, **{**FEW, **options})
     observer.step(0)
@@ -312,6 +389,8 @@ def test_what_no_seam_sees_is_refused_by_name():
         r" it in code of its own \(BloomAttention\); .* attnlab.observe.record",
     ):
         observed(small_model("bloom", "eager"), PROBE)  # fmt: skip
+    with pytest.raises(InputError, match=r"FalconAttention.; load it with .*=\"sdpa\", or"):
+        observed(small_model("falcon", "eager"), PROBE)
     with pytest.raises(InputError, match="no attention of Sequential was seen: it has none"):
         observed(nn.Sequential(nn.Embedding(97, 8), nn.Linear(8, 8)), PROBE)
 
@@ -343,6 +422,32 @@ def test_a_model_that_diverges_is_measured_and_told():
     assert "diverged" in observer.report()
 
 
+class Unnamed(nn.Module):
+    """Attends in a block that is called neither by a seam nor by a name."""
+
+    def forward(self, x):
+        return functional.softmax(x @ x.transpose(-1, -2), -1) @ x
+
+
+class Hybrid(NanoGPT):
+    """A block of its stack does not attend; another stack attends in code of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks[1] = nn.Sequential(nn.Linear(32, 32))
+        self.others = nn.Sequential(Unnamed())
+
+    def forward(self, ids):
+        return self.others(self.blocks[1](self.blocks[0](self.tokens(ids))))
+
+
+def test_blocks_that_do_not_attend_and_attention_without_a_name_are_told():
+    with pytest.warns(UserWarning, match=r"nothing is known of blocks.1, others.0 "):
+        result = observed(Hybrid(), PROBE)
+    assert result.module.values.tolist() == ["blocks.0.attention"]
+    assert result.attrs["unseen"] == '{"blocks.1": "Sequential", "others.0": "Unnamed"}'
+
+
 def test_what_is_seen_in_part_says_so():
     model = NanoGPT()
     model.blocks[1].attention = OwnAttention()
@@ -365,6 +470,7 @@ def test_what_is_seen_in_part_says_so():
         ([[1, 2], [3]], "probe: expected numbers in rows of one length"),
         ({"input_ids": PROBE, "attention_mask": torch.zeros_like(PROBE)}, "is all padding"),
         ({}, "probe: no tensor in it"),
+        ({"input_ids": PROBE, "past_key_values": object()}, "probe: past_key_values: every"),
     ],
 )
 def test_what_is_no_probe(probe, message):

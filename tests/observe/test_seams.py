@@ -286,7 +286,8 @@ def test_afterwards_everything_is_as_it_was():
     def places():
         return (
             utils.AttentionInterface.get_interface, functional.scaled_dot_product_attention,
-            functional.multi_head_attention_forward,
+            functional.multi_head_attention_forward, functional.softmax, torch.softmax,
+            torch.Tensor.softmax,
         )  # fmt: skip
 
     before, model, other = places(), small_model("llama"), NanoGPT()
@@ -298,6 +299,7 @@ def test_afterwards_everything_is_as_it_was():
     assert not set(places()) & set(before)
     second.__exit__(None, None, None)
     assert places() == before
+    assert "softmax" not in vars(torch.Tensor)  # it was inherited
     assert not any(seam.watches for seam in SEAMS)
     for module in (*model.modules(), *other.modules()):
         assert not module._forward_hooks and not module._forward_pre_hooks

@@ -231,12 +231,14 @@ def test_jax_says_the_same_as_numpy():
         (torch.float32, torch.finfo(torch.float32).min),
         (torch.float32, -1e9),
         (torch.float32, -np.inf),
+        (torch.float32, -1e4),
+        (torch.bfloat16, -1e4),
         (torch.bfloat16, torch.finfo(torch.bfloat16).min),
         (torch.float16, torch.finfo(torch.float16).min),
     ],
 )
 def test_a_key_is_hidden_however_model_code_hides_it(kind, hidden):
-    call, beside = case("right padding")
+    call, beside = case("left padding")
     tensors = as_kind(call, torch.asarray)
     shown = tensors.mask
     additive = torch.where(shown, 0.0, hidden).to(kind)

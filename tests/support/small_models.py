@@ -42,6 +42,10 @@ def configuration(name, **more):
                                      "sliding_window": 8,
                                      "layer_types": ["sliding_attention", "full_attention"]}),
         "qwen3": ("Qwen3Config", {**SIZES, "num_key_value_heads": 2, "head_dim": 8}),
+        "clip": ("CLIPConfig", {"text_config": {**SIZES, "eos_token_id": 2},
+                                "vision_config": {**SIZES, "image_size": 32, "patch_size": 8},
+                                "projection_dim": 32}),
+        "falcon": ("FalconConfig", SIZES),
         "bloom": ("BloomConfig", {"hidden_size": 32, "n_layer": 2, "n_head": 4,
                                   "vocab_size": VOCABULARY}),
     }  # fmt: skip
@@ -58,6 +62,7 @@ def small_model(name, implementation="sdpa", *, seed=0, **more):
     config = configuration(name, **more)
     heads = {
         "bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM,
+        "clip": transformers.AutoModel,
     }  # fmt: skip
     kind = heads.get(name, transformers.AutoModelForCausalLM)
     torch.manual_seed(seed)

@@ -21,7 +21,7 @@ def whole_maps(q, k, *, scale, causal=False, window=None, mask=None, softcap=Non
         if window is not None and abs(place - j) >= window:
             continue
         if mask is not None and (
-            not mask[b, h, i, j] if mask.dtype == bool else mask[b, h, i, j] < -1e8
+            not mask[b, h, i, j] if mask.dtype == bool else mask[b, h, i, j] < -9e3
         ):
             continue
         x = float(q[b, h, i] @ k[b, h // group, j]) * scale

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 # An additive mask hides a key with this or less. Model code adds the lowest number of its dtype,
-# infinity or -1e9, and biases to them.
-HIDDEN = -1e8
+# infinity, -1e9 or -1e4, which half precision rounds, and biases to them.
+HIDDEN = -9e3
 # The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
 LOW = -1e30
 # Bytes of a block for each entry of its maps: three arrays at a time, and what is small beside.
@@ -108,7 +108,7 @@ class Part:
         seen = (key >= first) & (key <= last)
         if self.mask is not None:
             rows = self._rows_of_mask(index)
-            seen = seen & (rows if is_bool(rows) else rows > max(HIDDEN, _lowest(rows) / 2))
+            seen = seen & (rows if is_bool(rows) else rows > HIDDEN)
         return seen
 
     def block(
@@ -205,7 +205,3 @@ def _with_sinks(
     xp = namespace(logits)
     one = xp.broadcast_to(precise(heads.sinks)[:, None, None], (*logits.shape[:3], 1))
     return xp.concat([logits, one], axis=-1)
-
-
-def _lowest(mask: Array) -> float:
-    return float(namespace(mask).finfo(mask.dtype).min)

@@ -32,8 +32,8 @@ class AttentionCall:
     scale : float
         What the products are multiplied with.
     mask : Shaped[Any, '*broadcast'], optional
-        Bool (True: may attend) or additive floats (so come the biases of T5 and ALiBi), where -1e8
-        and less, or half of the dtype's lowest, hides a key.
+        Bool (True: may attend) or additive floats (so come the biases of T5 and ALiBi), where
+        -9,000 and less hides a key: models add -10,000, or the lowest number of their dtype.
     causal : bool, optional
         A query sees the keys up to its own place.
     window : int, optional

@@ -22,7 +22,7 @@ from attnlab.observe.probe import Probe
 from attnlab.observe.seams import Doubt, Sighting, Watch, watching
 from attnlab.observe.sheet import Layers, Sheet, brought_here
 from attnlab.observe.statistics import BUDGET_BYTES, MIN_KEYS, Look, bytes_of, conclude, look
-from attnlab.observe.undisturbed import undisturbed
+from attnlab.observe.undisturbed import undisturbed, version_of
 
 # On an accelerator a block may take so much for each sequence of the probe, if that is more than
 # BUDGET_BYTES, as the model's own forward takes more for several: small blocks leave it waiting.
@@ -35,7 +35,7 @@ class Moment:
 
     sheets: what was measured of layers that are alike.
     order: the names of all layers, as they ran.
-    unseen: attention modules that ran without being seen, and their classes.
+    unseen: what ran without being seen, and its classes: see `Watch.unseen`.
     behind: what the weights and the MLP of each layer say.
     """
 
@@ -183,8 +183,8 @@ class Measuring:
             kinds = ", ".join(sorted(set(unseen.values())))
             why = f"computes it in code of its own ({kinds})" if unseen else "has none, or hides it"
             raise InputError(
-                f"model: no attention of {type(watch.model).__name__} was seen: it {why}; let it "
-                "call torch.nn.functional.scaled_dot_product_attention, or inside it call "
+                f"model: no attention of {type(watch.model).__name__} was seen: it {why}; "
+                f"{_ways_out(watch.model)}, or inside it call "
                 "attnlab.observe.record(query, key, value, mask=...) with what its softmax uses"
             )
         for alike in self._waiting.values():
@@ -223,6 +223,14 @@ def moment_of(
     return measuring.result(watch)
 
 
+def _ways_out(model: nn.Module) -> str:
+    """How a model of which nothing is seen may come to be."""
+    eager = getattr(getattr(model, "config", None), "_attn_implementation", None) == "eager"
+    if eager and getattr(model, "_supports_sdpa", False):
+        return 'load it with attn_implementation="sdpa"'
+    return "let it call torch.nn.functional.scaled_dot_product_attention"
+
+
 def _budget_bytes(call: AttentionCall) -> int:
     """What a block of a call may take."""
     if on_processor(call.query):
@@ -245,4 +253,4 @@ def _kind(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
 
 def _version(mask: Tensor | None) -> int | None:
     """Changes when the mask is changed in its place."""
-    return None if mask is None else mask._version
+    return None if mask is None else version_of(mask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,10 @@ LEAST = 2  # tokens of a sequence: one alone has nothing to choose from
 _PADDING = {
     "attention_mask": True, "src_key_padding_mask": False, "key_padding_mask": False,
 }  # fmt: skip
+_DECODER_PADDING = {"decoder_attention_mask": True, "tgt_key_padding_mask": False}
+_DECODED = ("decoder_input_ids", "decoder_inputs_embeds", "tgt")  # what a decoder reads
+# what is read beside tokens, and the parts of a model that read it, by their names
+_SENSES = re.compile("pixel|image|video|vision|visual|audio|speech|sound|input_(feature|value)s?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +48,14 @@ class Probe:
 
     args, kwargs: as the model's `forward` takes them.
     side: of what the model reads; decoder: of what a decoder beside an encoder reads.
+    senses: images or sound are read beside tokens.
     """
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     side: Side
     decoder: Side | None = None
+    senses: bool = False
 
     def on(self, device: torch.device) -> Probe:
         """The same on a device."""
@@ -62,9 +69,12 @@ class Probe:
     def beside(self, sighting: Sighting) -> dict[str, Any]:
         """The tokens of a call's keys, and which of its queries are there: for `statistics`."""
         call = sighting.call
-        decodes = self.decoder is not None and "decoder" in sighting.layer.split(".")
-        queries = self.decoder if decodes and self.decoder is not None else self.side
-        keys = self.side if call.cross else queries
+        queries, others = self.side, Side() if self.senses else self.side
+        if self.senses and _SENSES.search(sighting.layer):
+            queries = others
+        elif self.decoder is not None and "decoder" in sighting.layer.split("."):
+            queries = self.decoder
+        keys = others if call.cross else queries
         of_keys, of_queries = (call.shape[0], call.shape[3]), (call.shape[0], call.shape[2])
         return {
             "tokens": _fitting(keys.tokens, of_keys),
@@ -105,7 +115,7 @@ def batch_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     side = _side(given)
     if side.tokens is None:
         side = replace(side, tokens=_ids(args))
-    return Probe(args, kwargs, side, _decoder_side(model, given))
+    return _beside_decoder(model, Probe(args, kwargs, side), given)
 
 
 def _for_model(model: nn.Module, probe: Probe) -> Probe:
@@ -120,14 +130,14 @@ def _for_model(model: nn.Module, probe: Probe) -> Probe:
         # neither keys for later nor the logits of every place: nobody reads them
         spared = {"use_cache": False, "logits_to_keep": 1}
         kwargs |= {k: v for k, v in spared.items() if k in takes and k not in kwargs}
-        decoder = ("decoder_input_ids", "decoder_inputs_embeds", "labels")
+        decoder = (*_DECODED, "labels")
         reads = "decoder_input_ids" in takes and "input_ids" in kwargs
         if reads and config.is_encoder_decoder and not any(name in kwargs for name in decoder):
             shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
             ids = kwargs["input_ids"]
             kwargs["decoder_input_ids"] = ids if shift is None else shift(ids)
     _check_context(model, config, probe)
-    return Probe(args, kwargs, probe.side, _decoder_side(model, kwargs))
+    return _beside_decoder(model, Probe(args, kwargs, probe.side), kwargs)
 
 
 def _check_size(probe: Probe) -> None:
@@ -138,6 +148,11 @@ def _check_size(probe: Probe) -> None:
         raise InputError(
             f"probe: sequences of {first.shape[1]} token; a query needs keys to choose from, "
             "give sequences of at least two"
+        )
+    if probe.kwargs.get("past_key_values") is not None:
+        raise InputError(
+            "probe: past_key_values: every forward adds to it, and no two would be alike; leave it "
+            "out, and give the tokens that it holds before the others"
         )
     if probe.side.real is not None and not bool(probe.side.real.any(-1).all()):
         raise InputError("probe: a sequence is all padding; leave it out")
@@ -155,13 +170,21 @@ def _check_context(model: nn.Module, config: Any, probe: Probe) -> None:
                 f"probe: {length} tokens are longer than the model's context of {context}; cut the "
                 f"sequences, probe[:, :{context}]"
             )
-    embeddings = getattr(model, "get_input_embeddings", lambda: None)()
-    words = getattr(embeddings, "num_embeddings", None)
+    words = _words(model)
     if isinstance(words, int) and not 0 <= int(tokens.min()) <= int(tokens.max()) < words:
         raise InputError(
             f"probe: token ids from {int(tokens.min())} to {int(tokens.max())}, where "
             f"the model knows 0 to {words - 1}; use the tokenizer of this model"
         )
+
+
+def _words(model: nn.Module) -> Any:
+    """How many tokens the model knows, if it says so; one of text and images (CLIP) does not."""
+    try:
+        embeddings = getattr(model, "get_input_embeddings", lambda: None)()
+    except NotImplementedError:
+        return None
+    return getattr(embeddings, "num_embeddings", None)
 
 
 def _first(probe: Probe) -> Tensor:
@@ -181,15 +204,19 @@ def _side(kwargs: Mapping[str, Any]) -> Side:
     return Side(kwargs.get("input_ids"), _real(kwargs), _starts(kwargs.get("position_ids")))
 
 
-def _decoder_side(model: nn.Module, kwargs: Mapping[str, Any]) -> Side | None:
-    if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        return None
-    mask = kwargs.get("decoder_attention_mask")
-    return Side(kwargs.get("decoder_input_ids"), _real({"attention_mask": mask}))
+def _beside_decoder(model: nn.Module, probe: Probe, given: Mapping[str, Any]) -> Probe:
+    """With what its parts read that do not read `side`; the model may be wrapped in another."""
+    configs = (getattr(module, "config", None) for module in model.modules())
+    decodes = any(getattr(config, "is_encoder_decoder", False) for config in configs)
+    decoder = None
+    if decodes or any(name in given for name in _DECODED):
+        decoder = Side(given.get("decoder_input_ids"), _real(given, _DECODER_PADDING))
+    senses = any(_SENSES.match(name) for name, value in given.items() if value is not None)
+    return replace(probe, decoder=decoder, senses=senses and "input_ids" in given)
 
 
-def _real(kwargs: Mapping[str, Any]) -> Tensor | None:
-    for name, marks_tokens in _PADDING.items():
+def _real(kwargs: Mapping[str, Any], names: Mapping[str, bool] = _PADDING) -> Tensor | None:
+    for name, marks_tokens in names.items():
         mask = kwargs.get(name)
         if isinstance(mask, Tensor) and mask.ndim == 2:
             real = mask.bool() if marks_tokens else ~mask.bool()

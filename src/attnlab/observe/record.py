@@ -58,8 +58,7 @@ def record(
     causal : bool, optional
         Whether a query sees the keys up to its own place only; the last query is the last key.
     mask : array, optional
-        Bool (True: may attend) or additive floats, where -1e8 and less, or half of the dtype's
-        lowest, hides a key.
+        Bool (True: may attend) or additive floats, where -9,000 and less hides a key.
     window : int, optional
         A query sees only keys nearer than this, in either direction.
     softcap : float, optional

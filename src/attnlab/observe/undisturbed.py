@@ -69,6 +69,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
         undo.callback(torch.backends.mha.set_fastpath_enabled,
                       torch.backends.mha.get_fastpath_enabled())  # fmt: skip
         torch.backends.mha.set_fastpath_enabled(False)  # it calls nothing that could be seen
+        undo.enter_context(torch.inference_mode(False))  # of its tensors torch tells less
         undo.enter_context(torch.no_grad())
         for kind in {device.type for device in devices}:
             enabled = torch.is_autocast_enabled(kind)
@@ -88,11 +89,15 @@ def _set_modes(modules: list[nn.Module], modes: list[bool]) -> None:
 
 
 def _keep_random_numbers(devices: set[torch.device], undo: ExitStack) -> None:
+    """Put them back later; meanwhile they are the same in every forward."""
     undo.callback(random.setstate, random.getstate())
     undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
     undo.callback(torch.set_rng_state, torch.get_rng_state())
+    torch.default_generator.manual_seed(0)  # some draw in evaluation mode too (ViT MAE)
     for device in sorted((d for d in devices if d.type == "cuda"), key=str):
         undo.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(0)
 
 
 def _keep_buffers(modules: list[nn.Module], undo: ExitStack) -> None:
@@ -100,14 +105,21 @@ def _keep_buffers(modules: list[nn.Module], undo: ExitStack) -> None:
     for module in modules:
         for name, buffer in module._buffers.items():
             if buffer is not None:
-                undo.callback(_restore, module._buffers, name, buffer, buffer._version,
+                undo.callback(_restore, module._buffers, name, buffer, version_of(buffer),
                               buffer.detach().clone())  # fmt: skip
 
 
+def version_of(tensor: torch.Tensor) -> int | None:
+    """Changes when the tensor is changed in its place; None of one that inference mode has made,
+    of which torch does not tell."""
+    return None if tensor.is_inference() else tensor._version
+
+
 def _restore(
-    buffers: dict[str, Any], name: str, buffer: torch.Tensor, version: int, content: torch.Tensor
-) -> None:
-    if buffer._version != version:
+    buffers: dict[str, Any], name: str, buffer: torch.Tensor, version: int | None,
+    content: torch.Tensor,
+) -> None:  # fmt: skip
+    if version_of(buffer) != version:
         buffer.copy_(content)
     buffers[name] = buffer
 

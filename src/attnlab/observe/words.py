@@ -210,7 +210,7 @@ def _left_out(dataset: xr.Dataset) -> Iterator[str]:
     unseen = json.loads(dataset.attrs.get("unseen", "{}"))
     if unseen:
         kinds = ", ".join(sorted(set(unseen.values())))
-        number = _count(len(unseen), "attention module")
+        number = _count(len(unseen), "module")
         yield f"Nothing is known of {number} that no seam sees ({kinds})."
     faults = _faults(dataset)
     if faults:

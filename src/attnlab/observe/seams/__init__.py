@@ -14,11 +14,12 @@ from attnlab.observe.seams.huggingface import HuggingFace
 from attnlab.observe.seams.multihead import Multihead
 from attnlab.observe.seams.sdpa import ScaledDotProduct
 from attnlab.observe.seams.sighting import Doubt, Sighting
+from attnlab.observe.seams.softmax import Softmax
 from attnlab.observe.seams.watch import Watch
 
 __all__ = ["SEAMS", "Doubt", "Seam", "Sighting", "Watch", "watching"]
 
-SEAMS: tuple[Seam, ...] = (HuggingFace(), Multihead(), ScaledDotProduct())
+SEAMS: tuple[Seam, ...] = (HuggingFace(), Multihead(), ScaledDotProduct(), Softmax())
 
 
 @contextmanager

@@ -46,5 +46,8 @@ class Seam(ABC):
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute until nobody watches any more."""
-        self._undo.callback(setattr, owner, name, getattr(owner, name))
+        if name in vars(owner):
+            self._undo.callback(setattr, owner, name, vars(owner)[name])
+        else:  # it is inherited
+            self._undo.callback(delattr, owner, name)
         setattr(owner, name, value)

@@ -34,6 +34,7 @@ class Watch:
         self.running: list[str] = []  # the modules that run, from the outermost to the innermost
         self.ran: dict[str, nn.Module] = {}  # all that ran
         self.times: Counter[str] = Counter()  # how often each has attended
+        self.alone: set[str] = set()  # those that attend in code of their own
         self.muted = False  # below a function that was seen, others are not
         self.cross = False  # the module that runs is known to attend to another sequence
         self.ignored = False  # this forward is not the one that is waited for
@@ -65,19 +66,37 @@ class Watch:
         with torch.no_grad():
             self._see(sighting)
 
+    def attends_alone(self) -> None:
+        """Take note that the module that runs attends where no seam sees it, or will be seen."""
+        self.alone.add(self.running[-1])
+
     def unseen(self) -> dict[str, str]:
-        """Attention modules that ran without being seen: their names and classes."""
-        attending = {
-            name: type(module).__name__
-            for name, module in self.ran.items()
-            if ATTENDS.search(type(module).__name__)
+        """What ran without being seen: modules that attend, by what they do or by the name of their
+        class, and blocks of a stack in which others attend; their names and classes."""
+        named = [name for name, module in self.ran.items() if ATTENDS.search(type(module).__name__)]
+        known = {*self.times, *self.alone}
+        found = self.alone - self.times.keys()
+        found |= {
+            name
+            for name in named
+            if not any(_within(one, name) or _within(name, one) for one in known)
+            and not any(other != name and _within(other, name) for other in named)
         }
-        return {
-            name: kind
-            for name, kind in attending.items()
-            if not any(_within(seen, name) or _within(name, seen) for seen in self.times)
-            and not any(other != name and _within(other, name) for other in attending)
+        stacks = {self._stack(seen) for seen in self.times} - {None}
+        found |= {
+            name
+            for name in self.ran
+            if name.rpartition(".")[0] in stacks
+            and not any(_within(one, name) for one in {*self.times, *found})
         }
+        return {name: type(self.ran[name]).__name__ for name in self.ran if name in found}
+
+    def _stack(self, name: str) -> str | None:
+        """The name of the outermost list of modules that the module of this name is in."""
+        parts = name.split(".")
+        outer = (".".join(parts[:depth]) for depth in range(len(parts)))
+        lists = (one for one in outer if isinstance(self.model.get_submodule(one), nn.ModuleList))
+        return next(lists, None)
 
     @contextmanager
     def following(self) -> Iterator[None]:
