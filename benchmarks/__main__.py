@@ -16,6 +16,7 @@ NAMES = {
     "joint": "a step of Joint against one of Pairwise, and a plain PyTorch loop (or --no-torch)",
     "variants": "a step of each model variant against one of the paper's model",
     "observe": "what observing costs beside a training, beside eager attention, and in memory",
+    "architectures": "whether observe is right about every architecture of transformers; or NAMES",
 }
 
 

@@ -1,0 +1,368 @@
+"""Whether attnlab.observe is right about every architecture of transformers that is built small.
+
+    ./lab bench architectures                   all of them, about ten minutes
+    ./lab bench architectures llama t5 clip     some of them
+
+Each is made from its configuration with random weights (6 layers of width 64, 4 heads, windows of
+16 places; nothing is downloaded), and reads two padded sequences of 48 tokens, images or sound.
+What its attention is, say the softmaxes that torch itself runs in an eager forward (that of SDPA
+among them), each by the module that asks for it. Entropy, keys, sinks and the like of every layer
+and head are held against the measures of these maps, under eager and, where it has one, sdpa:
+
+agrees: all layers were seen, by their names and in their order, and all is right.
+in part: the layers that were seen agree, and the observer names those that were not.
+refused: in words, which are printed.
+no attention: there is no softmax, and the observer says that it sees nothing.
+not built: its configuration has no such sizes, or its forward takes other inputs.
+WRONG: anything else. Then the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+import signal
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+WIDTH, HEADS, LAYERS, LENGTH, DECODED, VOCABULARY, WINDOW = 64, 4, 6, 48, 40, 97, 16
+LEAST = 6  # keys that a counted query sees
+# how near is right: what another kernel rounds goes on into later layers
+NEAR = {"eager": 1e-5, "sdpa": 1e-4}
+MOST, SECONDS = 30_000_000, 120  # parameters of a model, and for how long it may be looked at
+SIZES = (
+    (WIDTH, "hidden_size d_model n_embd dim emb_dim embed_dim embedding_size word_embed_proj_dim "
+     "decoder_hidden_size encoder_hidden_size lru_width out_hidden_size output_hidden_size "
+     "projection_dim embedding_dim model_dim hidden_dim width embedding_hidden_size image_size"),
+    (HEADS, "num_attention_heads n_head n_heads num_heads encoder_attention_heads attention_heads "
+     "decoder_attention_heads mamba_n_heads mamba_num_heads linear_num_key_heads "
+     "linear_num_value_heads index_n_heads"),
+    (2, "num_key_value_heads num_kv_heads num_local_experts num_experts n_routed_experts "
+     "moe_num_experts num_key_value_head attn_layer_period num_kv_shared_layers"),
+    (1, "num_experts_per_tok num_experts_per_token n_group topk_group moe_topk n_shared_experts "
+     "first_k_dense_replace mamba_n_groups n_groups attn_layer_offset"),
+    (WIDTH // HEADS, "head_dim d_kv attention_head_dim kv_channels d_head v_head_dim "
+     "qk_rope_head_dim qk_nope_head_dim attention_head_size index_head_dim linear_key_head_dim "
+     "linear_value_head_dim hidden_size_per_layer_input"),
+    (8, "rotary_dim patch_size"),
+    (32, "q_lora_rank kv_lora_rank mamba_d_state mamba_chunk_size chunk_size mamba_d_head "
+     "mamba_head_dim"),
+    (2 * WIDTH, "intermediate_size d_ff ffn_dim n_inner ffn_hidden_size encoder_ffn_dim mlp_dim "
+     "decoder_ffn_dim d_inner moe_intermediate_size shared_expert_intermediate_size "
+     "shared_intermediate_size mamba_d_ssm"),
+    (LAYERS, "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
+     "num_decoder_layers num_encoder_layers"),
+    (VOCABULARY, "vocab_size encoder_vocab_size decoder_vocab_size src_vocab_size tgt_vocab_size "
+     "vocab_size_per_layer_input"),
+    (256, "max_position_embeddings n_positions max_seq_len max_sequence_length max_seq_length "
+     "max_source_positions max_target_positions"),
+    (WINDOW, "sliding_window window_size attention_window local_attention_window "
+     "sliding_window_size attention_window_size local_attention attention_chunk_size"),
+)  # fmt: skip
+SIZE_OF = {name: size for size, names in SIZES for name in names.split()}
+LISTS = {"attention_types": [[["global", "local"], LAYERS // 2]], "attn_layer_indices": [1, 3]}
+TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+# what else is tried where these sizes do not go together
+VARIANTS: tuple[dict[str, int], ...] = (
+    {}, {"num_key_value_heads": HEADS}, {"head_dim": 2 * WIDTH}, {"window_size": 4},
+)  # fmt: skip
+KINDS = (
+    "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT", "CAUSAL_LM",
+)  # fmt: skip
+
+
+class NotBuilt(Exception):
+    """Why there is nothing to look at."""
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="./lab bench architectures")
+    parser.add_argument("names", nargs="*", help="model types, as llama; all without")
+    chosen = parser.parse_args(arguments)
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    warnings.simplefilter("ignore")
+    print(f"transformers {transformers.__version__}, torch {torch.__version__}", flush=True)
+    known = [name for name in sorted(transformers.CONFIG_MAPPING) if class_of(name) is not None]
+    outcomes: Counter[str] = Counter()
+    for name in chosen.names or known:
+        try:
+            with within(SECONDS):
+                outcome, why = outcome_of(name)
+        except NotBuilt as problem:
+            outcome, why = "not built", " ".join(str(problem).split())[:200]
+        outcomes[outcome] += 1
+        print(f"{name:28} {outcome:12} {why}", flush=True)
+    print(", ".join(f"{outcome}: {number}" for outcome, number in outcomes.most_common()))
+    sys.exit(1 if outcomes["WRONG"] else 0)
+
+
+def outcome_of(name: str) -> tuple[str, str]:
+    """The outcome for one model type, and what there is to say."""
+    from attnlab.files.errors import InputError
+    from attnlab.observe.moment import moment_of
+    from attnlab.observe.probe import make_probe
+
+    variant, inputs, truth = what_runs(name)
+    agreed, refusals, unseen = [], [], {}
+    for implementation, near in NEAR.items():
+        try:
+            model = small(name, variant, implementation)
+        except (ValueError, ImportError):
+            continue  # it has none
+        try:
+            moment = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
+        except InputError as refusal:
+            refusals.append(f"{implementation} is refused: {refusal}")
+            continue
+        except Exception as problem:  # anything else is what is looked for
+            return "WRONG", f"{implementation}: {type(problem).__name__}: {problem}"
+        if wrong := what_is_wrong(model, moment, truth, inputs, near):
+            return "WRONG", f"{implementation}: {wrong}"
+        agreed.append(implementation)
+        unseen = dict(moment.unseen)
+    if not agreed:
+        none = not truth and all("no attention of" in refusal for refusal in refusals)
+        return "no attention" if none else "refused", "; ".join(refusals)
+    seen = f"{len(moment.layers)} layers of {type(model).__name__}, {' and '.join(agreed)}"
+    if unseen:
+        parts = ", ".join(f"{one} ({kind})" for one, kind in unseen.items())
+        return "in part", "; ".join([seen, f"it names {parts}", *refusals])
+    return "agrees", "; ".join([seen, *refusals])
+
+
+def what_is_wrong(
+    model: Any, moment: Any, truth: Mapping[str, Any], inputs: Mapping[str, Any], near: float
+) -> str:
+    """In words, if something is: layers of which nothing is said, others, or their numbers."""
+
+    def told(layer: str) -> bool:
+        name = layer.split("#")[0]
+        return any(f"{name}.".startswith(f"{one}.") for one in moment.unseen)
+
+    expected = [layer for layer in truth if layer in moment.layers or not told(layer)]
+    if list(moment.layers) != expected:
+        return f"sees {list(moment.layers)}, where there are {expected}"
+    for layer, found in moment.layers.items():
+        sinks = getattr(model.get_submodule(layer.split("#")[0]), "sinks", None)
+        if wrong := differences(found, truth[layer], sinks, inputs, near):
+            return f"{layer}: {wrong}"
+    return ""
+
+
+def differences(
+    found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any], near: float
+) -> str:  # fmt: skip
+    """Which statistics of a layer are not those that follow from the input of its softmax."""
+    import numpy as np
+    import torch
+
+    from attnlab.measures import maps as m
+    from attnlab.measures import places, received
+
+    batch, heads, keys = (found.sizes[dim] for dim in ("sequence", "head", "key"))
+    logits = logits.reshape(batch, heads, -1, logits.shape[-1])
+    if sinks is not None and logits.shape[-1] == keys:  # it scales what it makes of its maps
+        logits = torch.cat([logits, sinks.detach().view(-1, 1, 1).expand_as(logits[..., :1])], -1)
+    maps = logits.softmax(-1)[..., :keys]
+    visible = (maps > 0) | (logits[..., :keys] > -5000)
+    real = torch.ones(batch, maps.shape[2], dtype=torch.bool)
+    if maps.shape[2] == LENGTH and "attention_mask" in inputs:
+        real = inputs["attention_mask"].bool()
+    number = visible.sum(-1).float()
+    counted = real[:, None] & (number >= LEAST)
+    start = (visible & real[:, None, :, None]).any(1).any(1).int().argmax(-1)[:, None, None]
+    entropy = m.entropy(maps)
+    rows = {
+        "visible_keys": number, "entropy": entropy, "participation": m.participation(maps),
+        "relative_entropy": m.relative_entropy(entropy, number), "top_mass": m.top_mass(maps),
+        "keys_for": m.keys_for(maps).float(), "sink_mass": places.sink_mass(maps, start=start),
+    }  # fmt: skip
+    if found.kind.item() == "self":
+        rows |= {"self_mass": places.self_mass(maps), "mean_distance": places.mean_distance(maps)}
+    wanted = {}
+    for name, values in rows.items():
+        among = counted.view(*counted.shape, *(1,) * (values.ndim - 3))
+        wanted[name] = torch.where(among, values, torch.nan).nanmean(2)
+    some = counted[..., None]
+    wanted["received"] = received.received(torch.where(some, maps, 0.0), visible & some)
+    wrong = []
+    for name, right in wanted.items():
+        off = np.abs(found[name].values - right.numpy()) / (1 + np.abs(right.numpy()))
+        there = ~(np.isnan(found[name].values) & np.isnan(right.numpy()))
+        # of a row whose mass is at the bound, rounding decides whether one key more is counted
+        bound = 2.5 / LENGTH if name == "keys_for" else near
+        if not (off[there] <= bound).all():
+            wrong.append(f"{name} off by {off[there].max():.2g}")
+    return ", ".join(wrong)
+
+
+def what_runs(name: str) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
+    """The first variant of which a forward runs, its inputs, and what its softmaxes are given."""
+    problems = []
+    for variant in VARIANTS:
+        for shape in range(2):
+            try:
+                model = small(name, variant, "eager")
+                inputs = inputs_of(model, shape)
+                return variant, inputs, softmaxes(model, inputs)
+            except NotBuilt:
+                raise
+            except Exception as problem:  # of any kind: it is not ours
+                problems.append(f"{type(problem).__name__}: {problem}")
+    raise NotBuilt(problems[0])
+
+
+def small(name: str, variant: Mapping[str, int], implementation: str) -> Any:
+    """A model of this type, with attention that is far from even."""
+    import torch
+    import transformers
+
+    config = small_config(transformers.CONFIG_MAPPING[name], SIZE_OF | variant)
+    config._attn_implementation = implementation
+    kind = getattr(transformers, class_of(name) or "")
+    if implementation == "eager":
+        with torch.device("meta"):
+            number = sum(weight.numel() for weight in kind(config).parameters())
+        if number > MOST:
+            raise NotBuilt(f"{number:,} parameters: not all of its sizes are known here")
+    torch.manual_seed(0)
+    model = kind(config).float()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.normal_(std=min(0.3, 1.5 / weight[0].numel() ** 0.5))
+            else:
+                weight.nan_to_num_().add_(torch.randn_like(weight), alpha=0.1)
+    return model.eval()
+
+
+def class_of(name: str) -> str | None:
+    """The class that is taken of a model type: one that reads text, if there is one."""
+    from transformers.models.auto import modeling_auto as auto
+
+    tables = [getattr(auto, f"MODEL_FOR_{kind}_MAPPING_NAMES") for kind in KINDS]
+    kinds = [table[name] for table in [*tables, auto.MODEL_MAPPING_NAMES] if name in table]
+    return None if not kinds else kinds[0] if isinstance(kinds[0], str) else kinds[0][0]
+
+
+def small_config(kind: Any, sizes: Mapping[str, int]) -> Any:
+    """Its configuration with the sizes that it has; those inside it likewise."""
+    default = kind()
+    given: dict[str, Any] = {}
+    for field in [*vars(default), *kind.attribute_map]:
+        own = kind.attribute_map.get(field, field)
+        was = vars(default).get(own)
+        if field in sizes and not isinstance(was, bool | list | tuple | dict | str):
+            given[own] = sizes[field]
+        elif field in ("num_heads", "num_attention_heads") and isinstance(was, list | tuple):
+            given[own] = [HEADS] * len(was)
+        elif field in TOKENS:
+            given[field] = TOKENS[field]
+        elif field in LISTS:
+            given[field] = LISTS[field]
+        elif field.endswith(("_token_id", "_token_index")) and isinstance(was, int):
+            given[field] = min(was, VOCABULARY - 1 - len(field) % 20)
+    if isinstance(rope := vars(default).get("rope_parameters"), dict):
+        half = int(sizes["head_dim"] * rope.get("partial_rotary_factor", 1)) // 2
+        sections = [half - 2 * (half // 3), half // 3, half // 3]  # of places in time and space
+        given["rope_parameters"] = rope | {"mrope_section": sections}
+    for field in kind.sub_configs:
+        if (inner := getattr(default, field, None)) is not None:
+            given[field] = small_config(type(inner), sizes)
+    return kind(**given)
+
+
+def inputs_of(model: Any, shape: int) -> dict[str, Any]:
+    """What its forward takes: tokens, some of them padding; images; sound. shape: which of two such
+    take (a film, and features first or last)."""
+    import torch
+
+    random = torch.Generator().manual_seed(1)
+    ids = torch.randint(5, 70, (2, LENGTH), generator=random)
+    mask = torch.ones_like(ids)
+    mask[0, :5], mask[1, -7:] = 0, 0
+    config, takes = model.config, inspect.signature(model.forward).parameters
+    # of models that may read images beside tokens, only those that compare both have to
+    main = "pixel_values" if hasattr(model, "logit_scale") else model.main_input_name
+    bins = getattr(config, "num_mel_bins", getattr(config, "feature_size", 80))
+    side = getattr(getattr(config, "vision_config", config), "image_size", WIDTH)
+    high, wide = side if isinstance(side, list | tuple) else (side, side)
+    image = (getattr(config, "num_channels", 3), high, wide)
+    others = {
+        "pixel_values": ((2, *image), (2, getattr(config, "num_frames", 8), *image)),
+        "input_features": ((2, bins, 512), (2, 512, bins)),
+        "input_values": ((2, 16_000), (2, 1, 16_000)),
+    }  # fmt: skip
+    given: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
+    if "input_ids" not in takes:
+        del given["attention_mask"]
+    if getattr(config, "is_encoder_decoder", False):
+        given["decoder_input_ids"] = ids.flip(1)[:, :DECODED]
+    if main in others:
+        given[main] = torch.randn(others[main][shape], generator=random)
+    return {name: value for name, value in given.items() if name in takes}
+
+
+def softmaxes(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What each softmax of a forward is given, by the name of the module in which it runs."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    running: list[str] = []
+    times: Counter[str] = Counter()
+    found: dict[str, Any] = {}
+    kinds = (torch.ops.aten._softmax, torch.ops.aten._safe_softmax)
+
+    class Listening(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made = function(*args, **(kwargs or {}))
+            # of few are routers' choices among experts
+            maps = function.overloadpacket in kinds and made.ndim > 2 and made.shape[-1] > 8
+            if maps and args[1] in (-1, made.ndim - 1):
+                name = running[-1]
+                times[name] += 1
+                found[name if times[name] == 1 else f"{name}#{times[name]}"] = args[0].clone()
+            return made
+
+    with contextlib.ExitStack() as opened:
+        for name, module in model.named_modules():
+            enter = module.register_forward_pre_hook(lambda *_, name=name: running.append(name))
+            leave = module.register_forward_hook(lambda *_: running.pop() and None)
+            opened.callback(enter.remove)
+            opened.callback(leave.remove)
+        fast = torch.backends.mha.get_fastpath_enabled()
+        opened.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        torch.backends.mha.set_fastpath_enabled(False)
+        for context in (torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Listening()):
+            opened.enter_context(context)
+        torch.manual_seed(0)  # as the observer does: some draw what they look at
+        cached = "use_cache" in inspect.signature(model.forward).parameters
+        model(**inputs, **({"use_cache": False} if cached else {}))
+    return found
+
+
+@contextlib.contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """Give up what takes longer."""
+
+    def stop(*_: Any) -> None:
+        raise NotBuilt(f"takes more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
