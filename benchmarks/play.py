@@ -6,6 +6,8 @@ clock starts when the slider moves and stops when the frame with the new bars ha
 
 With --opens N, pages are opened and closed instead, beside --busy loops, every second one while a
 run of the API is under way; counted are pages without bars, and the server's memory.
+
+With --pictures FOLDER, the pictures that docs/playground.md shows are taken.
 """
 
 from __future__ import annotations
@@ -161,11 +163,28 @@ def opens(browser: Any, address: str, pid: int, count: int) -> None:
     print(f"{count} pages opened and closed, {empty} stayed empty")
 
 
+def pictures(browser: Any, address: str, folder: Path) -> None:
+    """The first example at its end, wide and on a phone, light and dark."""
+    for name, width, height in (("playground", 1280, 1200), ("playground-phone", 375, 1500)):
+        for scheme, suffix in (("light", ""), ("dark", "-dark")):
+            page = browser.new_page(
+                viewport={"width": width, "height": height}, color_scheme=scheme,
+                reduced_motion="reduce",
+            )  # fmt: skip
+            page.add_init_script("localStorage.setItem('attnlab-tour-done', '1')")
+            page.goto(address)
+            page.wait_for_selector("path.line.sgd[d^=M]", state="attached")
+            page.evaluate("attnlabPage.player.go(attnlabPage.player.last)")
+            page.screenshot(path=folder / f"{name}{suffix}.png")
+            page.close()
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="bench play", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--opens", type=int, default=0)
     parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--pictures", type=Path)
     options = parser.parse_args(arguments)
     path = chromium.find()
     if path is None:
@@ -173,7 +192,9 @@ def main(arguments: list[str]) -> None:
     print(f"{os.cpu_count()} cores")
     with server() as (address, pid), chromium.launched(path) as browser, busy(options.busy):
         time.sleep(1)
-        if options.opens:
+        if options.pictures:
+            pictures(browser, address, options.pictures)
+        elif options.opens:
             opens(browser, address, pid, options.opens)
         else:
             cold(browser, address, 10)

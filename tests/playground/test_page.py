@@ -23,6 +23,7 @@ from attnlab.playground.opening import opening
 from attnlab.playground.page_files import single_page
 
 Open = Callable[..., Any]
+PARTS = (".sentence-card", "#player", "#stages", "#classes")
 AXE = Path(__file__).parents[1] / "support" / "axe" / "axe.min.js"
 FINE = 2e-3  # of the axis: a fraction of a pixel
 
@@ -398,6 +399,7 @@ def test_as_one_file_it_works_from_a_folder(open_page: Open, tmp_path: Path) -> 
 
 def test_every_experiment_shows_its_point(open_page: Open) -> None:
     page = open_page()
+    places = set()
     for chip in page.locator("#experiments button").all():
         before = drawn(page)
         chip.click()
@@ -409,12 +411,21 @@ def test_every_experiment_shows_its_point(open_page: Open) -> None:
                 (line) => line.getBBox().height)))"""
         )
         assert min(heights) > 10, f"{chip.inner_text()}: a flat line"
+        places.add(tuple(round(page.locator(of).bounding_box()["y"]) for of in PARTS))
+    assert len(places) == 1, "the layout jumps"
     assert page.errors == []
 
 
 def test_on_a_phone_play_and_bars_come_first_and_nothing_sticks_out(open_page: Open) -> None:
     page = open_page(width=375)
     assert page.evaluate("document.documentElement.scrollWidth") == 375
+    page.evaluate("document.querySelector('#beyond').open = true")
+    small = page.evaluate(
+        """() => [...document.querySelectorAll("button, select, input[type=range], summary")]
+          .filter((of) => of.offsetParent && of.getBoundingClientRect().height < 44)
+          .map((of) => of.id || of.textContent)"""
+    )
+    assert small == []
     tops = [
         page.locator(name).bounding_box()["y"]
         for name in ("#play", "#classes", "#curves", "#panel")
@@ -422,6 +433,17 @@ def test_on_a_phone_play_and_bars_come_first_and_nothing_sticks_out(open_page: O
     assert tops == sorted(tops)
     page.locator("#play").click()
     page.wait_for_function("attnlabPage.player.playing")
+    top = page.locator(".sentence-card").bounding_box()["y"]
+    page.evaluate("attnlabPage.edit((of) => ({ ...of, steps: 20 }), '')")
+    assert page.locator("#look [aria-current]").inner_text().startswith("Your own setting")
+    assert page.locator(".sentence-card").bounding_box()["y"] == top
+    long = "Donaudampfschifffahrtsgesellschaftskapitaen"
+    classes = {
+        "vocabulary": [long, "m", "n"],
+        "classes": [{"query": "m", "next": "n", "probs": {long: 1}}],
+    }
+    page.evaluate("(classes) => attnlabPage.edit((of) => ({ ...of, classes }), '')", classes)
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
 def test_the_keyboard_is_enough(open_page: Open) -> None:
@@ -433,6 +455,10 @@ def test_the_keyboard_is_enough(open_page: Open) -> None:
     assert page.evaluate("attnlabPage.document.eta_y") == 2
     page.keyboard.press("Control+z")
     page.wait_for_function("attnlabPage.document.eta_y === 1")
+    page.locator("#kind").focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("attnlabPage.state.first === 1")
+    assert page.evaluate("document.activeElement.id") == "kind"
     page.locator("#stage").focus()
     page.keyboard.press(" ")
     page.wait_for_function("attnlabPage.player.playing")

@@ -32,6 +32,11 @@ const words = (changes) => ({
 })
 const tokens = (classes, changes) => words({ classes, engine: sampled(128), ...changes })
 
+/** What is said where one has turned something. */
+export const OWN = {
+  name: "", look: "Your own setting. Everything you see is trained in this page, as you turn it.", source: "",
+}
+
 export const EXPERIMENTS = [
   {
     name: "opening", title: "Sport or weather?", source: "Fig. 2",
@@ -47,8 +52,8 @@ export const EXPERIMENTS = [
   },
   {
     name: "shared", title: "Too many shared words", source: "Theorem 2, Section 6",
-    look: "The more the sentences have in common, the harder attention has to choose. Where nine words " +
-      "in ten are shared (B) they fall to a third; where three in ten are (A) hardly anything moves.",
+    look: "The more is shared, the harder attention has to choose: where nine words in ten are shared (B) " +
+      "they fall to a third, where three in ten are (A) hardly anything moves.",
     a: tokens("family:common=6,distinct=4,common_mass=0.3,queries=1", { eta_y: 1, eta_z: 1, engine: LIMIT, steps: 400 }),
     b: { classes: "family:common=6,distinct=4,common_mass=0.9,queries=1" },
   },
@@ -87,15 +92,14 @@ export const EXPERIMENTS = [
   },
   {
     name: "text", title: "Text: before “the …”", source: "Figs. 7 and 10",
-    look: "What stands before “the same”, “the class”, “a string” and “a function” in Python’s own " +
-      "documentation. Hardly a word is distinct; those that tell one ending from the others gain.",
+    look: "Words before “the same”, “the class”, “a string” and “a function” in Python’s documentation. " +
+      "Nearly all are shared; those that tell one ending from the others gain.",
     a: words({ classes: TEXT, engine: sampled(35), eta_y: 2, eta_z: 2, steps: 500 }),
   },
   {
     name: "joma", title: "Does it come back?", source: "JoMA",
-    look: "B has a small network (an MLP) above attention: the model of JoMA, the paper’s successor, which " +
-      "expects attention to open up again in the end. Here B’s snaps hard and stays; it is A’s that opens " +
-      "up a little.",
+    look: "B adds a small network (an MLP), as JoMA does, the paper’s successor, which expects attention to " +
+      "open up again in the end. Here B’s snaps and stays; A’s opens up a little.",
     a: words({ engine: LIMIT, steps: 1000 }),
     b: { model: { name: "joint", hidden: 16, activation: "relu", scale: 0.1 } },
   },

@@ -64,33 +64,20 @@ export function picture() {
     root.append(text(line, margin, y + 18 * at, 13))
   })
   y += 48
-  const bars = [...document.querySelectorAll("#classes .class-card")]
-  let tallest = 0
-  bars.forEach((card, at) => {
-    const chart = plain(card.querySelector("svg.bars"))
-    const [, , w, height] = card.querySelector("svg.bars").getAttribute("viewBox").split(" ").map(Number)
-    const x = margin + at * ((width - 2 * margin) / 2)
-    chart.setAttribute("x", x)
-    chart.setAttribute("y", y + 10)
-    chart.setAttribute("width", (width - 2 * margin) / 2 - 12)
-    const scaled = (height * ((width - 2 * margin) / 2 - 12)) / w
-    chart.setAttribute("height", scaled)
-    root.append(text(card.querySelector("h3").textContent, x, y, 13, "bold"), chart)
-    tallest = Math.max(tallest, scaled)
-  })
-  y += tallest + 36
-  const curves = [...document.querySelectorAll("#curves figure")]
-  const each = (width - 2 * margin) / curves.length
-  curves.forEach((figure, at) => {
-    const chart = plain(figure.querySelector("svg"))
-    const x = margin + at * each
-    chart.setAttribute("x", x)
-    chart.setAttribute("y", y + 6)
-    chart.setAttribute("width", each - 8)
-    chart.setAttribute("height", each / 2)
-    root.append(text(figure.querySelector("figcaption").textContent, x, y, 13, "bold"), chart)
-  })
-  y += each / 2 + margin
+  const side = (boxes, name) => {
+    const each = (width - 2 * margin) / Math.max(2, boxes.length)
+    const heights = boxes.map((box, at) => {
+      const x = margin + at * each, chart = box.querySelector("svg")
+      const [, , wide, high] = chart.getAttribute("viewBox").split(" ").map(Number)
+      const copy = plain(chart), height = (high * (each - 12)) / wide
+      for (const [key, value] of Object.entries({ x, y: y + 8, width: each - 12, height })) copy.setAttribute(key, value)
+      root.append(text(box.querySelector(name).textContent, x, y, 13, "bold"), copy)
+      return height
+    })
+    y += Math.max(...heights) + 36
+  }
+  side([...document.querySelectorAll("#classes .class-card")], "h3")
+  side([...document.querySelectorAll("#curves figure")], "figcaption")
   root.setAttribute("height", Math.round(y))
   root.setAttribute("viewBox", `0 0 ${width} ${Math.round(y)}`)
   const whole = new XMLSerializer().serializeToString(root).replace(NOT_IN_XML, "\ufffd")

@@ -3,7 +3,7 @@ import { Api } from "./api.js"
 import { classesFile, commandLine, python } from "./code.js"
 import { ControlPanel } from "./controls.js"
 import { byId, h, say } from "./dom.js"
-import { EXPERIMENTS, byName, stateOf } from "./experiments.js"
+import { EXPERIMENTS, OWN, byName, stateOf } from "./experiments.js"
 import { csv, gif, picture, png, save } from "./export.js"
 import { foldouts } from "./paper.js"
 import { Player, reducedMotion } from "./player.js"
@@ -16,6 +16,7 @@ import { Tour } from "./tour.js"
 import { WordsEditor } from "./words.js"
 
 const DIM_AFTER = 60 // ms: a run that is there sooner is not announced
+const TELL_AFTER = 800 // ms: one that takes longer is
 const PREDICT_AFTER = 80 // ms: while one drags, the bars have the processor to themselves
 
 class Page {
@@ -30,7 +31,10 @@ class Page {
     this.player = new Player((position) => {
       this.stage.draw(position)
       this._linkSoon() // once it rests
-    }, () => this._announce())
+    }, () => {
+      this._announce()
+      this.tour.offer()
+    })
     this.panel = new ControlPanel(byId("controls"), (control, value) => this._turn(control, value))
     this.words = new WordsEditor((classes, drag) => this.edit((of) => ({ ...of, classes }), drag),
       (document) => this.open(readState(document)))
@@ -101,6 +105,7 @@ class Page {
       live.setAttribute("aria-busy", String(is))
     }
     const dim = setTimeout(() => stale(true), DIM_AFTER)
+    const wait = setTimeout(() => say(byId("waiting"), this.runner.outside(of) ? "attnlab computes this…" : "training…"), TELL_AFTER)
     try {
       for (const asked of [of, state.a]) this._refuse(asked)
       const result = await this.runner.run(of)
@@ -115,6 +120,8 @@ class Page {
       this._problem(error)
     } finally {
       clearTimeout(dim)
+      clearTimeout(wait)
+      if (wish === this.wishes) say(byId("waiting"), "")
     }
   }
 
@@ -161,13 +168,10 @@ class Page {
   }
 
   _say(state) {
-    const experiment = byName(state.experiment)
-    say(byId("look"), experiment?.look ?? "Your own setting. Everything you see is trained in this page, as you turn it.")
-    say(byId("source"), experiment ? experiment.source : "")
-    for (const chip of byId("experiments").children) {
-      const now = chip.dataset.name === state.experiment
-      if (now) chip.setAttribute("aria-current", "true")
-      else chip.removeAttribute("aria-current")
+    const experiment = byName(state.experiment)?.name ?? ""
+    for (const part of [...byId("experiments").children, ...byId("look").children]) {
+      if (part.dataset.name === experiment) part.setAttribute("aria-current", "true")
+      else part.removeAttribute("aria-current")
     }
     byId("undo").disabled = this.history.past.length === 0
     byId("redo").disabled = this.history.future.length === 0
@@ -180,7 +184,7 @@ class Page {
 
   _problem(error) {
     const box = byId("problem")
-    box.replaceChildren(h("p", {}, error.message), ...(error.commands ?? []).map((command) => h("pre", {}, h("code", {}, command))))
+    box.replaceChildren(h("p", {}, error.message), ...(error.commands ?? []).map((line) => h("pre", {}, command(line))))
     box.hidden = false
   }
 
@@ -194,6 +198,9 @@ class Page {
     byId("experiments").replaceChildren(...EXPERIMENTS.map((of) => h("button", {
       type: "button", "data-name": of.name, onclick: () => this.start(of),
     }, of.title)))
+    // all in one place, of which one is seen: there is room for the longest
+    byId("look").replaceChildren(...[OWN, ...EXPERIMENTS].map((of) => h("p", { "data-name": of.name },
+      of.look, " ", h("span", { class: "source" }, of.source))))
   }
 
   /** Open an experiment: from the start, and playing, unless motion is unwelcome. */
@@ -319,11 +326,11 @@ class Page {
 
   _code() {
     const of = this.document, file = classesFile(of), dialog = byId("code-dialog")
-    const block = (title, text) => [h("h3", {}, title), h("pre", { tabindex: 0, role: "region", "aria-label": title }, h("code", {}, text))]
+    const block = (title, code) => [h("h3", {}, title), h("pre", { tabindex: 0, role: "region", "aria-label": title }, code)]
     dialog.replaceChildren(
       h("h2", { id: "code-title" }, "The same, without this page"),
-      ...block("Command line", commandLine(of)), ...block("Python", python(of)),
-      ...(file ? [...block("classes.json", file), h("button", { type: "button",
+      ...block("Command line", command(commandLine(of))), ...block("Python", h("code", {}, python(of))),
+      ...(file ? [...block("classes.json", h("code", {}, file)), h("button", { type: "button",
         onclick: () => save("classes.json", new Blob([file], { type: "application/json" })) }, "Save classes.json")] : []),
       h("p", { class: "hint" }, "Without chance (sentences of infinite length, start all alike) the numbers are the same; with it, the seeds of the page and of Python draw different sentences."),
       h("div", { class: "dialog-row end" }, h("button", { type: "button", class: "main", onclick: () => dialog.close() }, "Done")),
@@ -331,6 +338,9 @@ class Page {
     dialog.showModal()
   }
 }
+
+/** A command line, broken between words and never at their hyphens. */
+const command = (line) => h("code", {}, line.split(/( )/).map((part) => (part === " " ? part : h("span", { class: "word" }, part))))
 
 /** What the page opens on: its link, what it was served or embedded with, else the first experiment. */
 async function opening(api) {
@@ -353,6 +363,7 @@ globalThis.attnlabPage = page // for whoever embeds the page
 page.told = globalThis.attnlabTell
 await page.show()
 page._to(state.moment)
-page.tour.offer()
 if (problem !== null) page._problem(problem)
-else if (page.wishes === 1 && state.moment === 0 && !reducedMotion() && byId("problem").hidden) page.player.play()
+const plays = state.moment === 0 && !reducedMotion() && byId("problem").hidden
+if (!plays) page.tour.offer()
+else if (page.wishes === 1) page.player.play()

@@ -35,7 +35,7 @@ const FOLDS = [
     () => row(sub(dot(i("z")), i("m")), o("="), sub(i("η"), i("Z")), i("γ"), o("("), i("t"), o(")"), m("munder", o("∑"), i("n")), m("mtext", "diag"), o("("), sub(i("f"), i("n")), o(")"),
       m("munder", o("∑"), row(prime("n"), o("≠"), i("n"))), sub(i("β"), row(i("n"), prime("n"))), o("("), sub(i("f"), i("n")), m("msubsup", i("f"), i("n"), o("⊤")), o("−"), i("I"), o(")"), sub(i("f"), prime("n")))],
   ["Distinct gain, common lose (Theorem 2)", "Under Eq. 10 the logits of distinct tokens rise and that of a single common token falls: the shared words fade.",
-    () => row(sub(dot(i("z")), row(i("m"), i("l"))), o(">"), n("0"), o(" "), m("mtext", " for "), i("l"), o("∈"), sub(i("G"), i("DT")), o("("), i("n"), o(")"))],
+    () => row(sub(dot(i("z")), row(i("m"), i("l"))), o(">"), n("0"), m("mtext", "\u00a0for\u00a0"), i("l"), o("∈"), sub(i("G"), i("DT")), o("("), i("n"), o(")"))],
   ["The frequent get ahead (Theorem 3)", "Among the distinct tokens of a class the relative gain grows in proportion to the initial one: the most frequent wins.",
     () => row(sub(i("r"), row(i("l"), o("/"), prime("l"), o("|"), i("n"))), o("("), i("t"), o(")"), o("="), sub(i("r"), row(i("l"), o("/"), prime("l"), o("|"), i("n"))), o("("), n("0"), o(")"), o(" "), sub(i("χ"), i("l")), o("("), i("t"), o(")"))],
   ["Scan and snap: t₀′ and t₀ (Lemma 9, Theorem 4)", "The vertical lines: up to t₀′ attention scans, from t₀ on it moves only with the logarithm of time; in steps with momentum they are converted (theory.momentum_steps).",

@@ -39,12 +39,16 @@ export class Shown {
     return (i) => (1 - part) * values[r * size + i] + part * values[next * size + i]
   }
 
+  _leaders(r) {
+    return Array.from({ length: this.classes.K }, (_, k) => leader(this.classes, this.head.attention, r, k).share)
+  }
+
   series(name) {
     const { K } = this.classes, { steps } = this.result
     const values = Array.from(steps, (_, r) => {
       if (name === "loss") return this.result.loss?.[r] ?? NaN
       if (name === "words") return mean(this.measured.words, r, K)
-      if (name === "leader") return leader(this.classes, this.head.attention, r, 0).share
+      if (name === "leader") return mean(this._leaders(r), 0, K)
       return mean(this.measured.commonMass, r, K)
     })
     return { steps, values }
@@ -55,7 +59,6 @@ export class Stage {
   constructor({ go, pick }) {
     this.sentence = new Sentence(byId("sentence"))
     this.root = byId("classes")
-    this.pick = pick
     this.cards = []
     const curves = byId("curves")
     this.curves = {
@@ -67,6 +70,7 @@ export class Stage {
     }
     this.stages = STAGES.map((name) => h("li", {}, name))
     byId("stages").replaceChildren(...this.stages)
+    byId("kind").addEventListener("change", () => pick(byId("kind").selectedIndex))
     this.predictions = {}
   }
 
@@ -77,7 +81,8 @@ export class Stage {
     this.predictions = {}
     this.told = tell(classes, { ...main.result, ...main.head }, main.measured, first)
     const shown = Array.from({ length: Math.min(2, classes.K) }, (_, i) => (first + i) % classes.K)
-    this._cards(classes, shown)
+    this._cards(shown)
+    this._kinds(classes)
     const entries = shown.map((k) => chosen(classes, k, main.head.attention))
     const highest = Math.max(...shown.map((_, at) => this._highest(main, entries[at])),
       ...(other === null ? [] : shown.map((k) => this._highest(other, entriesOf(other.classes, k)))))
@@ -89,7 +94,6 @@ export class Stage {
     this.shown = shown
     this.entries = entries
     this.sentence.lay(classes, first, sentence)
-    say(byId("sentence-kind"), classes.K > 1 ? `(kind ${first + 1} of ${classes.K})` : "")
     this._layCurves()
   }
 
@@ -99,7 +103,7 @@ export class Stage {
     this._layCurves()
   }
 
-  _cards(classes, shown) {
+  _cards(shown) {
     if (this.cards.length !== shown.length) {
       this.cards = shown.map(() => {
         const title = h("h3", {}), box = h("div", { class: "card class-card" }, title)
@@ -107,14 +111,16 @@ export class Stage {
       })
       this.root.replaceChildren(...this.cards.map((card) => card.box))
     }
-    const picker = byId("kinds")
-    picker?.remove()
-    if (classes.K <= 2) return
-    const names = Array.from({ length: classes.K }, (_, k) => h("option", { value: k },
-      `… ${classes.word(classes.query[k])} → ${classes.word(classes.next[k])}`))
-    const select = h("select", { id: "kind", onchange: () => this.pick(select.selectedIndex) }, names)
+  }
+
+  /** The kinds to choose from: made anew only where they are others, so that the focus stays. */
+  _kinds(classes) {
+    const { K } = classes, select = byId("kind")
+    const names = Array.from({ length: K }, (_, k) =>
+      `${classes.word(classes.query[k])} → ${classes.word(classes.next[k])} (${k + 1} of ${K})`)
+    const same = select.length === K && names.every((name, k) => select.options[k].textContent === name)
+    if (!same) select.replaceChildren(...names.map((name) => h("option", {}, name)))
     select.selectedIndex = this.first
-    this.root.before(h("p", { id: "kinds" }, h("label", { for: "kind" }, `2 of ${classes.K} kinds of sentences shown, from `), select))
   }
 
   _highest(shown, entries) {
@@ -133,7 +139,7 @@ export class Stage {
     const anyShared = Math.max(...shared) - Math.min(...shared) > 0.02
     for (const [name, curve] of Object.entries(this.curves)) {
       const what = name === "common" && !anyShared ? "leader" : name
-      curve.title = { common: "Attention on shared words", leader: "Attention of the leading word", words: curve.title, loss: curve.title }[what]
+      curve.title = { common: "Attention on shared words", leader: "Attention of the leading words", words: curve.title, loss: curve.title }[what]
       say(curve.chart.previousSibling, curve.title)
       const series = { main: main.series(what), a: other?.series(what) }
       const ranged = [...series.main.values, ...(series.a?.values ?? [])].filter(Number.isFinite)

@@ -1,10 +1,11 @@
-/** The tour: three short steps, never in the way. */
+/** The tour: three short steps, at the lower edge, once the first play is over. */
 import { byId, h } from "./dom.js"
+import { reducedMotion } from "./player.js"
 
 const STEPS = [
-  { at: "#play", words: "Press Play. Each word is shaded by how much attention it gets, and each bar is a word. At first everything is looked at alike; then watch." },
-  { at: "#control-eta_y", words: "Drag a slider: everything is trained again at once. A faster decoder freezes attention sooner. The dashes and diamonds say where it began and what theory expects." },
-  { at: "#open-words", words: "Try your own words, or an experiment above. Every picture can be shared by its link." },
+  { at: "#play", words: "Each word is shaded by how much attention it gets, and each bar is a word. Play shows it again; the slider beside goes to any moment." },
+  { at: "#control-eta_y", words: "Drag a slider: everything is trained again at once. A faster decoder freezes attention sooner. Dashes say where it began, diamonds what theory expects." },
+  { at: "#open-words", words: "Try your own words, or an experiment above. “Copy link” brings back what you see." },
 ]
 const KEY = "attnlab-tour-done"
 
@@ -17,10 +18,11 @@ export class Tour {
 
   /** Begin by itself, for whoever has not seen it. */
   offer() {
-    if (!kept()) this.show(0, false)
+    if (this.step < 0 && !kept()) this.show(0, false)
   }
 
-  show(step, focus = true) {
+  /** Show a step; `asked` for, it goes where that is. */
+  show(step, asked = true) {
     this.step = step
     document.querySelectorAll(".toured").forEach((of) => of.classList.remove("toured"))
     this.box.hidden = step >= STEPS.length
@@ -34,7 +36,9 @@ export class Tour {
     this.box.replaceChildren(
       h("p", {}, h("strong", {}, `${step + 1} of ${STEPS.length} `), words), h("div", { class: "tour-buttons" }, next, step + 1 < STEPS.length ? close : null),
     )
-    if (focus) next.focus({ preventScroll: true })
+    if (!asked) return
+    target.scrollIntoView({ block: "center", behavior: reducedMotion() ? "auto" : "smooth" })
+    next.focus({ preventScroll: true })
   }
 }
 

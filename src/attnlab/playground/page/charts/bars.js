@@ -7,8 +7,20 @@
 import { h, percent, set, svg } from "../dom.js"
 
 export const MOST_SHOWN = 24
-const ROW = 22, RIGHT = 46, WIDTH = 400, TOP = 4, LETTER = 9.2
-const MOST_LETTERS = 11
+const ROW = 22, RIGHT = 46, WIDTH = 400, TOP = 4
+const WIDEST = 116 // a name; what is longer is cut
+
+const pen = document.createElement("canvas").getContext("2d")
+
+/** A name and its width, in the largest letters of the style sheet; cut where it is too wide. */
+function fitted(name) {
+  const width = pen.measureText(name).width
+  if (width <= WIDEST) return { text: name, width }
+  const signs = [...name]
+  do signs.pop()
+  while (pen.measureText(`${signs.join("")}…`).width > WIDEST)
+  return { text: `${signs.join("")}…`, width: WIDEST }
+}
 
 /** Which entries of a class are shown, in order: all, or those that are ever attended most. */
 export function chosen(classes, k, attention) {
@@ -37,13 +49,14 @@ export class Bars {
   lay(classes, k, entries, highest, title) {
     this.entries = entries
     this.highest = highest
-    const letters = Math.max(...entries.map((i) => [...classes.word(classes.tokens[i])].length))
-    this.left = 14 + LETTER * Math.min(Math.max(letters, 2), MOST_LETTERS)
+    pen.font = `16px ${getComputedStyle(document.body).fontFamily}`
+    const names = entries.map((i) => fitted(classes.word(classes.tokens[i]).slice(0, 100)))
+    this.left = 14 + Math.max(20, ...names.map((name) => name.width))
     const height = TOP + entries.length * ROW + 4
     set(this.chart, { viewBox: `0 0 ${WIDTH} ${height}`, "data-class": k })
-    const total = classes.offsets[k + 1] - classes.offsets[k]
-    this.total = total
+    this.total = classes.offsets[k + 1] - classes.offsets[k]
     this.title = title
+    this.kind = classes.K > 2 ? `kind ${k + 1} of ${classes.K}, ` : ""
     const same = this.rows.length === entries.length
     if (!same) {
       this.rows = entries.map((_, r) => this._row(r))
@@ -51,8 +64,7 @@ export class Bars {
     }
     this.rows.forEach((row, r) => {
       const token = classes.tokens[entries[r]], name = classes.word(token)
-      const short = [...name].length > MOST_LETTERS ? `${[...name].slice(0, MOST_LETTERS - 1).join("")}…` : name
-      row.label.textContent = short
+      row.label.textContent = names[r].text
       const role = classes.isCommon(token) ? "shared" : "telling"
       row.hover.textContent = `“${name}”, a ${role} word: ${percent(classes.values[entries[r]])} of the words of this kind of sentence`
       set(row.group, { "data-token": token })
@@ -103,8 +115,8 @@ export class Bars {
     })
     const shown = this.rows.length
     this.note.textContent = shown === this.total
-      ? `all ${shown} words shown`
-      : `${shown} of ${this.total} words shown: they have ${percent(sum)} of attention`
+      ? `${this.kind}all ${shown} words shown`
+      : `${this.kind}${shown} of ${this.total} words shown: they have ${percent(sum)} of attention`
     set(this.chart, { "aria-label": `${this.title}: ${this._summary(shares)}` })
   }
 

@@ -1,7 +1,7 @@
 /** Curves of a run against the step on a logarithmic axis, with the theory and its times. */
-import { h, number, set, svg } from "../dom.js"
+import { h, number, percent, set, svg } from "../dom.js"
 
-const WIDTH = 300, HEIGHT = 158, LEFT = 40, RIGHT = 10, TOP = 10, BOTTOM = 32
+const WIDTH = 300, HEIGHT = 176, LEFT = 42, RIGHT = 10, TOP = 22, BOTTOM = 36
 
 /** A round number of ticks that covers [low, high]. */
 function ticks(low, high) {
@@ -51,13 +51,13 @@ export class Curve {
     for (const value of ticks(low, high)) {
       const y = this._y(value)
       grid.push(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }),
-        svg("text", { x: LEFT - 6, y: y + 3.5, class: "tick y" }, this.unit === "%" ? `${Math.round(100 * value)}%` : number(Number(value.toPrecision(6)))))
+        svg("text", { x: LEFT - 6, y: y + 4, class: "tick y" }, this.unit === "%" ? percent(Number(value.toPrecision(6))) : number(Number(value.toPrecision(6)))))
     }
     const end = steps[steps.length - 1]
     const every = end > 1e4 ? 100 : 10
     for (let step = 0; step <= end; step = step === 0 ? (end > 1e4 ? 10 : 1) : step * every) {
       const x = this._x(step), atEnd = x > WIDTH - RIGHT - 14
-      grid.push(svg("text", { x: atEnd ? WIDTH - 2 : x, y: HEIGHT - 18, class: atEnd ? "tick x last" : "tick x" }, number(step)))
+      grid.push(svg("text", { x: atEnd ? WIDTH - 2 : x, y: HEIGHT - 20, class: atEnd ? "tick x last" : "tick x" }, number(step)))
     }
     grid.push(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, class: "axis" }, clock === "time" ? "time" : "training step"))
     this.grid.replaceChildren(...grid)
@@ -65,7 +65,7 @@ export class Curve {
     transitions.forEach(([value, name], at) => {
       if (!(value <= end)) return
       const x = this._x(value)
-      times.push(svg("line", { x1: x, x2: x, y1: TOP, y2: bottom }), svg("text", at ? { x: x + 3, y: TOP + 6 } : { x: x - 3, y: TOP + 6, class: "before" }, name))
+      times.push(svg("line", { x1: x, x2: x, y1: TOP - 8, y2: bottom }), svg("text", at ? { x: x + 2, y: TOP - 9 } : { x: x - 2, y: TOP - 9, class: "before" }, name))
     })
     this.times.replaceChildren(...times)
     for (const [name, line] of Object.entries({ ...this.lines, ...this.theory })) {
