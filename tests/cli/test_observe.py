@@ -96,7 +96,9 @@ def test_bad_input_is_one_message(place, tmp_path):
     cases = {
         ("lint", tmp_path / "nowhere"): "no such folder",
         ("model", model, "--text", text): "tokenizer: .* has none",
-        ("model", tmp_path, "--text", text): "tokenizer: .* has none",
+        ("model", tmp_path, "--text", text): "no model in it",
+        ("model", tmp_path / "nowhere", "--text", text): "nowhere: no such folder",
+        ("lint", place / "out", "--pattern", r"late(\d+)"): "pattern: .* fits none of checkpoint-0",
         ("model", model, "--text", tmp_path / "empty.txt"): "empty; give a file with text",
         ("model", model, "--text", text, "--device", "tpu"): "device: 'tpu' is not here",
         ("model", model, "--text", text, "--length", "0"): "length: expected a whole number",

@@ -148,3 +148,12 @@ def test_what_maps_moved_is_the_same_wherever_they_wait(monkeypatch):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert here is np.ndarray
     assert np.nanmin(expected) > 0
+
+
+def test_maps_of_another_probe_are_not_compared():
+    model = NanoGPT().eval()
+    told = history.History()
+    told.add(0, moment_of(model, make_probe(model, IDS), min_keys=LEAST))
+    with pytest.raises(InputError, match="observe one model on one probe"):
+        told.add(1, moment_of(model, make_probe(model, IDS[:, :24]), min_keys=LEAST))
+    assert told.steps == [0]

@@ -7,7 +7,7 @@ import xarray as xr
 from attnlab.files.errors import InputError
 from attnlab.measures import snap_of
 from attnlab.observe.call import AttentionCall
-from attnlab.observe.snap import change, snap, speeds
+from attnlab.observe.snap import moved, snap, speeds
 from attnlab.observe.statistics import statistics
 
 STEPS = np.arange(0, 110, 10)
@@ -66,6 +66,13 @@ def test_one_sequence_has_no_interval_and_a_short_one_is_left_out():
     two = snap(changes_of(moving_until(40), moving_until(40), np.full(10, np.nan)), STEPS)
     assert two["snap_median"].item() == 40
     assert two.attrs["sequences"] == 2
+    # too short for one of two layers alone, where the others still tell
+    series = changes_of(*[moving_until(40)] * 8)
+    short = series.copy()
+    short[{"sequence": 0}] = np.nan
+    both = snap(xr.concat([series, short], "layer"), STEPS)
+    assert (both["snap_median"] == 40).all()
+    assert (both["snap_missing"] < 0.01).all()
 
 
 def test_no_snap_is_claimed_across_a_faulty_step():
@@ -105,19 +112,17 @@ def test_change_is_that_of_fixed_rows():
         return statistics(call, present=there)
 
     before, after = measured(q), measured(2 * q)
-    found = change(before, after)
-    assert (change(before, before)["change"] == 0).all()
-    assert (change(before, before)["heavy_overlap"] == 1).all()
+    maps = [one["attention"].values for one in (before, after)]
+    found = moved(*maps, after["row_query"].values)
+    assert (moved(maps[0], maps[0], after["row_query"].values) == 0).all()
     for b, h in np.ndindex(2, 3):
         rows = before["row_query"].values[b]
         rows = rows[rows >= 0]
-        moved = []
+        expected = []
         for i in rows:
             logits = k[b, h, : i + 1] @ q[b, h, i]
             p, r = (np.exp(x - x.max()) for x in (logits, 2 * logits))
-            moved.append(np.abs(p / p.sum() - r / r.sum()).sum())
-        assert found["change"][b, h].item() == pytest.approx(np.mean(moved), rel=1e-5)
+            expected.append(np.abs(p / p.sum() - r / r.sum()).sum())
+        assert found[b, h] == pytest.approx(np.mean(expected), rel=1e-5)
     assert before["row_query"].values[0].max() == 39
     assert before["row_query"].values[1].max() == 19
-    with pytest.raises(InputError, match="one probe"):
-        change(before, after.isel(row=slice(2)))

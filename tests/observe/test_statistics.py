@@ -372,3 +372,9 @@ def test_what_cannot_be_measured_is_said():
         record(q, q, rows=1, min_keys=2)
     with pytest.raises(InputError, match="q: expected an array"):
         record(q.tolist(), q)
+    with pytest.raises(InputError, match="q: expected an array"):
+        record(np.array(1.0), q)
+    with pytest.raises(InputError, match="starts: expected whole numbers"):
+        record(q, q, starts=np.zeros((1, 10)), min_keys=2)
+    with pytest.raises(InputError, match="seed: expected a whole number"):
+        record(q, q, rows=2, seed=-1, min_keys=2)

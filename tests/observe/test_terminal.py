@@ -3,6 +3,7 @@
 import io
 
 import numpy as np
+import pytest
 import xarray as xr
 from rich.console import Console
 
@@ -36,3 +37,10 @@ def test_without_a_terminal_each_measurement_is_a_line():
         "step 0: entropy 0.50 0.50; keys for 95 % 15 35",
         "step 100: entropy 0.25 0.25; keys for 95 % 15 35",
     ]
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_a_layer_has_not_is_a_dash():
+    out = io.StringIO()
+    terminal(Console(file=out, width=80))(0, moment([[0.5, 0.5], [np.nan, np.nan]]))
+    assert "entropy 0.50 -;" in out.getvalue()

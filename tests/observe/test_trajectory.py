@@ -142,6 +142,11 @@ def test_of_one_folder(suite):
     for i, layer in enumerate(wanted[16].layers.values()):
         assert np.allclose(found.entropy.isel(layer=i), layer.entropy.mean("sequence"), atol=1e-5)
     assert found.module.values.tolist() == ["layers.0.attention", "layers.1.attention"]
+    digests = [trajectory._digest(probe) for probe in (
+        PROBE, (PROBE, PROBE[:1]), {"input_ids": PROBE, "use_cache": None}, {"input_ids": PROBE},
+    )]  # fmt: skip
+    assert len(set(digests)) == 4
+    assert digests[0] == trajectory._digest(PROBE.tolist()) == trajectory._digest(PROBE.numpy())
 
 
 def test_what_cannot_be_loaded_is_told(suite, tmp_path):

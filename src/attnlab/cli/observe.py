@@ -171,10 +171,10 @@ def checkpoints_verb(
         progress=False if as_json else "auto", **(theory if html or out else {}),
     )  # fmt: skip
     _write_page(result, html)
-    heads = _heads(result.isel(step=-1)) if result.sizes["step"] else []
-    first = _heads(result.isel(step=0))
-    for row, start in zip(heads, first, strict=True):
-        row["entropy_start"] = start["entropy"]
+    heads = _heads(result.isel(step=-1))
+    for row in heads:
+        start = result["entropy"].isel(step=0).sel(layer=row["layer"], head=row["head"])
+        row["entropy_start"] = finite(float(start))
     if as_json:
         document = {
             **_about(result), "steps": result["step"].values.tolist(), "probe": _shape(probe),
@@ -246,9 +246,9 @@ def _print_lint(checkpoints: tuple[Checkpoint, ...], found: Lint) -> None:
             for fault in found.faults
         ]
         print_table(console, ("fault", "steps", "what was found"), cells)
-    number = len(checkpoints)
     said = f"{len(found.faults)} found" if found.faults else "nothing wrong"
-    say(f"{number} checkpoints from {found.steps[0]} to {found.steps[-1]}: {said}")
+    number = f"{len(checkpoints)} checkpoint" + ("" if len(checkpoints) == 1 else "s")
+    say(f"{number} from {found.steps[0]} to {found.steps[-1]}: {said}")
 
 
 def _probe(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.measures.arrays import Array, falling, namespace, ranks, taken
@@ -58,7 +57,9 @@ def heavy_hitters(
     return above | (equal & (xp.cumulative_sum(xp.astype(equal, xp.int64), axis=-1) <= room))
 
 
-def overlap(before: NDArray[Any], after: NDArray[Any], share: float = HEAVY) -> NDArray[Any]:
+def overlap(
+    before: Float[Array, "*rows key"], after: Float[Array, "*rows key"], share: float = HEAVY
+) -> Array:
     """The share of the heavy hitters of `after` that were heavy hitters of `before`."""
     return shared(heavy_hitters(before, share), heavy_hitters(after, share))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from attnlab.files.errors import InputError, require_whole
@@ -81,13 +82,19 @@ class AttentionCall:
                     f"value: expected {(batch, kv_head, keys)} and a width, as the keys have, "
                     f"got shape {tuple(self.value.shape)}"
                 )
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise InputError(f"scale: expected a positive number, got {self.scale}")
+        for field in ("key", "value", "mask", "sinks"):
+            array = getattr(self, field)
+            if array is not None and not _same_kind(array, self.query):
+                raise InputError(
+                    f"{field}: a {type(array).__name__} beside queries that are a "
+                    f"{type(self.query).__name__}; give all of one kind"
+                )
+        _require_positive("scale", self.scale)
         require_whole("layer", self.layer, 0)
         if self.window is not None:
             require_whole("window", self.window, 1)
-        if self.softcap is not None and not self.softcap > 0:
-            raise InputError(f"softcap: expected a positive number or None, got {self.softcap}")
+        if self.softcap is not None:
+            _require_positive("softcap", self.softcap)
         if self.sinks is not None and tuple(self.sinks.shape) != (head,):
             raise InputError(
                 f"sinks: expected one logit for each of the {head} heads, "
@@ -100,13 +107,6 @@ class AttentionCall:
             )
         if self.mask is not None:
             self._check_mask(self.mask)
-        for field in ("key", "value", "mask", "sinks"):
-            array = getattr(self, field)
-            if array is not None and namespace(array) is not namespace(self.query):
-                raise InputError(
-                    f"{field}: a {type(array).__name__} beside queries that are a "
-                    f"{type(self.query).__name__}; give all of one kind"
-                )
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -144,6 +144,15 @@ class AttentionCall:
                 f"mask: expected bool (True: may attend) or additive floats, got {mask.dtype}; "
                 "of zeros and ones give mask != 0"
             )
+
+
+def _same_kind(array: Any, other: Any) -> bool:
+    return hasattr(array, "shape") and namespace(array) is namespace(other)
+
+
+def _require_positive(field: str, value: Any) -> None:
+    if not (isinstance(value, Real) and 0 < float(value) < math.inf):
+        raise InputError(f"{field}: expected a positive number, got {value!r}")
 
 
 def _require_shape(field: str, array: Any, dims: str) -> None:

@@ -88,6 +88,8 @@ def find_checkpoints(
             found.append(Checkpoint(_step(match), path, name))
     if not found:
         names = ", ".join(sorted(name for name, _ in named)[:5])
+        if names and pattern is not None:
+            raise InputError(f"pattern: {pattern!r} fits none of {names}; write it for such names")
         seen = f"found {names}, whose names have no step" if names else "no model is there"
         raise InputError(f"checkpoints: {where}: {seen}; give {_KINDS}, and a pattern for the step")
     _refuse_several(found, pattern)

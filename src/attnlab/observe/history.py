@@ -82,7 +82,10 @@ class History:
         faulty: steps whose weights are not to be relied on; no snap is claimed across them.
         """
         if not self.steps:
-            raise InputError("step: nothing was measured yet; call step(0), or train a while")
+            raise InputError(
+                "step: nothing was measured yet; call step(0), or train a while (of processes that "
+                "train together the first alone has results)"
+            )
         steps = np.asarray(self.steps)
         whole = self._labelled(_stacked(self._means), ("step",)).assign_coords(step=steps)
         whole = whole.assign(_behind(_stacked(self._behind), ("step", "layer")))

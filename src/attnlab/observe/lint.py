@@ -127,11 +127,12 @@ def lint(checkpoints: Sequence[Checkpoint], *, progress: Choice = False) -> Lint
     faults: list[Fault] = []
     with reporting(progress, len(checkpoints), "reading weights") as report:
         for checkpoint in sorted(checkpoints, key=lambda c: c.step):
+            report(0, checkpoint.name)
             try:
                 prints.append(print_of(checkpoint))
             except (InputError, OSError) as problem:
                 faults.append(Fault("unreadable", (checkpoint.step,), str(problem)))
-            report(1, checkpoint.name)
+            report(1)
     looks: tuple[Callable[[Sequence[Print]], Iterator[Fault]], ...]
     looks = (_identical, _jumps, _not_finite, _changes)
     faults += [fault for look in looks for fault in look(prints)]

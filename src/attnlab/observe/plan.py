@@ -125,4 +125,6 @@ def _given(field: str, values: Any, shape: tuple[int, int]) -> NDArray[Any] | No
     array = to_numpy(values) if is_torch(values) else np.asarray(values)
     if array.shape != shape:
         raise InputError(f"{field}: expected shape {shape}, got {array.shape}")
+    if field != "present" and array.dtype.kind not in "biu":
+        raise InputError(f"{field}: expected whole numbers, got {array.dtype}")
     return array

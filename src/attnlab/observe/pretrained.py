@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
+from attnlab.observe.probe import context_of
 
 # what the bare model has beside its layers, and some files do not: no attention goes through it
 _BESIDE = ("pooler", "position_ids", "masked_bias", "inv_freq")
@@ -29,8 +30,7 @@ def load_model(folder: Path, *, device: str = "cpu") -> nn.Module:
     """
     from transformers import AutoModel
 
-    if not (folder / "config.json").is_file():
-        raise InputError(f"{folder}: no model in it; expected config.json and *.safetensors")
+    _require_model(folder)
     with _quiet():
         try:
             model, about = AutoModel.from_pretrained(
@@ -51,7 +51,7 @@ def load_model(folder: Path, *, device: str = "cpu") -> nn.Module:
     return loaded
 
 
-def context_of(folder: Path) -> int | None:
+def _context(folder: Path) -> int | None:
     """How long sequences may be that the model of a folder reads, where its configuration says."""
     from transformers import AutoConfig
 
@@ -65,10 +65,7 @@ def context_of(folder: Path) -> int | None:
                 f"{folder}: an architecture that transformers does not know "
                 f"({_first_line(problem)}); make the model yourself and give it to attnlab.observe"
             ) from None
-    context = getattr(config, "max_position_embeddings", None)
-    # positions of some begin at 2, which their configuration counts as two places more
-    beyond = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
-    return context - beyond if isinstance(context, int) and context > 0 else None
+    return context_of(config)
 
 
 def tokens_of_text(
@@ -77,6 +74,7 @@ def tokens_of_text(
     """The tokenizer of a model's folder, and what it makes of a text, without special tokens."""
     from transformers import AutoTokenizer
 
+    _require_model(folder)
     place = tokenizer or folder
     remedy = "name the folder of one with --tokenizer, or give token ids from Python"
     if not any((place / name).is_file() for name in _TOKENIZER):
@@ -105,15 +103,30 @@ def cut_into_sequences(
     fewer sequences; one that does not fill a single one gives that, shorter.
     """
     before, after = _special(words)
-    context = context_of(folder)
+    context = _context(folder)
     whole = min(length, context) if context is not None else length
     room = whole - len(before) - len(after)
-    if not ids or room < 1:
+    if not ids:
         raise InputError("text: no token in it; give a text of at least a sentence")
+    if room < 1:
+        raise InputError(
+            f"length: {whole} leaves no room beside the {len(before) + len(after)} special tokens "
+            "of a sequence; give more"
+        )
     room = min(room, len(ids))
     cut = [ids[i : i + room] for i in range(0, len(ids) - room + 1, room)][:sequences]
     rows = torch.tensor([[*before, *one, *after] for one in cut])
     return {"input_ids": rows}
+
+
+def _require_model(folder: Path) -> None:
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give one that transformers has saved")
+    if not (folder / "config.json").is_file():
+        raise InputError(
+            f"{folder}: no model in it; expected config.json and *.safetensors (if it has several "
+            "models in folders, give one of them)"
+        )
 
 
 def _special(words: Any) -> tuple[list[int], list[int]]:

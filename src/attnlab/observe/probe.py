@@ -26,6 +26,7 @@ _DECODER_PADDING = {"decoder_attention_mask": True, "tgt_key_padding_mask": Fals
 _DECODED = ("decoder_input_ids", "decoder_inputs_embeds", "tgt")  # what a decoder reads
 # what is read beside tokens, and the parts of a model that read it, by their names
 _SENSES = re.compile("pixel|image|video|vision|visual|audio|speech|sound|input_(feature|value)s?")
+_BEGIN_AT_2 = ("roberta", "xlm-roberta", "camembert")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +109,17 @@ def make_probe(model: nn.Module, given: Any) -> Probe:
     return _for_model(model, probe)
 
 
+def context_of(config: Any) -> int | None:
+    """How many tokens a model of this configuration can read, where it says so."""
+    # positions of some begin at 2, which their configuration counts as two places more
+    beyond = 2 if getattr(config, "model_type", None) in _BEGIN_AT_2 else 0
+    for name in ("max_position_embeddings", "block_size"):
+        context = getattr(config, name, None)
+        if isinstance(context, int) and context > 0:
+            return context - beyond
+    return None
+
+
 def batch_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Probe:
     """A batch of the training, as the model was called with it."""
     names = inspect.signature(model.forward).parameters
@@ -162,14 +174,12 @@ def _check_context(model: nn.Module, config: Any, probe: Probe) -> None:
     tokens = probe.side.tokens
     if tokens is None:
         return
-    length = tokens.shape[-1]
-    for name in ("max_position_embeddings", "block_size"):
-        context = getattr(config, name, None)
-        if isinstance(context, int) and 0 < context < length:
-            raise InputError(
-                f"probe: {length} tokens are longer than the model's context of {context}; cut the "
-                f"sequences, probe[:, :{context}]"
-            )
+    length, context = tokens.shape[-1], context_of(config)
+    if context is not None and context < length:
+        raise InputError(
+            f"probe: {length} tokens are longer than the model's context of {context}; cut the "
+            f"sequences, probe[:, :{context}]"
+        )
     words = _words(model)
     if isinstance(words, int) and not 0 <= int(tokens.min()) <= int(tokens.max()) < words:
         raise InputError(

@@ -97,7 +97,7 @@ def record(
     >>> found.entropy.dims
     ('layer', 'head')
     """
-    width = getattr(q, "shape", (0,))[-1]
+    width = (getattr(q, "shape", None) or (0,))[-1]
     if not width:
         raise InputError("q: expected an array of batch, head, query, width with numbers in it")
     call = AttentionCall(

@@ -57,6 +57,7 @@ def choose_rows(eligible: Bool[Any, "batch query"], rows: int | None, *, seed: i
     if rows is None:
         return _filled([_all_of(np.flatnonzero(one)) for one in eligible])
     require_whole("rows", rows, OF_EACH_PART)
+    require_whole("seed", seed, 0)
     rng = np.random.default_rng(seed)  # the same rows at every step
     parts = max(1, rows // len(eligible) // OF_EACH_PART)
     return _filled([_stratified(np.flatnonzero(one), parts, rng) for one in eligible])

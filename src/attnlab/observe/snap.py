@@ -14,7 +14,6 @@ from attnlab.files.errors import InputError, require_whole
 from attnlab.measures import snap_of
 from attnlab.measures.arrays import Array, beside, double, namespace
 from attnlab.measures.maps import total_variation
-from attnlab.measures.received import overlap
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -24,36 +23,6 @@ INTERVAL = (0.05, 0.95)
 AT_A_TIME = 2**23  # speeds of resamples in memory
 # As in `measures.attention_speed`: rounding moves each entry by a few eps of itself
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
-
-
-def change(before: xr.Dataset, after: xr.Dataset) -> xr.Dataset:
-    """From one record to the next, of the datasets of `statistics`: over (sequence, head).
-
-    change: the mean over the fixed rows of sum |p - q|, twice the total variation.
-    heavy_overlap: the share of the later record's heavy hitters that were heavy before.
-    """
-    if before["attention"].shape != after["attention"].shape:
-        raise InputError(
-            f"after: maps of shape {after['attention'].shape} beside {before['attention'].shape}; "
-            "compare records of one model on one probe"
-        )
-    earlier, later = (one["attention"].values for one in (before, after))
-    mean = moved(earlier, later, after["row_query"].values)
-    heavy = overlap(before["received_total"].values, after["received_total"].values)
-    return xr.Dataset(
-        {
-            "change": (
-                ("sequence", "head"),
-                mean,
-                {"long_name": "sum |p - q| of fixed rows since the record before"},
-            ),
-            "heavy_overlap": (
-                ("sequence", "head"),
-                heavy,
-                {"long_name": "share of the heavy hitters that were heavy at the record before"},
-            ),
-        }
-    )
 
 
 def moved(
@@ -102,7 +71,7 @@ def snap(
 ) -> xr.Dataset:
     """When each head's maps come to rest, with its uncertainty over probe sequences.
 
-    changes: over (step, layer, head, sequence) in any order, as `change` gives them from record to
+    changes: over (step, layer, head, sequence) in any order, as `moved` gives them from record to
     record; the speed of a head is the mean over sequences. `snap_step` is the snap of
     `attnlab.measures.snap_time`. Sequences are drawn anew, with replacement: `snap_median`,
     `snap_low` and `snap_high` (90 % of the resamples that have a snap), and `snap_missing`, the
@@ -160,4 +129,8 @@ def _resampled(
             {"step": speed["step"].values},
             dims=("unit", "step", "sequence"),
         )
-        yield xr.dot(some, weights, dim="sequence")
+        drawn = xr.dot(some.fillna(0.0), weights, dim="sequence")
+        if bool(some.isnull().any()):  # a sequence may be too short for one layer alone
+            there = xr.dot(some.notnull() * 1.0, weights, dim="sequence")
+            drawn = drawn / there.where(there > 0)
+        yield drawn

@@ -90,5 +90,7 @@ def _line(step: int, moment: xr.Dataset) -> str:
 
 
 def _mean(moment: xr.Dataset, layer: int, name: str, entry: dict[str, Any]) -> str:
-    value = float(np.nanmean(moment[name].sel(entry).isel(layer=layer).values))
+    value = float(moment[name].sel(entry).isel(layer=layer).mean())
+    if np.isnan(value):
+        return "-"  # no place before a query, where keys are of another sequence
     return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"

@@ -18,6 +18,7 @@ from attnlab.files.netcdf import DamagedFile, save
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
+from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.observe.behind import Behind
 from attnlab.observe.checkpoints import Checkpoint, find_checkpoints
 from attnlab.observe.expectation import told
@@ -128,13 +129,14 @@ def observe_checkpoints(
     history = History()
     with reporting(progress, len(sound), "measuring checkpoints") as report:
         for one in sound:
+            report(0, one.name)
             moment = None if keeper is None else keeper.kept(one)
             if moment is None:
                 moment = _moment(one.path, probe, rows, min_keys, device)
                 if keeper is not None:
                     keeper.keep(one, moment)
             history.add(one.step, moment)
-            report(1, one.name)
+            report(1)
     result = history.dataset(faulty=_around(looked, [one.step for one in sound]))
     spec = {
         "checkpoints": [one.name for one in sound], "rows": rows, "min_keys": min_keys,
@@ -179,12 +181,14 @@ def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: s
 
 def _digest(probe: Any) -> str:
     """By which a probe is known again."""
-    parts = probe if isinstance(probe, Mapping) else {"": probe}
+    several = dict(enumerate(probe)) if isinstance(probe, tuple) else {"": probe}
+    parts = probe if isinstance(probe, Mapping) else several
     sha = hashlib.sha256()
     for name in sorted(parts):
-        values = np.ascontiguousarray(np.asarray(parts[name]))
+        value = parts[name]
+        values = np.ascontiguousarray(to_numpy(value) if is_torch(value) else value)
         sha.update(f"{name} {values.dtype} {values.shape}".encode())
-        sha.update(values.data)
+        sha.update(repr(value).encode() if values.dtype == object else values.data)
     return sha.hexdigest()
 
 
