@@ -5,9 +5,9 @@
 
 Each is made from its configuration with random weights (6 layers of width 64, 4 heads, windows of
 16 places; nothing is downloaded), and reads two padded sequences of 48 tokens, images or sound.
-What its attention is, say the softmaxes that torch itself runs in an eager forward (that of SDPA
-among them), each by the module that asks for it. Entropy, keys, sinks and the like of every layer
-and head are held against the measures of these maps, under eager and, where it has one, sdpa:
+What its attention is, say the softmaxes that torch itself runs in a forward (SDPA's among them, as
+plain products), each by the module that asks for it. Entropy, keys, sinks and the like of every
+layer and head are held against the measures of these maps, under eager and, if there is one, sdpa:
 
 agrees: all layers were seen, by their names and in their order, and all is right.
 in part: the layers that were seen agree, and the observer names those that were not.
@@ -22,18 +22,28 @@ from __future__ import annotations
 import argparse
 import contextlib
 import inspect
-import signal
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import torch
+import transformers
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.models.auto import modeling_auto as auto
+
+from attnlab.files.errors import InputError
+from attnlab.measures import maps as m
+from attnlab.measures import places, received
+from attnlab.observe.moment import Moment, moment_of
+from attnlab.observe.probe import make_probe
+
 WIDTH, HEADS, LAYERS, LENGTH, DECODED, VOCABULARY, WINDOW = 64, 4, 6, 48, 40, 97, 16
-LEAST = 6  # keys that a counted query sees
-# how near is right: what another kernel rounds goes on into later layers
-NEAR = {"eager": 1e-5, "sdpa": 1e-4}
-MOST, SECONDS = 30_000_000, 120  # parameters of a model, and for how long it may be looked at
+LEAST, NEAR = 6, 1e-5  # keys that a counted query sees; how near is right
+MOST = 30_000_000  # parameters of a model
 SIZES = (
     (WIDTH, "hidden_size d_model n_embd dim emb_dim embed_dim embedding_size word_embed_proj_dim "
      "decoder_hidden_size encoder_hidden_size lru_width out_hidden_size output_hidden_size "
@@ -83,9 +93,6 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="./lab bench architectures")
     parser.add_argument("names", nargs="*", help="model types, as llama; all without")
     chosen = parser.parse_args(arguments)
-    import torch
-    import transformers
-
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     warnings.simplefilter("ignore")
@@ -94,8 +101,7 @@ def main(arguments: list[str]) -> None:
     outcomes: Counter[str] = Counter()
     for name in chosen.names or known:
         try:
-            with within(SECONDS):
-                outcome, why = outcome_of(name)
+            outcome, why = outcome_of(name)
         except NotBuilt as problem:
             outcome, why = "not built", " ".join(str(problem).split())[:200]
         outcomes[outcome] += 1
@@ -106,25 +112,24 @@ def main(arguments: list[str]) -> None:
 
 def outcome_of(name: str) -> tuple[str, str]:
     """The outcome for one model type, and what there is to say."""
-    from attnlab.files.errors import InputError
-    from attnlab.observe.moment import moment_of
-    from attnlab.observe.probe import make_probe
-
-    variant, inputs, truth = what_runs(name)
+    variant, inputs, model, truth = what_runs(name)
     agreed, refusals, unseen = [], [], {}
-    for implementation, near in NEAR.items():
+    for implementation in ("eager", "sdpa"):
+        if implementation != "eager":
+            try:
+                model = small(name, variant, implementation)
+                truth = softmaxes(model, inputs)
+            except Exception:
+                continue  # it has none, or does not run with it
         try:
-            model = small(name, variant, implementation)
-        except (ValueError, ImportError):
-            continue  # it has none
-        try:
-            moment = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
+            with sdpa_kernel(SDPBackend.MATH):
+                moment = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
         except InputError as refusal:
             refusals.append(f"{implementation} is refused: {refusal}")
             continue
         except Exception as problem:  # anything else is what is looked for
             return "WRONG", f"{implementation}: {type(problem).__name__}: {problem}"
-        if wrong := what_is_wrong(model, moment, truth, inputs, near):
+        if wrong := what_is_wrong(model, moment, truth, inputs):
             return "WRONG", f"{implementation}: {wrong}"
         agreed.append(implementation)
         unseen = dict(moment.unseen)
@@ -139,34 +144,27 @@ def outcome_of(name: str) -> tuple[str, str]:
 
 
 def what_is_wrong(
-    model: Any, moment: Any, truth: Mapping[str, Any], inputs: Mapping[str, Any], near: float
+    model: Any, moment: Moment, truth: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> str:
     """In words, if something is: layers of which nothing is said, others, or their numbers."""
 
     def told(layer: str) -> bool:
         name = layer.split("#")[0]
-        return any(f"{name}.".startswith(f"{one}.") for one in moment.unseen)
+        both = ((f"{name}.", f"{one}.") for one in moment.unseen)
+        return any(mine.startswith(its) or its.startswith(mine) for mine, its in both)
 
     expected = [layer for layer in truth if layer in moment.layers or not told(layer)]
     if list(moment.layers) != expected:
         return f"sees {list(moment.layers)}, where there are {expected}"
     for layer, found in moment.layers.items():
         sinks = getattr(model.get_submodule(layer.split("#")[0]), "sinks", None)
-        if wrong := differences(found, truth[layer], sinks, inputs, near):
+        if wrong := differences(found, truth[layer], sinks, inputs):
             return f"{layer}: {wrong}"
     return ""
 
 
-def differences(
-    found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any], near: float
-) -> str:  # fmt: skip
+def differences(found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any]) -> str:
     """Which statistics of a layer are not those that follow from the input of its softmax."""
-    import numpy as np
-    import torch
-
-    from attnlab.measures import maps as m
-    from attnlab.measures import places, received
-
     batch, heads, keys = (found.sizes[dim] for dim in ("sequence", "head", "key"))
     logits = logits.reshape(batch, heads, -1, logits.shape[-1])
     if sinks is not None and logits.shape[-1] == keys:  # it scales what it makes of its maps
@@ -198,21 +196,21 @@ def differences(
         off = np.abs(found[name].values - right.numpy()) / (1 + np.abs(right.numpy()))
         there = ~(np.isnan(found[name].values) & np.isnan(right.numpy()))
         # of a row whose mass is at the bound, rounding decides whether one key more is counted
-        bound = 2.5 / LENGTH if name == "keys_for" else near
+        bound = 2.5 / LENGTH if name == "keys_for" else NEAR
         if not (off[there] <= bound).all():
             wrong.append(f"{name} off by {off[there].max():.2g}")
     return ", ".join(wrong)
 
 
-def what_runs(name: str) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
-    """The first variant of which a forward runs, its inputs, and what its softmaxes are given."""
+def what_runs(name: str) -> tuple[dict[str, int], dict[str, Any], Any, dict[str, Any]]:
+    """The first variant of which an eager forward runs, its inputs, it, and its softmaxes."""
     problems = []
     for variant in VARIANTS:
         for shape in range(2):
             try:
                 model = small(name, variant, "eager")
                 inputs = inputs_of(model, shape)
-                return variant, inputs, softmaxes(model, inputs)
+                return variant, inputs, model, softmaxes(model, inputs)
             except NotBuilt:
                 raise
             except Exception as problem:  # of any kind: it is not ours
@@ -222,9 +220,6 @@ def what_runs(name: str) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]
 
 def small(name: str, variant: Mapping[str, int], implementation: str) -> Any:
     """A model of this type, with attention that is far from even."""
-    import torch
-    import transformers
-
     config = small_config(transformers.CONFIG_MAPPING[name], SIZE_OF | variant)
     config._attn_implementation = implementation
     kind = getattr(transformers, class_of(name) or "")
@@ -246,8 +241,6 @@ def small(name: str, variant: Mapping[str, int], implementation: str) -> Any:
 
 def class_of(name: str) -> str | None:
     """The class that is taken of a model type: one that reads text, if there is one."""
-    from transformers.models.auto import modeling_auto as auto
-
     tables = [getattr(auto, f"MODEL_FOR_{kind}_MAPPING_NAMES") for kind in KINDS]
     kinds = [table[name] for table in [*tables, auto.MODEL_MAPPING_NAMES] if name in table]
     return None if not kinds else kinds[0] if isinstance(kinds[0], str) else kinds[0][0]
@@ -283,8 +276,6 @@ def small_config(kind: Any, sizes: Mapping[str, int]) -> Any:
 def inputs_of(model: Any, shape: int) -> dict[str, Any]:
     """What its forward takes: tokens, some of them padding; images; sound. shape: which of two such
     take (a film, and features first or last)."""
-    import torch
-
     random = torch.Generator().manual_seed(1)
     ids = torch.randint(5, 70, (2, LENGTH), generator=random)
     mask = torch.ones_like(ids)
@@ -313,10 +304,6 @@ def inputs_of(model: Any, shape: int) -> dict[str, Any]:
 
 def softmaxes(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What each softmax of a forward is given, by the name of the module in which it runs."""
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     running: list[str] = []
     times: Counter[str] = Counter()
     found: dict[str, Any] = {}
@@ -350,19 +337,3 @@ def softmaxes(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
         cached = "use_cache" in inspect.signature(model.forward).parameters
         model(**inputs, **({"use_cache": False} if cached else {}))
     return found
-
-
-@contextlib.contextmanager
-def within(seconds: int) -> Iterator[None]:
-    """Give up what takes longer."""
-
-    def stop(*_: Any) -> None:
-        raise NotBuilt(f"takes more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)

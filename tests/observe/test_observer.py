@@ -99,6 +99,8 @@ def test_live_the_queries_are_those_of_the_training():
     model.eval()
     model(tokens())  # an evaluation in between is none of the training's
     model.train()
+    with torch.no_grad():
+        model(tokens())  # nor is what it generates for it
     model(ids)
     model(tokens())
     observer.step(1)

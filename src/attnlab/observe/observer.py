@@ -25,6 +25,7 @@ from attnlab.observe.moment import Known, Measuring, Moment, moment_of
 from attnlab.observe.probe import Probe, batch_of, make_probe
 from attnlab.observe.repeated import random_twice, with_repeated
 from attnlab.observe.seams import Watch, watching
+from attnlab.observe.seams.watch import trains
 from attnlab.observe.statistics import MIN_KEYS
 from attnlab.observe.undisturbed import is_compiled, is_sharded, unwrapped
 
@@ -267,7 +268,7 @@ class Observer:
         batch: list[Probe] = []
 
         def take(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if module.training and not batch:
+            if trains(module) and not batch:
                 batch.append(batch_of(module, args, kwargs))
 
         opened.callback(model.register_forward_pre_hook(take, with_kwargs=True).remove)

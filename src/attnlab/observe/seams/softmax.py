@@ -14,6 +14,7 @@ from attnlab.observe.seams.base import Seam
 from attnlab.observe.seams.watch import Watch
 
 NAME = "softmax"
+MIXTURE = 8  # a square of no more is a mixture of streams (hyper-connections)
 
 
 class Softmax(Seam):
@@ -32,7 +33,7 @@ class Softmax(Seam):
         @functools.wraps(original)
         def softmax(*args: Any, **kwargs: Any) -> Tensor:
             made = original(*args, **kwargs)
-            if made.ndim > 2 and made.shape[-1] == made.shape[-2] > 1:
+            if made.ndim > 2 and made.shape[-1] == made.shape[-2] > MIXTURE:
                 for watch in self.watches:
                     if watch.awake:
                         watch.attends_alone()

@@ -20,7 +20,7 @@ CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in t
 
 
 class Watch:
-    """What is seen of one model, in its next forward (in training mode, if only that is wanted).
+    """What is seen of one model, in its next forward (of a training, if only that is wanted).
 
     Holds the model's modules by identity and name: it lives as long as the forward that it
     watches.
@@ -119,7 +119,7 @@ class Watch:
     ) -> tuple[Callable[..., None], Callable[..., None]]:
         def enter(*_: Any) -> None:
             if not self.running:
-                self.ignored = self.only_training and not self.model.training
+                self.ignored = self.only_training and not trains(self.model)
             self.running.append(name)
             self.ran[name] = module
 
@@ -130,6 +130,11 @@ class Watch:
                 self.over = True
 
         return enter, leave
+
+
+def trains(model: nn.Module) -> bool:
+    """Whether a forward that begins now is one of a training; to generate needs no gradients."""
+    return model.training and torch.is_grad_enabled()
 
 
 def crosses(name: str) -> bool:
