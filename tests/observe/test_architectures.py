@@ -1,4 +1,4 @@
-"""The benchmark that holds observe against every architecture: its outcomes, and that it can fail."""
+"""The benchmark of observe against every architecture: its outcomes, and that it can fail."""
 
 import re
 
