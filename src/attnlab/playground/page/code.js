@@ -1,4 +1,6 @@
 /** Code: the command line and the Python that give the numbers on the screen. */
+import { momentumOf } from "./theory/prediction.js"
+
 const FILE = "classes.json"
 
 const classesWord = (document) => (typeof document.classes === "string" ? document.classes : FILE)
@@ -9,7 +11,7 @@ export function commandLine(document) {
   const options = {
     engine: engine.name, "eta-y": document.eta_y, "eta-z": document.eta_z, steps: document.steps,
     length: engine.length, "batch-size": engine.batch_size, optimizer: optimizer.name,
-    momentum: optimizer.name === "sgd" ? (optimizer.momentum ?? (engine.name === "flow" ? 0 : 0.9)) : undefined,
+    momentum: optimizer.name === "sgd" ? momentumOf(document) : undefined,
     init: document.init === "zero" ? undefined : document.init, seed: seedOf(document),
     geometric: document.save?.geometric, every: document.save?.every, at: document.save?.at?.join(","),
     ...modelOptions(document.model), out: "run.nc",

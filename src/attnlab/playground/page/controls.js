@@ -1,9 +1,11 @@
 /** Controls: what one can turn, as fields of a Simulation document. */
 import { h, number, say } from "./dom.js"
 import { presetParameters, presetText } from "./simulator/presets.js"
+import { DEFAULTS } from "./simulator/run.js"
+import { momentumOf } from "./theory/prediction.js"
 
 const RATES = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
-const engineOf = (of) => of.engine ?? { name: "sampled", length: 128, batch_size: 128 }
+const engineOf = (of) => of.engine ?? DEFAULTS.engine
 const modelOf = (of) => of.model ?? { name: "pairwise" }
 
 /** A document with another model; the paper's own goes without saying. */
@@ -57,7 +59,7 @@ export const CONTROLS = [
     write: (of, value) => ({ ...of, optimizer: value === "sgd" ? { name: "sgd", momentum: 0.9 } : { name: value } }) },
   { id: "momentum", group: "Training", label: "Momentum", values: [0, 0.5, 0.8, 0.9, 0.95, 0.99],
     applies: (of) => (of.optimizer?.name ?? "sgd") === "sgd" && engineOf(of).name !== "flow",
-    read: (of) => of.optimizer?.momentum ?? 0.9,
+    read: momentumOf,
     write: (of, value) => ({ ...of, optimizer: { name: "sgd", momentum: value } }) },
   { id: "init", group: "Training", label: "Start", values: ["zero", "uniform"],
     shown: (value) => ({ zero: "all alike", uniform: "random" })[value] ?? "given", ...field("init"),

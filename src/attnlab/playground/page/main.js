@@ -153,11 +153,10 @@ class Page {
   }
 
   _predict(of, classes, result) {
-    const { rungs } = this.state
-    const notes = rungs.map((rung) => silence(of, rung, classes)).filter(Boolean)
-    say(byId("theory-note"), [...new Set(notes)].join(" "))
-    document.body.classList.toggle("with-theory", rungs.length > notes.length)
-    const spoken = rungs.filter((rung) => !silence(of, rung, classes))
+    const notes = this.state.rungs.map((rung) => silence(of, rung, classes))
+    const spoken = this.state.rungs.filter((_, at) => !notes[at])
+    say(byId("theory-note"), [...new Set(notes.filter(Boolean))].join(" "))
+    document.body.classList.toggle("with-theory", spoken.length > 0)
     const heard = (said) => {
       if (said.kind === "prediction") this.stage.predict(said.rung, said.result)
       else if (said.kind === "error") say(byId("theory-note"), said.said)

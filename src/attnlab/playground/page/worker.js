@@ -7,7 +7,7 @@
  */
 import { InputError } from "./simulator/errors.js"
 import { Run } from "./simulator/run.js"
-import { Prediction, silence } from "./theory/prediction.js"
+import { Prediction } from "./theory/prediction.js"
 
 const PIECE = 8 // milliseconds
 let current = -1
@@ -37,11 +37,6 @@ async function answer({ id, document, counts = null, rungs = [], steps = null })
       postMessage({ id, kind: "run", result: run.result, step: run.step })
     }
     for (const rung of rungs) {
-      const said = silence(document, rung)
-      if (said) {
-        postMessage({ id, kind: "silence", rung, said })
-        continue
-      }
       const prediction = new Prediction(document, rung, moments)
       if (!(await finish(prediction, id))) return
       postMessage({ id, kind: "prediction", rung, result: prediction.result })

@@ -8,7 +8,7 @@
  */
 export class Layout {
   /** start: z(0) of a query at a token; lump: rows are whole classes; symmetric: Y(0) = 0. */
-  constructor(classes, { lump, symmetric, start = () => 0 }) {
+  constructor(classes, { lump, symmetric, start }) {
     const { K, offsets, tokens, values, queryIndex } = classes
     const group = groupsOf(classes, lump, start)
     this.classes = classes

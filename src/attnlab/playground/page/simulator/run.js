@@ -99,9 +99,8 @@ export class Run {
     const seed = Array.isArray(given.seeds) ? given.seeds[0] : 0
     this.random = new Random(seed)
     const random = given.init === "uniform"
-    const start = Array.isArray(given.init) ? startFrom(given.init) : undefined
     this.whole = this.engine.name === "limit"
-    this.layout = new Layout(this.classes, { lump: this.whole && !random, symmetric: !random, start })
+    this.layout = new Layout(this.classes, { lump: this.whole && !random, symmetric: !random, start: startFrom(given.init) })
     this.parameters = {
       Y: new Float64Array(this.layout.A * this.layout.J), Z: this.layout.zStart.slice(),
     }
@@ -202,7 +201,8 @@ export class Run {
   }
 }
 
-function startFrom(init) {
-  const rows = Array.isArray(init[0]) ? init : null
-  return (query, token) => (rows === null ? init[token] : rows[query][token])
+/** The logits that a run begins with, (query, token) -> number; 0 unless they are given. */
+export function startFrom(init) {
+  if (!Array.isArray(init)) return () => 0
+  return (query, token) => (Array.isArray(init[0]) ? init[query][token] : init[token])
 }

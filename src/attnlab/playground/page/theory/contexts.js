@@ -1,6 +1,6 @@
 /** P(l|n) of the contextual tokens in the letters of the theory: K classes, L tokens, Q queries. */
 export class Contexts {
-  constructor(classes, start = null) {
+  constructor(classes, start) {
     const { K } = classes
     const inPlay = Int32Array.from(new Set(classes.tokens)).sort()
     const column = new Map([...inPlay].map((token, l) => [token, l]))
@@ -17,7 +17,7 @@ export class Contexts {
         const key = this.psi[k] * this.L + this.column[i]
         if (!places.has(key)) {
           places.set(key, places.size)
-          z0.push(start === null ? 0 : start(this.psi[k], classes.tokens[i]))
+          z0.push(start(this.psi[k], classes.tokens[i]))
         }
         this.zPlace[i] = places.get(key)
       }

@@ -1,16 +1,13 @@
 /** Prediction: what a rung of the ladder says of a Simulation document, at the moments of its run. */
 import { writeAttention } from "../simulator/gradient.js"
-import { DEFAULTS, classesOf } from "../simulator/run.js"
+import { DEFAULTS, classesOf, startFrom } from "../simulator/run.js"
 import { momentumSteps, momentumTime, transitionTimes } from "./clocks.js"
 import { Contexts } from "./contexts.js"
 import { Eq10 } from "./eq10.js"
 import { SgdDecoder } from "./sgd.js"
 import { Solver } from "./solving.js"
 
-export const RUNGS = {
-  corrected: { kind: Eq10, words: "Eq. 10, corrected" },
-  sgd: { kind: SgdDecoder, words: "SGD’s own decoder" },
-}
+const RUNGS = { corrected: Eq10, sgd: SgdDecoder }
 const MOST_LOGITS = 6000
 
 /** The momentum of a document: 0.9 for SGD's steps unless it is given, none in the flow. */
@@ -46,12 +43,9 @@ export class Prediction {
   constructor(document, rung, steps) {
     const given = { ...DEFAULTS, ...document }
     this.classes = classesOf(given.classes)
-    const rows = Array.isArray(given.init) ? given.init : null
-    const start = rows === null ? null
-      : (query, token) => (Array.isArray(rows[0]) ? rows[query][token] : rows[token])
-    this.contexts = new Contexts(this.classes, start)
+    this.contexts = new Contexts(this.classes, startFrom(given.init))
     this.mu = momentumOf(given)
-    this.motion = new RUNGS[rung].kind(this.contexts, {
+    this.motion = new RUNGS[rung](this.contexts, {
       etaY: given.eta_y, etaZ: given.eta_z, momentum: this.mu,
     })
     const { rtol, atol } = this.motion
