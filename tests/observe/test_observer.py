@@ -113,6 +113,17 @@ def test_live_the_queries_are_those_of_the_training():
             assert np.allclose(found[name].isel(layer=i), expected, atol=1e-6)
 
 
+def test_live_a_batch_that_is_too_short_does_not_stop_the_training():
+    model = NanoGPT().train()
+    observer = attnlab.observe(model, live=True, every=1)
+    with pytest.warns(UserWarning, match="step 1: no query of the training's batch sees 16 keys"):
+        for step, length in enumerate((24, 8, 24)):
+            observer.step(step)
+            assert model(tokens(2, length)).isfinite().all()
+        observer.finish(3)
+    assert observer.result().step.values.tolist() == [0, 2]
+
+
 def test_in_autocast_gradients_are_not_lost():
     """A weight cast to bfloat16 without gradients must not be found by the step around it."""
     alone = train(NanoGPT(dropout=0.1), 4, autocast=True)

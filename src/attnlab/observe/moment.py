@@ -17,7 +17,7 @@ from attnlab.observe.behind import Behind, Layout, Looking, looking
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.ground import Ground
 from attnlab.observe.heads import Heads, side_by_side
-from attnlab.observe.plan import plan_of
+from attnlab.observe.plan import TooShort, plan_of
 from attnlab.observe.probe import Probe
 from attnlab.observe.seams import Doubt, Sighting, Watch, watching
 from attnlab.observe.sheet import Layers, Sheet, brought_here
@@ -138,7 +138,8 @@ class Measuring:
     """Measures the calls that it is shown, layers that are alike together.
 
     What waits of a call is what is measured of it, and only as long as a block may be large.
-    live: whether the forward is the training's own.
+    live: whether the forward is the training's own, which goes on where its batch is too short to
+    be measured: then nothing is.
     """
 
     def __init__(
@@ -152,9 +153,12 @@ class Measuring:
         self._grounds = dict(known.grounds)
         self._waiting: dict[Hashable, _Alike] = {}
         self._sheets: list[Sheet] = []
+        self._too_short = False
 
     def see(self, sighting: Sighting) -> None:
         """Look at a call. Nothing is waited for on the device."""
+        if self._too_short:
+            return
         asked = self._known.doubts(len(self._order))
         if asked and (doubt := sighting.doubt()) is not None:
             self._doubts.append(doubt)
@@ -165,7 +169,13 @@ class Measuring:
             kind = _kind(call, beside)
             ground = self._grounds.get(kind)
             if ground is None:
-                ground = self._grounds[kind] = self._ground(call, beside)
+                try:
+                    ground = self._grounds[kind] = self._ground(call, beside)
+                except TooShort:
+                    if not self._live:
+                        raise
+                    self._too_short = True
+                    return
             alike = self._waiting.setdefault(kind, _Alike(ground, _version(call.mask)))
             alike.hold(sighting)
             # a training may fill the mask of its next batch into this one's
@@ -179,6 +189,8 @@ class Measuring:
     def result(self, watch: Watch) -> Moment:
         """What was seen, if anything; refused if a call does not explain what the model made."""
         unseen = watch.unseen()
+        if self._too_short:
+            return Moment((), (), unseen)
         if not self._order:
             kinds = ", ".join(sorted(set(unseen.values())))
             why = f"computes it in code of its own ({kinds})" if unseen else "has none, or hides it"

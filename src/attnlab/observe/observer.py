@@ -249,6 +249,13 @@ class Observer:
     def _keep(self, number: int, moment: Moment) -> None:
         if not ranks.first():
             return
+        if not moment.order:
+            warnings.warn(
+                f"step {number}: no query of the training's batch sees {self.min_keys} keys, so "
+                "that it is not measured; a smaller min_keys would",
+                stacklevel=5,
+            )
+            return
         kinds = ", ".join(sorted(set(moment.unseen.values())))
         if moment.unseen and not self.history.steps:
             warnings.warn(

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 BYTES_OF_A_PLACE = 16  # bytes for each query and key while what is visible is counted
 
 
+class TooShort(InputError):
+    """No query of the sequences sees enough keys."""
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Of all queries of a call, in numpy.
@@ -70,7 +74,7 @@ def plan_of(
         counts, seen, later = _by_mask(call, there, call.full_mask.shape[1], budget_bytes)
     eligible = there & (counts.max(axis=1) >= min_keys)
     if not eligible.any():
-        raise InputError(
+        raise TooShort(
             f"min_keys: no query sees {min_keys} keys (the most is {counts.max()}); "
             "give longer sequences, or a smaller min_keys"
         )

@@ -10,8 +10,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab.measures.places import SINK_RATE
+
 SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
-SINK = 0.3  # of the attention, on the first key: as for the sink rate
 INDUCTION = 0.1  # above chance
 _INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that come twice, "}
 SURE = 0.05  # of the resamples may be without a snap
@@ -113,17 +114,17 @@ def _sinks(dataset: xr.Dataset) -> Iterator[str]:
     if "sink_mass" not in dataset:
         return
     mass = dataset["sink_mass"].sel(first=1).isel(step=-1).values
-    sinks = mass > SINK
+    sinks = mass > SINK_RATE
     if not sinks.any():
         yield (
-            f"No head sinks: none gives the first key more than {100 * SINK:g} % of its attention "
+            f"No head sinks: none gives the first key more than {100 * SINK_RATE:g} % of its attention "
             f"(the most is {100 * np.nanmax(mass):.0f} %)."
         )
         return
     layers = ", ".join(str(layer) for layer in np.flatnonzero(sinks.any(axis=1)))
     yield (
         f"{_count(int(sinks.sum()), 'head')} in {'layers' if ',' in layers else 'layer'} {layers} "
-        f"{'sink' if sinks.sum() > 1 else 'sinks'}: more than {100 * SINK:g} % of the attention "
+        f"{'sink' if sinks.sum() > 1 else 'sinks'}: more than {100 * SINK_RATE:g} % of the attention "
         f"goes to the first key ({_named(sinks, mass, percent=True)})."
     )
 
