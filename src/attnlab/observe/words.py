@@ -117,15 +117,15 @@ def _sinks(dataset: xr.Dataset) -> Iterator[str]:
     sinks = mass > SINK_RATE
     if not sinks.any():
         yield (
-            f"No head sinks: none gives the first key more than {100 * SINK_RATE:g} % of its attention "
-            f"(the most is {100 * np.nanmax(mass):.0f} %)."
+            f"No head sinks: none gives the first key more than {100 * SINK_RATE:g} % of its "
+            f"attention (the most is {100 * np.nanmax(mass):.0f} %)."
         )
         return
     layers = ", ".join(str(layer) for layer in np.flatnonzero(sinks.any(axis=1)))
     yield (
         f"{_count(int(sinks.sum()), 'head')} in {'layers' if ',' in layers else 'layer'} {layers} "
-        f"{'sink' if sinks.sum() > 1 else 'sinks'}: more than {100 * SINK_RATE:g} % of the attention "
-        f"goes to the first key ({_named(sinks, mass, percent=True)})."
+        f"{'sink' if sinks.sum() > 1 else 'sinks'}: more than {100 * SINK_RATE:g} % of the "
+        f"attention goes to the first key ({_named(sinks, mass, percent=True)})."
     )
 
 
