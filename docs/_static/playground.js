@@ -8,7 +8,7 @@ for (const place of document.querySelectorAll("[data-experiment]")) {
   const link = `${new URL("playground/index.html", root)}#${toLink(stateOf(byName(place.dataset.experiment)))}`
   place.addEventListener("load", () => {
     const style = place.contentDocument.createElement("style")
-    style.textContent = "header, #experiments, #tour, #paper { display: none !important }"
+    style.textContent = "header, #experiments, #tour, #paper { display: none !important } body { padding: 0 !important }"
     place.contentDocument.head.append(style)
   })
   place.setAttribute(place.tagName === "IFRAME" ? "src" : "href", link)

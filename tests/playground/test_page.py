@@ -433,6 +433,12 @@ def test_on_a_phone_play_and_bars_come_first_and_nothing_sticks_out(open_page: O
     assert tops == sorted(tops)
     page.locator("#play").click()
     page.wait_for_function("attnlabPage.player.playing")
+    page.evaluate("document.querySelector('[data-name=snap]').click()")
+    chip = page.locator("#experiments [data-name=snap]").bounding_box()
+    assert chip["x"] >= 0 and chip["x"] + chip["width"] <= 375
+    page.evaluate("document.querySelector('[data-name=snap]').click()")
+    # the same again is nothing to undo
+    assert page.evaluate("attnlabPage.history.past.length") == 1
     top = page.locator(".sentence-card").bounding_box()["y"]
     page.evaluate("attnlabPage.edit((of) => ({ ...of, steps: 20 }), '')")
     assert page.locator("#look [aria-current]").inner_text().startswith("Your own setting")

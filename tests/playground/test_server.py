@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.playground.asked import asked
 from attnlab.playground.opening import opening
-from attnlab.playground.server import Server, serving
+from attnlab.playground.server import MOST_CONNECTIONS, Server, serving
 from attnlab.playground.workers import Workers
 
 JSON = {"Content-Type": "application/json"}
@@ -249,6 +250,17 @@ def test_a_bug_of_ours_is_told(
         with pytest.raises(http.client.RemoteDisconnected):
             ask(server, LIMIT)
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_thread_that_cannot_start_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(ThreadingHTTPServer, "process_request", fail)
+    with Server(port=0) as server:
+        for _ in range(MOST_CONNECTIONS + 1):
+            with pytest.raises(RuntimeError, match="can't start"):
+                server.process_request(None, None)
 
 
 def test_a_port_that_is_taken_is_refused_in_words(server: Server) -> None:

@@ -78,7 +78,11 @@ class Server(ThreadingHTTPServer):
         if not self.room.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread could be started, which would have made room again
+            self.room.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one visitor."""

@@ -172,6 +172,7 @@ class Page {
       if (part.dataset.name === experiment) part.setAttribute("aria-current", "true")
       else part.removeAttribute("aria-current")
     }
+    this._reveal()
     byId("undo").disabled = this.history.past.length === 0
     byId("redo").disabled = this.history.future.length === 0
     for (const rung of RUNGS) byId(`rung-${rung}`).checked = state.rungs.includes(rung)
@@ -200,6 +201,15 @@ class Page {
     // all in one place, of which one is seen: there is room for the longest
     byId("look").replaceChildren(...[OWN, ...EXPERIMENTS].map((of) => h("p", { "data-name": of.name },
       of.look, " ", h("span", { class: "source" }, of.source))))
+  }
+
+  /** On a phone the experiments are one row, scrolled: to where the one shown is. */
+  _reveal() {
+    const row = byId("experiments"), chip = row.querySelector("[aria-current]")
+    if (!chip) return
+    const left = chip.offsetLeft - row.offsetLeft
+    const isSeen = left >= row.scrollLeft && left + chip.offsetWidth <= row.scrollLeft + row.clientWidth
+    if (!isSeen) row.scrollLeft = left - 40
   }
 
   /** Open an experiment: from the start, and playing, unless motion is unwelcome. */

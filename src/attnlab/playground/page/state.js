@@ -129,6 +129,7 @@ export class History {
 
   /** Go to a state; `control` is what was turned, so that a drag is one entry. */
   put(state, control = "") {
+    if (JSON.stringify(state) === JSON.stringify(this.state)) return // nothing to undo
     const now = performance.now()
     const goesOn = control !== "" && control === this.last.control && now - this.last.at < SAME_TURN
     if (!goesOn) this.past.push(this.state)
