@@ -72,6 +72,12 @@ def test_of_one_repository_for_each_point(tmp_path):
     assert steps(tmp_path, pattern=r"seed_1-step_(\d+)k") == [20]
 
 
+def test_a_word_after_the_step_is_no_million(tmp_path):
+    for name in ("step100merged", "step2M"):
+        model_at(tmp_path / name)
+    assert steps(tmp_path) == [100, 2_000_000]
+
+
 def test_of_a_list_and_a_pattern(tmp_path):
     folders = [model_at(tmp_path / name) for name in ("early3", "late10", "other")]
     assert steps(folders, pattern=r"(?:early|late)(\d+)") == [3, 10]

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 import attnlab
 from attnlab.files.errors import InputError
+from attnlab.observe import repeated
 from attnlab.observe.probe import make_probe
 from attnlab.observe.repeated import LENGTH, random_twice
 
@@ -55,6 +56,14 @@ def test_a_head_that_copies_is_found():
     np.testing.assert_allclose(found.repeated_induction, [1 - chance, -chance, 0], atol=1e-5)
     np.testing.assert_allclose(found.repeated_duplicate, [-chance, 1 - chance, 0], atol=1e-5)
     assert "On random tokens that come twice, 1 head looks for" in observer.report()
+
+
+def test_may_be_shorter_than_what_a_query_of_the_probe_has_to_see(monkeypatch):
+    monkeypatch.setattr(repeated, "LENGTH", 4)
+    model = NanoGPT()
+    observer = attnlab.observe(model, probe=tokens(), every=1, repeated=True)
+    observer.step(0)
+    assert observer.result().repeated_induction.notnull().all()
 
 
 def test_is_left_out_unless_asked_for():

@@ -123,6 +123,13 @@ def test_long_histories_leave_steps_out_and_say_so(monkeypatch):
     assert "2 of the measurements are left out of this page" in report(history())
 
 
+def test_a_moment_taken_out_of_a_history_is_one_moment():
+    alone = history().isel(step=2)
+    assert "was measured at step 200: 4 heads in 2 layers." in in_words(alone)[0]
+    assert "No snap is claimed: there is one measurement alone." in in_words(alone)
+    assert "was measured at step 200" in report(alone)
+
+
 def test_one_moment_is_a_page_and_anything_else_is_refused():
     alone = history().drop_vars(["attention_speed", "snap_step"]).isel(step=-1, drop=True)
     assert "measured at step 0" in report(alone)

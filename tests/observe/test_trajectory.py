@@ -142,6 +142,9 @@ def test_of_one_folder(suite):
     for i, layer in enumerate(wanted[16].layers.values()):
         assert np.allclose(found.entropy.isel(layer=i), layer.entropy.mean("sequence"), atol=1e-5)
     assert found.module.values.tolist() == ["layers.0.attention", "layers.1.attention"]
+    embedded = {"inputs_embeds": torch.randn(2, LENGTH, 32)}
+    without = observe_model(place / "snapshots" / f"{16:040x}", embedded, **FEW)
+    assert "repeated_induction" in found and "repeated_induction" not in without
     digests = [trajectory._digest(probe) for probe in (
         PROBE, (PROBE, PROBE[:1]), {"input_ids": PROBE, "use_cache": None}, {"input_ids": PROBE},
     )]  # fmt: skip

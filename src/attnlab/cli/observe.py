@@ -217,8 +217,8 @@ def report_verb(
     page = path.with_suffix(".html") if html is None else html
     check_writable(page, PAGES, "html")
     from attnlab.files.netcdf import load
-    from attnlab.observe.report import report, with_steps
-    from attnlab.observe.words import in_words
+    from attnlab.observe.report import report
+    from attnlab.observe.words import in_words, with_steps
 
     dataset = with_steps(load(path))
     if "theory" not in dataset.attrs and "received_start" in dataset:

@@ -13,7 +13,9 @@ from attnlab.files.errors import InputError
 
 CONFIG = "config.json"
 # step143000, step_20k, checkpoint-500, stage1-step1000-tokens5B: what people call them
-STEP = re.compile(r"(?:step|checkpoint|ckpt|iter)s?[-_]?0*(\d+)([kM]?)(?![0-9])", re.IGNORECASE)
+STEP = re.compile(
+    r"(?:step|checkpoint|ckpt|iter)s?[-_]?0*(\d+)((?:[kM](?![a-z0-9]))?)(?![0-9])", re.IGNORECASE
+)
 STAGE = re.compile(r"(stage\d+(?:-ingredient\d+)?)-")  # OLMo counts the steps of each anew
 THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000}
 _REPOSITORY = "models--"  # how the Hugging Face cache begins the name of one

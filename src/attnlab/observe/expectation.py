@@ -271,7 +271,10 @@ def _names(used: Sequence[int], names: Any) -> list[str]:
         found = [str(names.decode([i])) for i in used]
     else:
         if max(used) >= len(names):
-            raise InputError(f"names: {len(names)} names, and a token with the id {max(used)}")
+            raise InputError(
+                f"names: {len(names)} names, and a token with the id {max(used)}; give the names "
+                "of all tokens, or the tokenizer"
+            )
         found = [str(names[i]) for i in used]
     seen: set[str] = set()
     for at, (i, name) in enumerate(zip(used, found, strict=True)):

@@ -38,7 +38,14 @@ def random_twice(model: nn.Module, probe: Probe) -> Probe:
 def with_repeated(
     moment: Moment, model: nn.Module, probe: Probe, *, min_keys: int, known: Known | None = None
 ) -> Moment:
-    """The moment with what its layers do on repeated random tokens, the mean over sequences."""
+    """The moment with what its layers do on repeated random tokens, the mean over sequences.
+
+    They may be shorter than the probe: where none of their queries sees `min_keys` keys, those of
+    the second half count, which are all that has something to copy.
+    """
+    assert probe.side.tokens is not None
+    length = probe.side.tokens.shape[-1]
+    min_keys = min_keys if min_keys <= length else length // 2
     other = moment_of(model, probe, min_keys=min_keys, known=known)
     behind = moment.behind
     values = {

@@ -17,10 +17,9 @@ import xarray as xr
 
 from attnlab import __version__
 from attnlab.files.atomic import atomic_path
-from attnlab.files.errors import InputError
 from attnlab.files.pages import environment
 from attnlab.observe.budget import budget_table
-from attnlab.observe.words import POLICY_WORDS, in_words, snap_is_sure
+from attnlab.observe.words import POLICY_WORDS, in_words, snap_is_sure, with_steps
 
 MOST_NUMBERS = 600_000  # on a page; of longer histories some steps are left out
 DIGITS = 4
@@ -205,19 +204,6 @@ def _drawn(dataset: xr.Dataset, shown: Shown) -> dict[str, Any]:
         "values": _numbers(values),
         "band": band,
     }
-
-
-def with_steps(dataset: xr.Dataset) -> xr.Dataset:
-    """The dataset of an observer over (step, layer, head); one moment is one step."""
-    if "entropy" not in dataset or not {"layer", "head"} <= set(dataset.dims):
-        raise InputError(
-            "dataset: is none of attnlab.observe (no entropy over layer and head); give what "
-            "observer.result() returns, or a file that it was saved to"
-        )
-    if "step" in dataset.dims:
-        return dataset
-    step = dataset.coords["step"].item() if "step" in dataset.coords else 0
-    return dataset.drop_vars("step", errors="ignore").expand_dims(step=[step])
 
 
 def _settings(dataset: xr.Dataset, spec: Mapping[str, Any]) -> dict[str, str]:

@@ -173,6 +173,8 @@ def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: s
     try:
         given = make_probe(model, probe)
         moment = moment_of(model, given, rows=rows, min_keys=min_keys)
+        if given.side.tokens is None:
+            return moment
         return with_repeated(moment, model, random_twice(model, given), min_keys=min_keys)
     finally:
         del model

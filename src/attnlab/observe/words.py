@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab.files.errors import InputError
 from attnlab.measures.places import SINK_RATE
 
 SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
@@ -17,6 +18,8 @@ INDUCTION = 0.1  # above chance
 _INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that come twice, "}
 SURE = 0.05  # of the resamples may be without a snap
 MOST_NAMED = 6  # heads that a sentence names
+# what a moment alone, taken out of a history, does not tell
+_OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_")
 BUDGET = 0.1  # the cache that a sentence speaks of
 POLICY_WORDS = {
     "oracle": "the best choice there is",
@@ -32,13 +35,14 @@ def in_words(dataset: xr.Dataset) -> list[str]:
     Parameters
     ----------
     dataset : xarray.Dataset
-        Of an observer.
+        Of an observer, over (step, layer, head); one over (layer, head) is one moment.
 
     Returns
     -------
     list of str
         The sentences.
     """
+    dataset = with_steps(dataset)
     there = dataset["entropy"].notnull().any(("layer", "head")).values
     known = dataset.isel(step=there)
     of_heads = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
@@ -46,6 +50,20 @@ def in_words(dataset: xr.Dataset) -> list[str]:
         of_heads.remove(_snaps)  # maps that are no numbers do not come to rest
     sentences = [sentence for tell in of_heads for sentence in tell(known)]
     return [*_measured(dataset), *_diverged(dataset, there), *sentences, *_left_out(dataset)]
+
+
+def with_steps(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset of an observer over (step, layer, head); one moment is one step."""
+    if "entropy" not in dataset or not {"layer", "head"} <= set(dataset.dims):
+        raise InputError(
+            "dataset: is none of attnlab.observe (no entropy over layer and head); give what "
+            "observer.result() returns, or a file that it was saved to"
+        )
+    if "step" in dataset.dims:
+        return dataset
+    step = dataset.coords["step"].item() if "step" in dataset.coords else 0
+    moved = [name for name in dataset.data_vars if str(name).startswith(_OF_SEVERAL)]
+    return dataset.drop_vars(["step", *moved], errors="ignore").expand_dims(step=[step])
 
 
 def _diverged(dataset: xr.Dataset, there: NDArray[np.bool_]) -> Iterator[str]:
