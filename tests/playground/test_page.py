@@ -74,12 +74,15 @@ def test_it_opens_on_words_at_step_0_and_plays_by_itself(open_page: Open) -> Non
     page = open_page(motion=True)
     sentence = page.locator("#sentence").inner_text()
     assert "was" in sentence and "won" in sentence
-    page.wait_for_function("attnlabPage.player.playing && attnlabPage.player.position > 0")
+    page.wait_for_function(
+        "(({ player: p, tour }) => p.playing && p.position > 0 && tour.box.hidden)(attnlabPage)"
+    )  # the tour is offered when the play is over
     page.evaluate("attnlabPage.player.go(0.9 * attnlabPage.player.last)")  # it takes its time
     page.wait_for_function("attnlabPage.player.position === attnlabPage.player.last")
     assert "has won" in page.locator("#story").inner_text()
     assert page.locator("#stages [aria-current]").inner_text().endswith("Frozen")
     page.wait_for_function("document.getElementById('summary').textContent.includes('has won')")
+    page.locator("#tour").wait_for()
     assert page.errors == []
 
 

@@ -140,7 +140,7 @@ export async function gif(go, told, { frames = 48, delay = 120 } = {}) {
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height)
     const palette = quantize(data, 128)
     encoder.writeFrame(applyPalette(data, palette), canvas.width, canvas.height, {
-      palette, delay: at === frames - 1 ? 2000 : delay,
+      palette, delay: at === frames - 1 ? 2000 : at === 0 ? 1000 : delay,
     })
     told((at + 1) / frames)
     await new Promise((resolve) => setTimeout(resolve))

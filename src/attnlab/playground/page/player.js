@@ -1,7 +1,8 @@
 /** The player: a position between the first and the last record, played, scrubbed or stepped. */
 import { byId, say } from "./dom.js"
 
-const SECONDS = 9
+const SECONDS = 8.5
+const AT_FIRST = 1.2 // seconds at step 0, so that one sees how it begins
 
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches
 
@@ -46,11 +47,12 @@ export class Player {
   play() {
     cancelAnimationFrame(this.frame) // who plays already begins no second time
     if (this.position >= this.last) this.go(0)
-    let before = performance.now()
+    let before = performance.now(), rest = this.position === 0 ? AT_FIRST : 0
     const next = (now) => {
       const seconds = Math.min(now - before, 100) / 1000
       before = now
-      this.go(this.position + (seconds / SECONDS) * this.last)
+      rest -= seconds
+      if (rest <= 0) this.go(this.position + (seconds / SECONDS) * this.last)
       if (this.position >= this.last) {
         this.pause()
         this.ended()
