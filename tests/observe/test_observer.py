@@ -435,6 +435,14 @@ def test_a_model_that_diverges_is_measured_and_told():
     assert "diverged" in observer.report()
 
 
+def test_a_model_that_has_diverged_in_its_values_alone_is_not_taken_for_another():
+    model = nn.MultiheadAttention(8, 2, batch_first=True)
+    with torch.no_grad():
+        model.in_proj_weight[16:] = torch.nan
+    seen = observed(model, dict.fromkeys(("query", "key", "value"), torch.randn(2, 20, 8)))
+    assert seen.entropy.notnull().all()
+
+
 class Unnamed(nn.Module):
     """Attends in a block that is called neither by a seam nor by a name."""
 

@@ -54,7 +54,9 @@ class Sighting:
         seen = logits.isfinite()
         found = _times(_weights(call, logits), value, call)
         wrong = (found - self.output[..., rows, :].float()).abs().amax(-1)
-        worst = wrong.masked_fill(~seen.any(-1), 0.0).amax()
+        # of values that are not finite nothing can be told: the model has diverged
+        known = seen.any(-1) & value.isfinite().all()
+        worst = wrong.masked_fill(~known, 0.0).amax()
         largest = logits.masked_fill(~seen, 0.0).abs().amax()
         bound = (
             _rounding(call.query, call.key, value, self.output)

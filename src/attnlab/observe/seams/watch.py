@@ -63,8 +63,12 @@ class Watch:
         self.times[name] += 1
         again = "" if self.times[name] == 1 else f"#{self.times[name]}"
         sighting = Sighting(call, output, name + again, type(self.ran[name]).__name__, exact)
-        with torch.no_grad():
-            self._see(sighting)
+        self.muted = True  # what is computed here is none of the model's
+        try:
+            with torch.no_grad():
+                self._see(sighting)
+        finally:
+            self.muted = False
 
     def attends_alone(self) -> None:
         """Take note that the module that runs attends where no seam sees it, or will be seen."""
