@@ -45,10 +45,10 @@ def in_words(dataset: xr.Dataset) -> list[str]:
     dataset = with_steps(dataset)
     there = dataset["entropy"].notnull().any(("layer", "head")).values
     known = dataset.isel(step=there)
-    of_heads = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
-    if not there.all() and _snaps in of_heads:
-        of_heads.remove(_snaps)  # maps that are no numbers do not come to rest
-    sentences = [sentence for tell in of_heads for sentence in tell(known)]
+    told = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
+    if not there.all():  # maps that are no numbers do not come to rest
+        told = [tell for tell in told if tell is not _snaps]
+    sentences = [sentence for tell in told for sentence in tell(known)]
     return [*_measured(dataset), *_diverged(dataset, there), *sentences, *_left_out(dataset)]
 
 

@@ -44,13 +44,8 @@ def opening(given: Simulation | SequenceClasses | str | os.PathLike[str]) -> dic
 
 def _state(document: dict[str, Any]) -> dict[str, Any]:
     """What a page saved because it was too long for a link: its runs and all else that it shows."""
-    others = (
-        "experiment",
-        "first",
-        "rungs",
-        "sentence",
-        "moment",
-    )  # which the page looks at itself
+    # these the page looks at itself
+    others = ("experiment", "first", "rungs", "sentence", "moment")
     check_keys("", document, ("a", "b", *others), ("a",))
     runs = {name: document[name] for name in ("a", "b") if document.get(name) is not None}
     shown = {name: _shown(Simulation.from_document(of)) for name, of in runs.items()}

@@ -35,7 +35,7 @@ class Watch:
         self.ran: dict[str, nn.Module] = {}  # all that ran
         self.times: Counter[str] = Counter()  # how often each has attended
         self.alone: set[str] = set()  # those that attend in code of their own
-        self.muted = False  # below a function that was seen, others are not
+        self.muted = False  # within a function that was seen, and while that is measured
         self.cross = False  # the module that runs is known to attend to another sequence
         self.ignored = False  # this forward is not the one that is waited for
         self.over = False  # that one has been seen to its end
