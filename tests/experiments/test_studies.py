@@ -180,7 +180,7 @@ def test_overlap_some_that_grow_are_no_contradiction():
 
 def test_positions_a_bias_is_a_shorter_sequence():
     runs, numbers = make("positions", slopes=(0.0, 0.15), length=64, batch_size=64, steps=100,
-                         every=10, snap_fraction=0.5, seeds=4)  # fmt: skip
+                         every=10, slowed_share=0.5, seeds=4)  # fmt: skip
     contrast = runs["contrast"].mean("seed")
     biased, short = contrast.sel(how="biased"), contrast.sel(how="short")
     # without a slope both are the same thing, up to the draw of the sequences

@@ -10,18 +10,21 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.data.classes import COMMON, DISTINCT, SequenceClasses
-from attnlab.measures.attention import (
+from attnlab.measures import (
     attention_speed,
     common_mass,
     distinct_entropy,
     effective_tokens,
     entropy,
     growth_factor,
+    moved_since,
     recall,
     recall_fall,
     relative_gain,
+    slowed_time,
     snap_time,
 )
+from attnlab.measures.motion import equal_spans
 from attnlab.measures.roles import class_count, in_play, is_common, is_distinct
 
 # Two classes: token 0 is common, 1 and 2 belong to class 0, 3 and 4 to class 1, and 5 is nobody's.
@@ -301,18 +304,62 @@ def test_speed_by_hand() -> None:
 
 
 def test_snap_of_a_motion_that_stops() -> None:
-    dataset = moving([0, 0.1, 0.4, 0.5, 0.5, 0.5], at=[0, 1, 2, 3, 4, 5])
+    dataset = moving([0, 0.1, 0.4, 0.5, 0.5, 0.5, 0.5], at=np.arange(7))
     snap = snap_time(dataset)
     assert snap.dims == ("seed", "sequence_class") and snap.dtype == np.float64
     assert snap.values.tolist() == [[3, 3]]
-    assert snap.attrs == {"fraction": 0.02, "measured_in": "step"}
+    assert snap.attrs == {"share": 0.02, "measured_in": "step"}
     assert snap["next_token"].values.tolist() == [30, 31]
 
 
 def test_a_pause_is_not_the_snap() -> None:
-    dataset = moving([0, 0.3, 0.3, 0.3, 0.31, 0.31, 0.31], at=np.arange(7))
+    dataset = moving([0, 0.3, 0.3, 0.3, 0.31, 0.31, 0.31, 0.31], at=np.arange(8))
     assert snap_time(dataset).values.tolist() == [[4, 4]]
-    assert snap_time(dataset, fraction=0.1).values.tolist() == [[1, 1]]
+    assert slowed_time(dataset, share=0.1).values.tolist() == [[1, 1]]
+
+
+def test_a_short_quiet_is_not_a_snap() -> None:
+    """Three spans at least, and at least a tenth of the whole."""
+    assert np.isnan(snap_time(moving([0, 0.3, 0.5, 0.5, 0.5], at=np.arange(5)))).all()
+    at = np.arange(51)
+    assert np.isnan(snap_time(moving(np.minimum(at, 46) / 50, at=at))).all()  # 4 of 50
+    assert snap_time(moving(np.minimum(at, 45) / 50, at=at)).values.tolist() == [[45, 45]]
+
+
+def test_records_further_and_further_apart_cannot_tell() -> None:
+    """Attention that is redrawn at each record is as far from itself after 1 step as after 512."""
+    at = np.array([0, *2 ** np.arange(10)])
+    redrawn = np.random.default_rng(0).random(at.size)
+    assert np.isfinite(slowed_time(moving(redrawn, at=at), share=0.02)).all()  # which is no snap
+    assert np.isnan(snap_time(moving(redrawn, at=at))).all()
+    # the same records do tell where what lies between them can be made equal
+    at = np.array([0, 1, 2, 4, 8, *range(16, 160, 8)])
+    stops = moving(np.minimum(at, 40) / 80, at=at)
+    assert np.all((snap_time(stops) >= 40) & (snap_time(stops) <= 56))
+
+
+def test_equal_spans_of_any_clock() -> None:
+    """Spans are equal within a factor of two, whatever the records; none where there are none."""
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        clock = np.cumsum(rng.random(rng.integers(1, 80)) ** rng.integers(1, 6))
+        bounds = equal_spans(clock)
+        spans = np.diff(clock[bounds])
+        assert bounds[0] == 0 and (spans.size == 0 or spans.max() <= 2 * spans.min())
+    assert equal_spans(np.arange(11)) == list(range(11))
+    assert equal_spans([0, 1, 2, 2, 2, 2]) == [0, 1, 2]  # nothing is spent after the third
+    assert equal_spans([0, 0, 0]) == [0]
+
+
+def test_what_moves_after_a_snap_is_measured() -> None:
+    at = np.arange(0, 400)
+    moved = np.minimum(at, 20) / 40 + 0.0002 * np.maximum(at - 20, 0)
+    dataset = moving(moved, at=at)
+    snap = snap_time(dataset)
+    assert snap.values.tolist() == [[20, 20]]
+    since = moved_since(dataset, snap)
+    np.testing.assert_allclose(since, [[379 * 0.0002, 379 * 0.0001]])
+    assert np.isnan(moved_since(dataset, snap.where(False))).all()
 
 
 @pytest.mark.parametrize("fraction", [0.5, 0.1, 0.02])
@@ -321,7 +368,10 @@ def test_snap_of_an_exponential_approach(fraction: float, axis: str) -> None:
     """c(t) = 1 - exp(-t/tau) has speed exp(-t/tau)/tau: below the fraction from tau log(1/f)."""
     tau = 25.0
     at = np.arange(0, 400)
-    snap = snap_time(moving(1 - np.exp(-at / tau), at=at, axis=axis), fraction=fraction)
+    run = moving(1 - np.exp(-at / tau), at=at, axis=axis)
+    snap = slowed_time(run, share=fraction)
+    if fraction == 0.02:
+        np.testing.assert_array_equal(snap, snap_time(run))
     # The average over [0, 1] is a little below the speed at 0, by the factor of every interval.
     expected = np.ceil(tau * np.log(1 / fraction))
     assert np.all(np.abs(snap - expected) <= 1), snap.values
@@ -361,8 +411,8 @@ def test_rounding_is_not_movement() -> None:
 
 
 def test_snap_is_per_class_and_seed() -> None:
-    first = moving([0, 0.1, 0.1, 0.1, 0.1], at=np.arange(5))
-    second = moving([0, 0.1, 0.2, 0.3, 0.3], at=np.arange(5))
+    first = moving([0, *[0.1] * 6], at=np.arange(7))
+    second = moving([0, 0.1, 0.2, *[0.3] * 4], at=np.arange(7))
     second["attention"][0, :, 1] = second["attention"][0, 0, 1].values
     both = xr.concat([first, second], "seed", data_vars=["attention"])
     np.testing.assert_array_equal(snap_time(both), [[1, 1], [3, np.nan]])
@@ -375,8 +425,8 @@ def test_snap_refuses_what_it_cannot_measure() -> None:
         snap_time(moving([0, 0.1, 0.2], at=[0, 2, 1]))
     with pytest.raises(ValueError, match="^step: no dim"):
         snap_time(moving([0, 0.1], at=[0, 1]).isel(step=0))
-    with pytest.raises(ValueError, match="^fraction: expected a number between 0 and 1"):
-        snap_time(moving([0, 0.1], at=[0, 1]), fraction=1.0)
+    with pytest.raises(ValueError, match="^share: expected a number between 0 and 1"):
+        slowed_time(moving([0, 0.1], at=[0, 1]), share=1.0)
 
 
 # -- recall -----------------------------------------------------------------------------------

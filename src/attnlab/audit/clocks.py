@@ -12,12 +12,13 @@ import xarray as xr
 from attnlab import measures
 from attnlab.audit.document import number
 from attnlab.audit.trial import Trial
+from attnlab.measures.motion import FEWEST_RECORDS, equal_spans
 
 
 class Moment(NamedTuple):
     """A time, or with sign ">=" the end of a run by which it had not come.
 
-    nan where it has none: attention never moved.
+    nan where there is none: attention never moved, or the records are too unequal to tell.
     """
 
     at: float
@@ -26,7 +27,7 @@ class Moment(NamedTuple):
     def __str__(self) -> str:
         """As it stands in a sentence."""
         if np.isnan(self.at):
-            return "never"
+            return "at no known time"
         return f"at t {'=' if self.sign == '==' else self.sign} {self.at:.4g}"
 
 
@@ -58,9 +59,8 @@ class Factor(NamedTuple):
 class Clock:
     """When an event comes in one class: in training, and by each theory that speaks.
 
-    event: "fastest", when attention changes fastest; "snap", when it has come to rest for good
-    (`attnlab.measures.snap_time`). Both are known to the spacing of the records. next: the next
-    token of the class, by name.
+    event: "fastest", when attention changes fastest; "snap" (`attnlab.measures.snap_time`). Both
+    are known to the spacing of the records. next: the next token of the class, by name.
     """
 
     event: str
@@ -116,14 +116,15 @@ def _moments(dataset: xr.Dataset) -> dict[str, list[Moment]]:
     clock = measures.clock_of(dataset)
     times = dataset[clock].values.astype(np.float64)
     speed = measures.attention_speed(dataset).transpose("seed", "sequence_class", clock)
-    snap = measures.snap_of(speed).transpose("seed", "sequence_class").values
+    snap = measures.snap_time(dataset).transpose("seed", "sequence_class").values
     values, last = speed.values, times.size - 2
     moved = np.asarray(values.max(-1) > 0)
     peak = values.argmax(-1)
+    can_tell = clock == "time" or len(equal_spans(times)) >= FEWEST_RECORDS
     fastest = (times[peak] + times[peak + 1]) / 2  # of the interval that is fastest
     return {
         "fastest": _by_class(np.where(peak < last, fastest, np.nan), moved, float(times[-1])),
-        "snap": _by_class(snap, moved, float(times[-1])),
+        "snap": _by_class(snap, moved & can_tell, float(times[-1])),
     }
 
 

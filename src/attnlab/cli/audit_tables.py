@@ -160,7 +160,10 @@ def _show_trial(console: Any, trial: dict[str, Any]) -> None:
         ],
         right=("class", *names, "training"),
     )
-    console.print(">=: attention still moves at the end; -: it never moved", style="dim")
+    console.print(
+        ">=: attention still moves at the end; -: it never moved, or records are too unequal",
+        style="dim",
+    )
 
 
 def _show_ladder(console: Any, ladder: dict[str, Any]) -> None:

@@ -37,10 +37,12 @@ def in_a_line(simulation: Simulation) -> str:
 def summarise(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
     """One entry per rate point, head and class, means over seeds; absent where not recorded."""
     from attnlab import measures
+    from attnlab.measures.motion import FEWEST_RECORDS
 
     clock = measures.clock_of(result)
-    if "attention" in result and result.sizes[clock] > 2:
-        result = result.assign(snap=measures.snap_time(result))
+    if "attention" in result and result.sizes[clock] >= FEWEST_RECORDS:
+        snap = measures.snap_time(result)
+        result = result.assign(snap=snap, moved_since=measures.moved_since(result, snap))
     several = [dim for dim in ("eta_y", "eta_z", "head") if dim in result.dims]
     stacked = result.stack(point=several) if several else result.expand_dims("point")
     rows = []
@@ -62,8 +64,8 @@ def summarise(result: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
                     ends = of_class[name].mean("seed").isel({clock: [0, -1]}).values
                     row[f"{name}_start"], row[f"{name}_end"] = map(float, ends)
             if "snap" in point:
-                value = float(of_class["snap"].mean("seed"))
-                row[f"snap_{clock}"] = value if value == value else None
+                row[f"snap_{clock}"] = _mean(of_class["snap"])
+                row["moved_since_snap"] = _mean(of_class["moved_since"])
             rows.append(row)
     return rows
 
@@ -74,7 +76,8 @@ def print_summary(console: Console, summary: list[dict[str, Any]], clock: str) -
         "eta_y": "eta_y", "eta_z": "eta_z", "head": "head", "sequence_class": "class",
         "query": "query", "next": "next", "dominant_token": "winner",
         "dominant_attention": "attention", "entropy": "entropy", "common_mass": "common mass",
-        f"snap_{clock}": f"snap {clock}", "t0_prime": "t_0'", "t0": "t_0",
+        f"snap_{clock}": f"snap {clock}", "moved_since_snap": "moved since", "t0_prime": "t_0'",
+        "t0": "t_0",
     }  # fmt: skip
     shown = [key for key in titles if key in summary[0] or f"{key}_start" in summary[0]]
     cells = [[_cell(row, key) for key in shown] for row in summary[:MOST_ROWS]]
@@ -83,7 +86,16 @@ def print_summary(console: Console, summary: list[dict[str, Any]], clock: str) -
     if len(summary) > MOST_ROWS:
         console.print(f"... {len(summary) - MOST_ROWS} more rows; --json prints them all")
     if f"snap_{clock}" in shown and any(row[f"snap_{clock}"] is None for row in summary):
-        console.print(f"snap {clock}: - where attention is still moving at the end", style="dim")
+        console.print(
+            f"snap {clock}: - where attention still moves at the end, or records are too unequal",
+            style="dim",
+        )
+
+
+def _mean(values: xr.DataArray) -> float | None:
+    """Mean over the seeds that have a value; None where no seed has one."""
+    value = float(values.mean("seed"))
+    return value if value == value else None
 
 
 def _cell(row: dict[str, Any], key: str) -> str:

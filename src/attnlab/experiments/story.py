@@ -31,12 +31,10 @@ STAGES = ("it looks at every word", "shared words fade", "one word has won")
 
 @dataclass(frozen=True, kw_only=True)
 class StoryRecipe(SimulationRecipe):
-    """sequence_class: the class that is shown. theory: whose t_0' and t_0 are marked.
-    snap_fraction: the last moment is the `snap_time` at this fraction."""
+    """sequence_class: the class that is shown. theory: whose t_0' and t_0 are marked."""
 
     sequence_class: int
     theory: str
-    snap_fraction: float
 
 
 def data(
@@ -55,13 +53,15 @@ def data(
     drawn = np.flatnonzero(own["probability"].values > 0)
     common = measures.common_mass(result).isel(place).values
     half = result["step"].values[np.argmax(common <= (common[0] + common[-1]) / 2)]
-    snap = float(measures.snap_time(result, fraction=recipe.snap_fraction).isel(place))
+    snap = measures.snap_time(result)
+    since = float(measures.moved_since(result, snap).isel(place))
     return xr.Dataset(
         {
             "attention": own["attention"].isel(token=drawn).transpose("step", "token"),
             "probability": own["probability"].isel(token=drawn),
             "common_mass": ("step", common),
-            "moment": ("stage", [0.0, float(half), snap]),
+            "moment": ("stage", [0.0, float(half), float(snap.isel(place))]),
+            "moved_since_snap": since,
             "t0_prime": float(said["t0_prime"].isel(place)),
             "t0": float(said["t0"].isel(place)),
         },
@@ -147,12 +147,15 @@ def judge(frames: xr.Dataset) -> Judgement:
     numbers = {
         "common_start": common[0], "common_end": common[-1], "winner_start": won[0],
         "winner_end": won[-1], "half_step": half, "snap_step": snap,
+        "moved_since_snap": float(frames["moved_since_snap"]),
         "t0_prime": float(frames["t0_prime"]), "t0": float(frames["t0"]),
     }  # fmt: skip
     word = str(frames["token"].values[winner])
     headline = (
         f"Shared words fall from {common[0]:.2f} to {common[-1]:.2f} of attention, “{word}” rises "
-        f"from {won[0]:.2f} to {won[-1]:.2f}; from step {snap:.0f} on hardly anything moves."
+        f"from {won[0]:.2f} to {won[-1]:.2f}. Attention snaps at step {snap:.0f}: it then moves at "
+        f"less than 2 % of its fastest, and {numbers['moved_since_snap']:.2f} of it still goes "
+        f"elsewhere by step {float(frames['step'][-1]):.0f}."
     )
     summary = (
         f"{headline} Half of what shared words lose has gone by step {half:.0f}. Theory "

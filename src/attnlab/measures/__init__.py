@@ -6,7 +6,6 @@ torch; the functions here measure labelled datasets with them.
 
 from attnlab.measures import maps, places, received
 from attnlab.measures.attention import (
-    attention_speed,
     clock_of,
     common_mass,
     distinct_entropy,
@@ -16,9 +15,8 @@ from attnlab.measures.attention import (
     recall,
     recall_fall,
     relative_gain,
-    snap_of,
-    snap_time,
 )
+from attnlab.measures.motion import attention_speed, moved_since, slowed_time, snap_time
 from attnlab.measures.turning import turning_points
 from attnlab.measures.weights import stable_rank
 
@@ -31,12 +29,13 @@ __all__ = [
     "entropy",
     "growth_factor",
     "maps",
+    "moved_since",
     "places",
     "recall",
     "recall_fall",
     "received",
     "relative_gain",
-    "snap_of",
+    "slowed_time",
     "snap_time",
     "stable_rank",
     "turning_points",

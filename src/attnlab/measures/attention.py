@@ -61,7 +61,7 @@ def entropy(dataset: xr.Dataset) -> xr.DataArray:
     """
     if _only_recorded(dataset, "entropy"):
         return dataset["entropy"]
-    return _named(_entropy(_attention(dataset)), "entropy", units="nat")
+    return named(_entropy(_attention(dataset)), "entropy", units="nat")
 
 
 def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
@@ -93,7 +93,7 @@ def distinct_entropy(dataset: xr.Dataset) -> xr.DataArray:
         return dataset["distinct_entropy"]
     kept = _attention(dataset).where(is_distinct(dataset), 0.0)
     mass = kept.sum("token", skipna=False)
-    return _named(_entropy(kept / mass.where(mass != 0)), "distinct_entropy", units="nat")
+    return named(_entropy(kept / mass.where(mass != 0)), "distinct_entropy", units="nat")
 
 
 def common_mass(dataset: xr.Dataset) -> xr.DataArray:
@@ -120,7 +120,7 @@ def common_mass(dataset: xr.Dataset) -> xr.DataArray:
     if _only_recorded(dataset, "common_mass"):
         return dataset["common_mass"]
     attention = _attention(dataset).isel(token=np.flatnonzero(is_common(dataset)))
-    return _named(attention.sum("token", skipna=False), "common_mass")
+    return named(attention.sum("token", skipna=False), "common_mass")
 
 
 def effective_tokens(dataset: xr.Dataset) -> xr.DataArray:
@@ -138,7 +138,7 @@ def effective_tokens(dataset: xr.Dataset) -> xr.DataArray:
     """
     if _only_recorded(dataset, "effective_tokens"):
         return dataset["effective_tokens"]
-    return _named(xr.apply_ufunc(maps.effective_tokens, entropy(dataset)), "effective_tokens")
+    return named(xr.apply_ufunc(maps.effective_tokens, entropy(dataset)), "effective_tokens")
 
 
 def relative_gain(
@@ -175,7 +175,7 @@ def relative_gain(
         )
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         gain = (gaining / losing) ** 2 - 1
-    return _named(gain.assign_coords(token=token, other=other), "relative_gain")
+    return named(gain.assign_coords(token=token, other=other), "relative_gain")
 
 
 def growth_factor(
@@ -200,7 +200,7 @@ def growth_factor(
     xarray.DataArray
         chi.
     """
-    logits = _recorded(dataset, "attention_logits").astype(np.float64)
+    logits = recorded(dataset, "attention_logits").astype(np.float64)
     axis = clock_of(logits)
     if token is not None:
         logits = _select(logits, "token", token)
@@ -213,119 +213,7 @@ def growth_factor(
         )
     growth = 2 * (logits - logits.isel({axis: 0}, drop=True))
     with np.errstate(over="ignore"):
-        return _named(xr.apply_ufunc(np.exp, growth), "growth_factor")
-
-
-def attention_speed(dataset: xr.Dataset) -> xr.DataArray:
-    """How fast c_n changes between records: sum_l |change of c_{l|n}| per unit of step or time.
-
-    This is twice the rate of total variation distance. The speed between two neighbouring records
-    is the average over their interval and is labelled with the interval's left end, so there is
-    one entry fewer than there are records. A change no larger than the rounding of the recorded
-    dtype counts as none.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        With `attention`, at two moments at least.
-
-    Returns
-    -------
-    xarray.DataArray
-        One entry fewer than there are records.
-    """
-    attention = _recorded(dataset, "attention")
-    axis = clock_of(attention)
-    where = attention[axis].values.astype(np.float64)
-    if where.size < 2:
-        raise InputError(
-            f"{axis}: a speed needs at least two records of attention, got {where.size}; "
-            "record more of them with Save(...)"
-        )
-    if not np.all(np.diff(where) > 0):
-        raise InputError(f"{axis}: records must increase; sort them with .sortby({axis!r})")
-    # Rounding moves each c_l by a few eps of itself, and they sum to 1.
-    rounding = 4 * np.finfo(attention.dtype).eps
-    values = attention.astype(np.float64)
-    change = abs(values.diff(axis, label="lower")).sum("token", skipna=False)
-    change = change.where(~(change <= rounding), 0.0)
-    return _named(change / xr.DataArray(np.diff(where), dims=axis), "attention_speed")
-
-
-def snap_time(dataset: xr.Dataset, *, fraction: float = 0.02) -> xr.DataArray:
-    """When each class's attention freezes (snapping, Section 6 and Theorem 4), in steps or time.
-
-    The snap is the first record after which the :func:`attention_speed` of c_n stays below
-    `fraction` of its peak for good. Speeds belong to intervals between records, so the snap is
-    the left end of the first interval of the final quiet stretch: it is known to the spacing of
-    the records, and a peak narrower than that spacing is averaged down. Any increasing records
-    will do, geometric ones too. "For good" is up to the end of the record.
-
-    NaN where the attention is not quiet by the end (record longer), where it never moved (then
-    there is nothing to snap), and where it is NaN.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        With `attention`.
-    fraction : float, optional
-        Of the peak, below which attention is quiet.
-
-    Returns
-    -------
-    xarray.DataArray
-        For each class, in steps or time.
-
-    Examples
-    --------
-    >>> import attnlab
-    >>> from attnlab import measures
-    >>> run = attnlab.simulate("syn-small", attnlab.Limit(), steps=100, progress=False)
-    >>> measures.snap_time(run).values
-    array([[49., 49.]])
-    """
-    return snap_of(attention_speed(dataset), fraction=fraction)
-
-
-def snap_of(
-    speed: xr.DataArray, *, fraction: float = 0.02, known: xr.DataArray | None = None
-) -> xr.DataArray:
-    """The snap by its definition in :func:`snap_time`, where the speed is there already.
-
-    A speed is labelled with the left end of its interval. known: which of the intervals can be
-    relied on, along step or time. Another counts neither as the peak nor as quiet, and no snap is
-    claimed across it: attention that is quiet ever since may have come to rest anywhere in there.
-
-    Parameters
-    ----------
-    speed : xarray.DataArray
-        As `attention_speed` has it.
-    fraction : float, optional
-        Of the peak, below which attention is quiet.
-    known : xarray.DataArray, optional
-        Which of the intervals can be relied on, along step or time; by default all.
-
-    Returns
-    -------
-    xarray.DataArray
-        In steps or time.
-    """
-    if not 0 < fraction < 1:
-        raise InputError(f"fraction: expected a number between 0 and 1, got {fraction}")
-    axis = clock_of(speed)
-    sure = np.ones(speed.sizes[axis], bool) if known is None else known.values
-    starts = speed[axis].values.astype(np.float64)
-
-    def left_end(speed: NDArray[np.float64]) -> NDArray[np.float64]:  # ... x interval
-        peak = np.where(sure, speed, -np.inf).max(axis=-1, keepdims=True)
-        # Every comparison with NaN is False, and so is 0 < 0: neither counts as quiet.
-        quiet = (speed < fraction * peak) & sure
-        stretch = np.logical_and.accumulate(quiet[..., ::-1], axis=-1).sum(axis=-1)
-        # The peak is never quiet, so a stretch leaves at least one interval before it.
-        return np.where((stretch > 0) & sure[-stretch - 1], starts[-stretch], np.nan)
-
-    snap = xr.apply_ufunc(left_end, speed, input_core_dims=[[axis]])
-    return _named(snap, "snap_time", fraction=fraction, measured_in=axis)
+        return named(xr.apply_ufunc(np.exp, growth), "growth_factor")
 
 
 def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
@@ -351,7 +239,7 @@ def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
     thresholds = np.asarray(threshold, dtype=np.float64)
     if thresholds.ndim > 1:
         raise InputError(f"threshold: expected a number or a list, got {thresholds.ndim} dims")
-    logits = _recorded(dataset, "attention_logits").transpose(..., "query", "token")
+    logits = recorded(dataset, "attention_logits").transpose(..., "query", "token")
     contextual = np.flatnonzero(in_play(dataset))
     distinct = is_distinct(dataset).values
     owners = np.flatnonzero(distinct.any(axis=1))
@@ -384,7 +272,7 @@ def recall(dataset: xr.Dataset, threshold: ArrayLike) -> xr.DataArray:
     else:
         coords = {**template.coords, "threshold": thresholds}
         result = xr.DataArray(found, coords=coords, dims=(*template.dims, "threshold"))
-    return _named(result, "recall")
+    return named(result, "recall")
 
 
 def recall_fall(recall: xr.DataArray, *, upper: float, lower: float) -> xr.DataArray:
@@ -417,7 +305,7 @@ def recall_fall(recall: xr.DataArray, *, upper: float, lower: float) -> xr.DataA
         return float(np.exp(low - high))
 
     fall = xr.apply_ufunc(of_curve, recall, input_core_dims=[["threshold"]], vectorize=True)
-    return _named(fall, "recall_fall", upper=upper, lower=lower)
+    return named(fall, "recall_fall", upper=upper, lower=lower)
 
 
 def _entropy(distribution: xr.DataArray) -> xr.DataArray:
@@ -428,14 +316,15 @@ def _only_recorded(dataset: xr.Dataset, statistic: str) -> bool:
     return statistic in dataset and "attention" not in dataset
 
 
-def _recorded(dataset: xr.Dataset, name: str) -> xr.DataArray:
+def recorded(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """Return a variable of the dataset, or say that it was not recorded."""
     if name not in dataset:
         raise InputError(f"{name}: not recorded; add it to Save(...)")
     return dataset[name]
 
 
 def _attention(dataset: xr.Dataset) -> xr.DataArray:
-    return _recorded(dataset, "attention").astype(np.float64)
+    return recorded(dataset, "attention").astype(np.float64)
 
 
 def _select(array: xr.DataArray, dim: str, label: int, field: str | None = None) -> xr.DataArray:
@@ -449,7 +338,8 @@ def _select(array: xr.DataArray, dim: str, label: int, field: str | None = None)
         ) from None
 
 
-def _named(array: xr.DataArray, name: str, **attrs: str | float) -> xr.DataArray:
+def named(array: xr.DataArray, name: str, **attrs: str | float) -> xr.DataArray:
+    """Return an array under another name, with these attributes alone."""
     array = array.rename(name)
     array.attrs = dict(attrs)
     return array

@@ -26,6 +26,7 @@ from attnlab.dynamics.simulation import FIELD_KINDS, Precision
 from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 from attnlab.files.recipe import as_value
+from attnlab.measures.motion import FEWEST_RECORDS
 from attnlab.sweep.kind import Axes, Cost, Given, Kind, Tell
 from attnlab.sweep.schema import OUTER
 
@@ -50,7 +51,6 @@ OF_ATTENTION = {
     "common_mass": measures.common_mass,
     "effective_tokens": measures.effective_tokens,
 }
-FEWEST_RECORDS = 3  # for a snap: two intervals, one of which is quiet
 
 
 class Simulations(Kind):
@@ -241,7 +241,7 @@ def summary(result: xr.Dataset) -> xr.Dataset:
     """Numbers over (setting, cell, seed): means over classes, of what was recorded.
 
     `final_...` is the value at the last record; `snap_step` (or `snap_time`) is the mean over the
-    classes whose attention has come to rest.
+    classes whose attention has snapped.
     """
     if "attention" not in result:
         return _summary(result)

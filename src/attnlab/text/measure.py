@@ -21,7 +21,6 @@ from attnlab.text.model import Params, TransformerSpec, decoder, encode
 from attnlab.text.streams import window
 
 TOP = (1, 5)  # the k of the top-k mass
-SNAP_FRACTION = 0.02
 
 
 @compiled("spec", "windows", options={"cpu": SMALL})  # as quick to run, in half the time
@@ -108,25 +107,23 @@ def probe_entropy(result: xr.Dataset) -> xr.DataArray:
     return rows.mean("query", skipna=False).rename("probe_entropy")
 
 
-def snap_step(result: xr.Dataset, *, fraction: float = SNAP_FRACTION) -> xr.DataArray:
-    """The step from which a head's map of the probes stays quiet, per layer and head.
+def snap_step(result: xr.Dataset) -> xr.DataArray:
+    """Return the step at which a head's attention on the probes snaps, per layer and head.
 
-    Quiet is slower than `fraction` of the head's peak speed, for good; NaN where the map still
-    moves at the end. See `attnlab.measures.snap_time`.
+    The definition is that of `attnlab.measures.snap_time`; NaN where the head still moves at the
+    end, or where the records are too unequal to tell.
 
     Parameters
     ----------
     result : xarray.Dataset
         Of `train`.
-    fraction : float, optional
-        Of the peak, below which a map is quiet.
 
     Returns
     -------
     xarray.DataArray
         Over layer and head.
     """
-    return measures.snap_time(_heads_as_rows(result), fraction=fraction).rename("snap_step")
+    return measures.snap_time(_heads_as_rows(result)).rename("snap_step")
 
 
 def _heads_as_rows(result: xr.Dataset) -> xr.Dataset:

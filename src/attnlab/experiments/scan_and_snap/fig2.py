@@ -1,7 +1,8 @@
 """Fig. 2: the four stages of training, looked for in real simulations.
 
-The paper draws them: the start, common tokens suppressed, a winner emerging, attention frozen. Here
-they are moments of a run, found by measures, at rates where all can be seen and at eta_Y >> eta_Z.
+The paper draws them: the start, common tokens suppressed, a winner emerging, attention snapped.
+Here they are moments of a run, found by measures, at rates where all can be seen and at
+eta_Y >> eta_Z.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.sweep import run_apart
 
-STAGES = ("start", "common suppressed", "winner emerging", "frozen")
+STAGES = ("start", "common suppressed", "winner emerging", "snapped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +33,11 @@ class Recipe(SimulationRecipe):
     """sequence_class: the class that is shown. suppressed: shares of their attention at the start
     below which common tokens are suppressed. winner: how many times its start the winner has when
     it emerges. The first of each marks the second and the third stage; the others show what their
-    order depends on. snap_fraction: the fourth stage is the `snap_time` at this fraction."""
+    order depends on. The fourth stage is the `snap_time`."""
 
     sequence_class: int
     suppressed: tuple[float, ...]
     winner: tuple[float, ...]
-    snap_fraction: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +75,7 @@ def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
     won = attention.isel(token=winner, drop=True)
     suppressed = [_first(common < share * common[0]) for share in recipe.suppressed]
     emerged = [_first(won > times * won[0]) for times in recipe.winner]
-    snap = measures.snap_time(run, fraction=recipe.snap_fraction)
+    snap = measures.snap_time(run)
     moments = [
         0.0, suppressed[0], emerged[0], float(snap.isel(sequence_class=recipe.sequence_class)),
     ]  # fmt: skip
@@ -185,7 +185,7 @@ def judge(frames: xr.Dataset) -> Judgement:
             "common_start": common[0], "common_end": common[-1], "winner_start": won[0],
             "winner_end": won[-1], "half_suppressed": run["half_suppressed"],
             "half_won": run["half_won"], "suppressed_first": first.isel(eta_z=i).sum(),
-            "pairs_reached": reached.isel(eta_z=i).sum(), "frozen_step": run["moment"][-1],
+            "pairs_reached": reached.isel(eta_z=i).sum(), "snap_step": run["moment"][-1],
         }  # fmt: skip
         numbers |= {f"{name}_{i + 1}": float(value) for name, value in found.items()}
         rates = f"eta_Y/eta_Z = {ratio:g}"
@@ -235,7 +235,7 @@ def _after(run: xr.Dataset) -> str:
     """What attention does once it has snapped."""
     snap, end = float(run["moment"][-1]), float(run["step"][-1])
     if np.isnan(snap):
-        return f"Attention does not freeze in {end:.0f} steps."
+        return f"Attention does not snap in {end:.0f} steps."
     won = run["winner_attention"]
     moved = float(won[-1]) - float(won.sel(step=snap))
     return (

@@ -205,8 +205,8 @@ def judge(curves: xr.Dataset) -> Judgement:
             f"Eq. 10's at t = {times[0]:g} for eta_Y = {low:g} (Theorem 1's beta is {excess:.0f} "
             f"times that of plain gradient descent at t_0); with SGD's decoder the theory "
             f"{'has' if alike[i] else 'does not have'} training's order, and its growth is "
-            f"{sgd / training:.2f} of training's; attention snaps (its speed falls below 2 % of "
-            f"its peak for good) between {lowest:.1f} and {highest:.1f} t_0"
+            f"{sgd / training:.2f} of training's; attention snaps (its speed stays below 2 % "
+            f"of its peak) between {lowest:.1f} and {highest:.1f} t_0"
         )
     in_theory = all(falls[name].all() for name in falls)
     ends = "ends higher, as the paper says" if in_theory else "does not end higher everywhere"

@@ -1,4 +1,4 @@
-"""Study: how does a position bias change who wins, when attention snaps, and the order by P(l|n)?
+"""Study: how does a position bias change who wins, how attention slows, and the order by P(l|n)?
 
 Tokens are drawn alike at every position, so that for T to infinity a bias cancels
 (`theory.position_prior`). At finite T it leaves fewer positions that count: with weights
@@ -28,13 +28,13 @@ MEASURES = {
     "winner": "the most frequent wins",
     "order": "order by $P(l|n)$",
     "contrast": "spread of $z$ over distinct tokens",
-    "snap": "snap time (steps)",
+    "slowed": "steps to a tenth of the peak speed",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StudyRecipe):
-    """slopes: of the ALiBi bias, 0 first. snap_fraction: of `measures.snap_time`."""
+    """slopes: of the ALiBi bias, 0 first. slowed_share: of `measures.slowed_time`."""
 
     classes: str
     slopes: tuple[float, ...]
@@ -44,7 +44,7 @@ class Recipe(StudyRecipe):
     eta_z: float
     steps: int
     every: int
-    snap_fraction: float
+    slowed_share: float
 
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
@@ -53,8 +53,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     winner: over classes too, 1 where the most frequent distinct token is the most attended one at
     the end. order: rank correlation of z with P(l|n) over distinct tokens, mean over classes.
-    contrast: z of the most frequent minus z of the rarest. snap: the mean `snap_time`. logits: z of
-    class 0's distinct tokens, along `rank`. learned: a bias learned from zero, (seed, distance).
+    contrast: z of the most frequent minus z of the rarest. slowed: the mean `slowed_time`. logits:
+    z of class 0's distinct tokens, along `rank`. learned: a bias learned from zero, (seed,
+    distance).
     """
     classes = classes_from(recipe.classes)
     turns: list[tuple[int, Extended | None]] = []
@@ -106,13 +107,13 @@ def _measured(recipe: Recipe, classes: SequenceClasses, result: xr.Dataset) -> x
         contrast.append(of_class[:, -1] - of_class[:, 0])
         if n == 0:
             logits, probability = of_class, classes.probs[0, own]
-    snap = measures.snap_time(result, fraction=recipe.snap_fraction).mean("sequence_class")
+    slowed = measures.slowed_time(result, share=recipe.slowed_share).mean("sequence_class")
     return xr.Dataset(
         {
             "winner": (("seed", "sequence_class"), np.array(winner, dtype=float).T),
             "order": ("seed", np.mean(order, axis=0)),
             "contrast": ("seed", np.mean(contrast, axis=0)),
-            "snap": ("seed", snap.values),
+            "slowed": ("seed", slowed.values),
             "logits": (("seed", "rank"), logits),
         },
         {"seed": end["seed"].values, "probability": ("rank", probability)},
@@ -151,7 +152,7 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[5].plot(bias["distance"], bias.T, color=style.GREEN, linewidth=0.5, alpha=0.6)
         axes[5].set_xlabel("distance from the query")
         axes[5].set_ylabel("learned bias at the end")
-        titles = ["who wins", "order", "contrast", "snapping, where all seeds do", "who gains"]
+        titles = ["who wins", "order", "contrast", "slowing down, where all seeds do", "who gains"]
         style.panel_titles(axes, [*titles, "a learned bias"])
         style.legend_above(figure, axes[0], ncols=2)
     return figure
@@ -174,15 +175,15 @@ def judge(runs: xr.Dataset) -> Judgement:
         float(of_slope["slope"]): jackknife(likeness, of_slope)
         for of_slope in runs["contrast"].isel(slope=slice(1, None)).transpose("slope", ...)
     }
-    snapped = biased["snap"].dropna("slope", how="any")  # where all seeds did
-    later = float(snapped["slope"][-1])
-    delay = mean(snapped.isel(slope=-1) / snapped.isel(slope=0))
+    slowed = biased["slowed"].dropna("slope", how="any")  # where all seeds did
+    later = float(slowed["slope"][-1])
+    delay = mean(slowed.isel(slope=-1) / slowed.isel(slope=0))
     numbers = {
         **winner.numbers("winner_steepest"),
         **order.numbers("order_steepest"),
         **none.numbers("contrast_without"),
         **contrast.numbers("contrast_steepest"),
-        **delay.numbers("snap_ratio"),
+        **delay.numbers("slowed_ratio"),
         **learned.numbers("learned_spread"),
     }
     for slope, ratio in alike.items():
@@ -199,8 +200,9 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"{headline} By slope, with the positions that count in brackets, this is {told}: the "
         f"likeness ends where few positions of unequal weight count. As short sequences do (study "
         f"length), a bias widens the contrast, from {none} without it to {contrast} at the "
-        f"steepest slope, where the rare tokens lose; and it delays snapping, {delay} times as "
-        f"late at slope {later:g}. The order by P(l|n) suffers only a little: the rank correlation "
+        f"steepest slope, where the rare tokens lose; and attention takes {delay} times "
+        f"as long to slow to a tenth of its peak speed at slope {later:g}. The order by P(l|n) "
+        f"suffers only a little: the rank correlation "
         f"is {order} at the steepest slope. A learned bias stays flat: its spread over distances "
         f"ends at {learned}. Here tokens do not depend on the position; where they do, a bias is a "
         f"prior on tokens (claim position-bias). ({winner.count} seeds.)"
@@ -210,7 +212,8 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"{float(runs['positions'].min()):.0f} to {float(runs['positions'].max()):.0f}: the share "
         f"of classes where the most frequent token wins, {winner.value:.2f} at the steepest slope; "
         f"the order by P(l|n), {order.value:.2f} there; the contrast, from {none.value:.2f} to "
-        f"{contrast.value:.2f}; the snap time, up to {delay.value:.1f} times as long; logits by "
+        f"{contrast.value:.2f}; the steps to a tenth of the peak speed, up to {delay.value:.1f} "
+        f"times as many; logits by "
         f"P(l|n) for each slope; learned biases, flat within {learned.value:.1g}."
     )
     return Judgement(Standing.OPEN, headline, summary, alt, numbers)
