@@ -269,13 +269,15 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
         "distinct_mass": places.mass_on(maps, ~several),
     }
     found = {name: values[:, :, MIN_KEYS - 1 :].nanmean(2) for name, values in rows.items()}
-    found["sink_rate"] = places.sink_rate(found["sink_mass"][..., 0])
+    found["alpha_1"] = maps[..., 0].mean(2)
+    found["sink_rate"] = places.sink_rate(found["alpha_1"])
     counted = maps[:, :, MIN_KEYS - 1 :]
     total = counted.sum(2)
     got = received.received(counted, visible[MIN_KEYS - 1 :])
     heavy = received.heavy_hitters(total)
     norms = value.norm(dim=-1)
     found |= {
+        "strongest_mass": got[..., : length // 2].amax(-1),
         "heavy_mass": torch.where(heavy, total, 0.0).sum(-1) / total.sum(-1),
         "frequency_correlation": received.rank_correlation(got, often[:, None].float()),
         "idf_correlation": received.rank_correlation(got, -in_sequences[:, None].float()),

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.stats import ttest_1samp
 from small_text import announced_text
 
 from attnlab.files.errors import InputError
 from attnlab.observe import classes, expectation
+from attnlab.observe.expectation import permutation_test
 from attnlab.text import scores
 from attnlab.text.agreement import SCORES, THEORY
 
@@ -61,8 +63,8 @@ def test_no_window_goes_over_the_end_of_a_sequence():
 @pytest.mark.parametrize(("sign", "said"), [(1, "Yes, in part"), (-1, "No: they rank the other")])
 def test_gains_as_expected_are_found_and_their_opposite_too(sign, said):
     found = expectation(observed(sign * expected_gain()), TEXT, names=NAMES, **CHOICE)
-    mean, low, high = found.correlation[THEORY]
-    assert sign * mean > 0.999 and low <= mean <= high
+    mean, p = found.correlation[THEORY]
+    assert sign * mean > 0.999 and p < 0.05
     assert set(found.correlation) == set(SCORES) and found.sequences == 8
     told = " ".join(found.in_words())
     assert said in told and "over 8 sequences" in told
@@ -71,8 +73,26 @@ def test_gains_as_expected_are_found_and_their_opposite_too(sign, said):
 
 def test_gains_by_chance_are_not_taken_for_more():
     gain = np.random.default_rng(1).normal(size=len(NAMES))
-    mean, low, high = expectation(observed(gain), TEXT, names=NAMES, **CHOICE).correlation[THEORY]
-    assert abs(mean) < 0.6 and low < high
+    mean, p = expectation(observed(gain), TEXT, names=NAMES, **CHOICE).correlation[THEORY]
+    assert abs(mean) < 0.6 and p > 0.05
+
+
+@pytest.mark.parametrize("sequences", [8, 64])
+def test_a_score_by_chance_is_rejected_as_often_as_the_level_says(sequences):
+    """Sequences share tokens and what the model gives them: an interval over sequences excludes 0
+    in a third to three quarters of such cases, the permutation in one of twenty."""
+    rng = np.random.default_rng(0)
+    trials, tokens, rejected, by_interval = 400, 40, 0, 0
+    for trial in range(trials):
+        of_model, score = rng.normal(size=(2, tokens))
+        gained = of_model + 0.3 * rng.normal(size=(sequences, tokens))
+        gained[rng.random(gained.shape) < 0.3] = np.nan  # a sequence has some of them
+        _, p = permutation_test(list(gained), score, permutations=199, seed=trial)
+        rejected += p < 0.05
+        alone = [permutation_test([g], score, permutations=1)[0] for g in gained]
+        by_interval += ttest_1samp(alone, 0).pvalue < 0.05
+    assert abs(rejected / trials - 0.05) < 3.5 * np.sqrt(0.05 * 0.95 / trials)
+    assert by_interval / trials > 0.3
 
 
 def test_what_cannot_be_compared_is_refused():

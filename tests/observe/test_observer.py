@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import json
 import random
 import weakref
 
@@ -14,10 +15,13 @@ from torch.nn import functional
 
 import attnlab
 from attnlab.files.errors import InputError
+from attnlab.observe.clock import LearningRateSum, sums_of_checkpoints
 from attnlab.observe.moment import moment_of
 from attnlab.observe.probe import make_probe
 from attnlab.observe.record import over_sequences
 from attnlab.observe.seams import SEAMS
+from attnlab.observe.snap import SNAPPED, STOPPED, UNKNOWN
+from attnlab.observe.words import in_words
 
 FEW = {"min_keys": 8}
 PROBE = tokens(2)
@@ -515,3 +519,117 @@ def test_what_is_no_model_or_no_number():
         attnlab.observe(NanoGPT(), probe=PROBE, live=True)
     with pytest.raises(InputError, match="step: nothing was measured yet"):
         attnlab.observe(NanoGPT(), probe=PROBE).result()
+
+
+def schedule(model, factor, steps, *, every, lr=0.05, by_hand=False):
+    """Observe SGD under a schedule: factor(step) times the learning rate."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    observer = attnlab.observe(model, probe=tokens(4), every=every, **FEW)
+    with contextlib.nullcontext() if by_hand else observer:
+        if by_hand:
+            observer.step(0)
+        torch.manual_seed(0)
+        for n in range(steps):
+            optimizer.zero_grad()
+            loss_of(model, torch.randint(3, 97, (2, LENGTH))).backward()
+            optimizer.step()
+            scheduler.step()
+            if by_hand:
+                observer.step(n + 1)
+    return observer.result()
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_schedule_that_ends_is_not_a_snap(by_hand):
+    """Cosine to 0, and a learning rate of 0 for the last steps: heads stop, and do not snap."""
+    for factor in (lambda n: (1 + np.cos(np.pi * n / 60)) / 2, lambda n: float(n < 40)):
+        result = schedule(NanoGPT(), factor, 60, every=3, by_hand=by_hand)
+        sums = result["learning_rate_sum"].values
+        spent = np.cumsum([0.0, *(0.05 * factor(n) for n in range(60))])[::3]
+        np.testing.assert_allclose(sums, spent, rtol=1e-6)
+        assert np.isnan(result["snap_step"]).all()
+        assert (result["snap_state"] == STOPPED).all()
+        assert (result["snap_speed_left"] > 0.02).all()
+        assert "stopped by the schedule" in " ".join(in_words(result))
+
+
+def test_attention_that_comes_to_rest_at_a_constant_learning_rate_snaps():
+    model = NanoGPT()
+    attention = [p for name, p in model.named_parameters() if "qkv" in name]
+    optimizer = torch.optim.SGD([{"params": attention, "lr": 0.1}])
+    with attnlab.observe(model, probe=tokens(4), every=1, **FEW) as observer:
+        for n in range(20):
+            for weight in attention:
+                weight.grad = weight.detach() * (-1.0 if n < 8 else -1e-5)
+            optimizer.step()
+    result = observer.result()
+    assert (result["snap_state"] == SNAPPED).all()
+    assert (result["snap_step"] == 8).all()
+    assert (result["snap_low"] <= 7).all() and (result["snap_high"] >= 8).all()
+    assert (result["snap_moved_since"] < 1e-3).all()
+
+
+def test_maps_redrawn_at_records_further_and_further_apart_cannot_tell():
+    model, records = NanoGPT(), [0, *(2**k for k in range(8))]
+    observer = attnlab.observe(model, probe=tokens(4), every=1, learning_rate=0.1, **FEW)
+    for n in records:
+        torch.manual_seed(n)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.copy_(torch.randn_like(weight) / 4)
+        observer.step(n)
+    result = observer.result()
+    assert (result["snap_state"] == UNKNOWN).all()
+    assert np.isnan(result["snap_step"]).all()
+    assert "cannot tell. The records hold" in " ".join(in_words(result))
+
+
+def test_without_a_learning_rate_no_snap_is_claimed():
+    model = NanoGPT()
+    observer = attnlab.observe(model, probe=tokens(4), every=1, **FEW)
+    for n in range(20):
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight *= 1.1 if n < 8 else 1 + 1e-6
+        observer.step(n)
+    result = observer.result()
+    assert "learning_rate_sum" not in result.coords
+    assert (result["snap_state"] == UNKNOWN).all()
+    assert "the learning rate is not known" in " ".join(in_words(result))
+    with pytest.raises(InputError, match="learning_rate: expected a number from 0 on"):
+        attnlab.observe(model, probe=tokens(4), learning_rate=-1.0)
+
+
+def test_learning_rates_of_the_attentions_own_parameters():
+    """Two optimizers: the attention's rate counts, whichever of them has it; a rate may be a
+    tensor, and one that has none is not known."""
+    model = NanoGPT()
+    attention = [p for name, p in model.named_parameters() if "attention" in name]
+    others = [p for name, p in model.named_parameters() if "attention" not in name]
+    fast = torch.optim.SGD(others, lr=9.0)
+    slow = torch.optim.SGD(attention, lr=torch.tensor(0.5))
+    observer = attnlab.observe(model, probe=tokens(2), every=1, **FEW)
+    observer.step(0)
+    for n in range(1, 4):
+        fast.step()
+        slow.step()
+        observer.step(n)
+    np.testing.assert_allclose(observer.result()["learning_rate_sum"], [0, 0.5, 1.0, 1.5])
+    slow.param_groups[0]["lr"] = None
+    rates = LearningRateSum()
+    rates.add(slow, {id(p) for p in attention})
+    assert rates.at(1) is None
+
+
+def test_the_learning_rate_that_a_trainer_logged(tmp_path):
+    state = {"log_history": [{"step": 0, "learning_rate": 1.0}, {"step": 10, "learning_rate": 0.0},
+                             {"step": 5, "loss": 1.0}]}  # fmt: skip
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+    steps, folders = [0, 5, 10, 20], [tmp_path] * 4
+    found = sums_of_checkpoints(steps, folders, None)
+    np.testing.assert_allclose(found, [0, 3.75, 5.0, 5.0])
+    assert sums_of_checkpoints(steps, folders, 0.1) == pytest.approx([0, 0.5, 1.0, 2.0])
+    for broken in ("", "[]", '{"log_history": 3}', '{"log_history": [{"learning_rate": "x"}]}'):
+        (tmp_path / "trainer_state.json").write_text(broken)
+        assert sums_of_checkpoints(steps, folders, None) is None

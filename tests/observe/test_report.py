@@ -11,6 +11,7 @@ import xarray as xr
 from attnlab.files.errors import InputError
 from attnlab.files.netcdf import load, save
 from attnlab.observe.report import page_data, report
+from attnlab.observe.snap import MOVING, NEVER, SNAPPED, STOPPED, UNKNOWN
 from attnlab.observe.words import in_words
 
 STEPS = (0, 100, 200, 300, 400)
@@ -45,6 +46,9 @@ def history(**attrs):
             "keys_for": ((*dims, "mass"), (40 * share)[..., None]),
             "keys_share": ((*dims, "mass"), share[..., None]),
             "sink_mass": ((*dims, "first"), first[..., None]),
+            "strongest_mass": (dims, first),
+            "strongest_is_first": (dims, steady),
+            "alpha_1": (dims, first / 3),
             "induction_mass": (dims, 0.3 * steady),
             "attention_speed": (dims, speed),
             "retained_mass": ((*dims, "policy", "budget"), kept),
@@ -54,13 +58,19 @@ def history(**attrs):
             "snap_low": (dims[1:], snap - 100),
             "snap_high": (dims[1:], snap + 100),
             "snap_missing": (dims[1:], missing),
+            "snap_state": (dims[1:], np.where(np.isfinite(snap), SNAPPED, MOVING)),
+            "snap_speed_left": (dims[1:], np.where(np.isfinite(snap), 0.001, 1.0)),
+            "snap_moved_since": (dims[1:], 0.0001 * snap),
         },
         {
             "step": list(STEPS), "layer": [0, 1], "head": [0, 1], "mass": [0.95], "first": [1],
             "policy": list(POLICIES), "budget": [0.05, 0.1, 0.2, 0.5],
             "module": ("layer", ["block.0", "block.1</script><b>"]),
         },
-        {"spec": json.dumps({"model": "<i>Tiny</i> & co", "every": 100}), **attrs},
+        {
+            "spec": json.dumps({"model": "<i>Tiny</i> & co", "every": 100}),
+            "snap_clock": "learning rate", "snap_spans": 4, **attrs,
+        },
     )  # fmt: skip
 
 
@@ -69,12 +79,15 @@ def test_words_say_what_happened():
     assert "measured 5 times from step 0 to 400: 4 heads in 2 layers" in told
     assert "1 of 4 heads are sparse at the end" in told
     assert "at the start 0 were. Became sparse: layer 1 head 0." in told
-    assert "1 head in layer 1 sinks" in told and "layer 1 head 0 62 %" in told
+    assert "1 head sinks" in told and "layer 1 head 0 62 %" in told
+    assert "goes to the first key on average" in told and "alpha_1 > 0.3), 0 of 4 heads" in told
     assert "on 32 keys in the median head (32 at the start), on 5 in the sparsest" in told
     assert "1 of 4 heads snapped" in told
-    assert "layer 1 head 0 at step 200 (90 %: 100 to 300)" in told
-    assert "3 heads did not snap: their maps still move" in told
-    assert "75 % of the attention are kept on average over heads by the vote of the last" in told
+    assert "layer 1 head 0 at step 200 (90 %: 100 to 300; 2 % of its attention at most" in told
+    assert "Intervals are over sequences of this one training" in told
+    assert "3 heads: still moving at the end, at 1 to 1 (median 1) of the fastest per lear" in told
+    assert "75 % (75 to 75 %) by the keys that the prompt's last queries attended to most" in told
+    assert "SnapKV" not in told and "H2O" not in told
     assert "4 heads look for what followed the same token before" in told
 
 
@@ -83,10 +96,36 @@ def test_words_claim_no_snap_without_reason_to():
     doubtful["snap_missing"][1, 0] = 0.2
     told = " ".join(in_words(doubtful))
     assert "heads snapped" not in told and "a snap was seen but is not claimed" in told
-    alone = history().isel(step=[0]).drop_vars(["attention_speed", "snap_step"])
+    alone = history().isel(step=[0]).drop_vars(["attention_speed", "snap_step", "snap_state"])
     assert "No snap is claimed: there is one measurement alone." in in_words(alone)
-    live = history().drop_vars("attention_speed")
+    live = history().drop_vars(["attention_speed", "snap_state"])
     assert "each measurement is of other tokens" in " ".join(in_words(live))
+
+
+def test_words_give_the_reason_why_there_is_no_snap():
+    for state, attrs, words in (
+        (STOPPED, {}, "3 heads: stopped by the schedule. The learning rate fell below 2 %"),
+        (
+            UNKNOWN,
+            {"snap_clock": "step"},
+            "3 heads: cannot tell. Attention came to rest, but the l",
+        ),
+        (UNKNOWN, {"snap_spans": 2}, "3 heads: cannot tell. The records hold 2 spans of equal"),
+        (UNKNOWN, {}, "3 heads: cannot tell. Attention is quiet at the end, but not for long"),
+        (NEVER, {}, "3 heads: attention never moved."),
+    ):
+        dataset = history(**attrs)
+        dataset["snap_state"] = dataset["snap_state"].where(dataset["snap_state"] == SNAPPED, state)
+        assert words in " ".join(in_words(dataset))
+
+
+def test_a_sink_at_a_later_key_is_one():
+    dataset = history()
+    dataset["strongest_mass"][-1, 0, 1] = 0.86
+    dataset["strongest_is_first"][-1, 0, 1] = 0
+    told = " ".join(in_words(dataset))
+    assert "1 head sinks: more than 30 % of the attention goes to a later key on average" in told
+    assert "layer 0 head 1 86 %" in told
 
 
 def test_the_page_is_whole_and_escaped():
@@ -99,7 +138,8 @@ def test_the_page_is_whole_and_escaped():
     assert "step 100 &lt;b&gt;holds&lt;/b&gt; the last" in page and "Own&lt;Attention&gt;" in page
     assert page.count("</script>") == 2  # no name of a module ends one
     assert not re.search(r"https?:|//[a-z]|src=|@import|url\(", page)
-    assert '<td>1</td><td>0</td><td class="n">200</td>' in page and "100 to 300" in page
+    assert '<td>1</td><td>0</td><td>snapped</td><td class="n">200</td>' in page
+    assert "100 to 300" in page
     assert "75.0 %" in page and "error 0.25" in page
     held = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     data = json.loads(held[1])
@@ -131,7 +171,9 @@ def test_a_moment_taken_out_of_a_history_is_one_moment():
 
 
 def test_one_moment_is_a_page_and_anything_else_is_refused():
-    alone = history().drop_vars(["attention_speed", "snap_step"]).isel(step=-1, drop=True)
+    alone = (
+        history().drop_vars(["attention_speed", "snap_step", "snap_state"]).isel(step=-1, drop=True)
+    )
     assert "measured at step 0" in report(alone)
     with pytest.raises(InputError, match=r"observer.result\(\)"):
         report(xr.Dataset({"loss": ("step", [1.0])}))

@@ -178,8 +178,13 @@ def test_what_keys_receive(name):
         )
         heavy = found["heavy_mass"][b, h].item()
         assert heavy == pytest.approx(expected["heavy_mass"], rel=1e-5)
-        rate = float(found["sink_mass"].sel(first=1)[b, h] > 0.3)
-        assert found["sink_rate"][b, h].item() == rate
+        for variable in ("strongest_mass", "strongest_is_first"):
+            assert found[variable][b, h].item() == pytest.approx(expected[variable], rel=1e-5)
+        every = there[b] & visible[b, h].any(-1)
+        starts = beside["starts"][b] if "starts" in beside else np.full(len(every), seen.argmax())
+        alpha = np.mean([maps[b, h, i, starts[i]] for i in np.flatnonzero(every)])
+        assert found["alpha_1"][b, h].item() == pytest.approx(alpha, rel=1e-5)
+        assert found["sink_rate"][b, h].item() == float(alpha > 0.3)
         ratio = value_norm_ratio(call.value[b, h * call.key.shape[1] // H], seen)
         assert found["value_norm_ratio"][b, h].item() == pytest.approx(ratio, rel=1e-6)
 

@@ -124,7 +124,7 @@ def test_no_snap_is_claimed_across_a_fault(tmp_path, planted):
     if planted:
         copied = (tmp_path / "checkpoint-2" / "model.safetensors").read_bytes()
         (tmp_path / "checkpoint-3" / "model.safetensors").write_bytes(copied)
-    result = observe_checkpoints(tmp_path, PROBE, progress=False, **FEW)
+    result = observe_checkpoints(tmp_path, PROBE, progress=False, learning_rate=0.1, **FEW)
     faults = json.loads(result.attrs["lint"])["unusable"]
     if planted:
         assert faults == [2, 3]

@@ -100,9 +100,13 @@ def of_keys(p, seen, there):
     p, seen: the maps of these rows and what they see; there: which keys are none of padding.
     """
     total, seeing = p.sum(axis=0), seen.sum(axis=0)
+    mean = np.where(there & (seeing > 0), total / np.maximum(seeing, 1), np.nan)
+    shared = np.where(there & (seeing >= seeing.max() / 2), mean, -np.inf)
     heaviest = np.sort(total[there])[::-1][: int(np.ceil(0.1 * there.sum()))].sum()
     return {
-        "received": np.where(there & (seeing > 0), total / np.maximum(seeing, 1), np.nan),
+        "received": mean,
+        "strongest_mass": shared.max(),
+        "strongest_is_first": float(shared.argmax() == there.argmax()),
         "heavy_mass": heaviest / total.sum(),
     }
 

@@ -155,6 +155,13 @@ def checkpoints_verb(
     rows: RowsOption = None,
     min_keys: MinKeys = 16,
     device: Device = "cpu",
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="The training's constant learning rate, by which a snap is judged (default: as "
+            "logged in the last checkpoint's trainer_state.json)."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for steps and result.")] = None,
     html: Html = None,
     as_json: options.AsJson = False,
@@ -168,7 +175,8 @@ def checkpoints_verb(
     probe, theory = _probe(text, found[0].path, tokenizer, sequences, length)
     result = observe_checkpoints(
         found, probe, out=out, rows=rows, min_keys=min_keys, device=device,
-        progress=False if as_json else "auto", **(theory if html or out else {}),
+        learning_rate=learning_rate, progress=False if as_json else "auto",
+        **(theory if html or out else {}),
     )  # fmt: skip
     _write_page(result, html)
     heads = _heads(result.isel(step=-1))
@@ -287,6 +295,8 @@ def _about(found: xr.Dataset) -> dict[str, Any]:
 
 def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
     """One entry for each layer and head."""
+    from attnlab.observe.snap import STATES
+
     rows = []
     for layer in found["layer"].values:
         of_layer = found.sel(layer=layer)
@@ -301,9 +311,11 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
             for name in COLUMNS:
                 values = one["sink_mass"].sel(first=1) if name == "sink" else one[name]
                 row[name] = finite(float(values))
-            for name in ("snap_step", "snap_low", "snap_high", "snap_missing"):
+            for name in ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left"):
                 if name in one:
                     row[name] = finite(float(one[name]))
+            if "snap_state" in one:
+                row["snap_state"] = STATES[int(one["snap_state"])]
             if "retained_mass" in one:
                 kept = one["retained_mass"]
                 row["retained_mass"] = {
@@ -337,14 +349,14 @@ def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
 
 
 _SNAP_WORDS = (
-    "; snap: the step after which maps stay quiet, with 90 % of resampled sequences in brackets, - "
-    "where they still move or a fault is in the way"
+    "; snap: the step from which on attention changes at less than 2 % of its fastest, per "
+    "learning rate, with the 90 % interval over sequences in brackets, or why there is none"
 )
 
 
 def _snap(row: dict[str, Any]) -> str:
     if row["snap_step"] is None:
-        return "-"
+        return str(row.get("snap_state", "-"))
     low, high = row.get("snap_low"), row.get("snap_high")
     between = "" if low is None or high is None else f" [{low:.0f}, {high:.0f}]"
     return f"{row['snap_step']:.0f}{between}"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FIRST = (1, 4)  # how many first keys count as the sink
 SINK_RATE = 0.3
+SINK_SEEN = 0.5  # a sink is a key that at least this share of the queries sees
 LOCAL = 64
 
 
@@ -38,10 +39,10 @@ def sink_mass(maps: Maps, first: Sequence[int] = FIRST, *, start: Any = 0) -> Ro
 
 
 def sink_rate(received: Float[Array, "*heads"], threshold: float = SINK_RATE) -> Any:
-    """Whether the first key receives more than this on average (Gu et al. 2025).
+    """Tell whether the first key receives more than this on average (Gu et al. 2025).
 
-    received: the mean over queries of its attention, as `sink_mass` of 1 key has it. The mean over
-    sequences and heads is the rate.
+    received: alpha_1, the mean over all queries of their attention to it. The mean over sequences
+    and heads is the rate.
     """
     xp = namespace(received)
     return xp.where(xp.isnan(received), xp.nan, xp.astype(received > threshold, received.dtype))

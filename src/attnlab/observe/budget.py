@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BUDGETS = (0.05, 0.1, 0.2, 0.5)  # of the keys that a query sees
 SINKS = 4  # StreamingLLM keeps as many
-WINDOW = 32  # queries that vote: SnapKV's observation window
+WINDOW = 32  # queries that vote
 LATER = 16  # queries after the prompt, of all sequences together,
 LEAST_LATER = 2  # and of each at least
 # Bytes for each entry of the later queries' maps: what a policy keeps of it under each budget.
@@ -87,19 +87,20 @@ def _oracle(cache: Cache) -> Any:
 
 
 def _sinks_recent(cache: Cache) -> Any:
-    """The first four keys and the latest (Xiao et al. 2024, StreamingLLM)."""
+    """The first four keys and the latest, as StreamingLLM (Xiao et al. 2024) keeps them."""
     return cache.room.sinks_recent
 
 
 def _heavy_recent(cache: Cache) -> Any:
-    """Half the latest, half what received most in the prompt (Zhang et al. 2023, H2O, by the sums
-    of full attention: H2O itself sums what its own cache has left)."""
+    """Half the latest, half what received most in the prompt. H2O (Zhang et al. 2023) sums what its
+    own cache has left, not full attention, so that this is not H2O."""
     return _voted(cache.heavy, *cache.room.latest(None))
 
 
 def _window_vote(cache: Cache) -> Any:
     """The latest, at most half and at most as many as vote, and what the prompt's last queries
-    attended to (Li et al. 2024, SnapKV, without its pooling of neighbours)."""
+    attended to. SnapKV (Li et al. 2024) pools neighbours and keeps its whole window, which may be
+    larger than the budgets here, so that this is not SnapKV."""
     return _voted(cache.window, *cache.room.latest(WINDOW))
 
 

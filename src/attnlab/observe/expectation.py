@@ -19,7 +19,7 @@ from attnlab.data import SequenceClasses
 from attnlab.files.errors import InputError
 from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.measures.received import rank_correlation
-from attnlab.text.agreement import SCORES, THEORY, score_all, t_interval
+from attnlab.text.agreement import SCORES, THEORY, score_all
 from attnlab.text.classes import classes_of
 from attnlab.text.corpus import Corpus
 from attnlab.text.windows import find_windows
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 UNKNOWN = "<unk>"
 LEAST_TOKENS = 3  # of a sequence, to be ranked
 MOST_NAMED = 5
+PERMUTATIONS = 1999
+LEVEL = 0.05  # of the test
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +41,16 @@ class Expectation:
     Parameters
     ----------
     correlation : mapping
-        (score, mean, low, high): over the probe's sequences, with a 95 % t-interval.
+        (score: (mean, p)): the mean over the probe's sequences, and the two-sided p of a test that
+        permutes the scores over tokens. Sequences share tokens and one model, so that an interval
+        over sequences would be far too narrow.
     sequences, tokens
         How many were ranked, and how many tokens in each on average.
     gained, expected : tuple
         The tokens that gained most, and those that the theory says should.
     """
 
-    correlation: dict[str, tuple[float, float, float]]
+    correlation: dict[str, tuple[float, float]]
     sequences: int
     tokens: float
     gained: tuple[str, ...]
@@ -54,20 +58,20 @@ class Expectation:
 
     def in_words(self) -> list[str]:
         """Whether the tokens that gained are those that theory expects."""
-        mean, low, high = self.correlation[THEORY]
-        found = "there is no sign of it: the interval holds 0"
-        if low > 0:
-            found = "yes, in part: they rank alike"
-        elif high < 0:
-            found = "no: they rank the other way round"
+        mean, p = self.correlation[THEORY]
+        found = "there is no sign of it"
+        if p < LEVEL:
+            alike = "yes, in part: they rank alike" if mean > 0 else ""
+            found = alike or "no: they rank the other way round"
         others = ", ".join(
-            f"{name} {_with_interval(*self.correlation[name])}" for name in SCORES if name != THEORY
+            f"{name} {_with_p(*self.correlation[name])}" for name in SCORES if name != THEORY
         )
         return [
             "Are the tokens that gained attention in the first layer those that the theory expects "
             f"of the text's sequence classes? {found.capitalize()}. Rank correlation of the gain "
-            f"with the z of {THEORY}: {_with_interval(mean, low, high)}, over "
-            f"{self.sequences} sequences with {self.tokens:.0f} tokens of the classes each.",
+            f"with the z of {THEORY}: {_with_p(mean, p)}, mean over {self.sequences} sequences "
+            f"with {self.tokens:.0f} tokens of the classes each; p by permuting the scores over "
+            "tokens.",
             f"Other scores: {others}.",
             f"Gained most: {_quoted(self.gained)}. Expected to: {_quoted(self.expected)}.",
         ]
@@ -141,7 +145,7 @@ def expectation(
     Returns
     -------
     Expectation
-        Rank correlations with their intervals; `in_words()` tells them.
+        Rank correlations with the p of a permutation test; `in_words()` puts them in words.
     """
     if "received_start" not in dataset:
         raise InputError(
@@ -154,34 +158,67 @@ def expectation(
         context=context, min_count=min_count, eta_y=eta_y, eta_z=eta_z, steps=steps,
     )  # fmt: skip
     start, end = dataset["received_start"].values, dataset["received_end"].values
-    ranks, numbers, gains = [], [], np.zeros((2, ids.size))
+    gained, numbers, gains = [], [], np.zeros((2, ids.size))
     for sequence, before, after in zip(tokens, start, end, strict=True):
         gain = _gain(sequence, before, after, ids)
         there = np.isfinite(gain) & np.isfinite(expected).all(axis=0)
         gains += np.where(there, (gain, np.ones_like(gain)), 0.0)
         if there.sum() >= LEAST_TOKENS:
-            ranks.append(rank_correlation(gain[there], expected[:, there]))
+            gained.append(np.where(there, gain, np.nan))
             numbers.append(there.sum())
-    if not ranks:
+    if not gained:
         raise InputError(
             "text: no sequence of the probe has three tokens of its sequence classes; give a text "
             "that the probe is of, or a smaller min_count"
         )
-    mean, half = t_interval(np.stack(ranks, axis=-1))
+    tested = [permutation_test(gained, score) for score in expected]
     with np.errstate(invalid="ignore", divide="ignore"):
         average = gains[0] / gains[1]
     seen = gains[1] > 0
     theory = expected[SCORES.index(THEORY)]
     return Expectation(
-        {
-            name: (float(m), float(m - h), float(m + h))
-            for name, m, h in zip(SCORES, mean, half, strict=True)
-        },
-        len(ranks),
+        dict(zip(SCORES, tested, strict=True)),
+        len(gained),
         float(np.mean(numbers)),
         _most(of_text, np.where(seen, average, -np.inf)),
         _most(of_text, np.where(seen, theory, -np.inf)),
     )
+
+
+def permutation_test(
+    gained: Sequence[Float[Any, " token"]], score: Float[Any, " token"], *,
+    permutations: int = PERMUTATIONS, seed: int = 0,
+) -> tuple[float, float]:  # fmt: skip
+    """Test whether a score of tokens ranks what they gained, in sequences that share tokens.
+
+    Parameters
+    ----------
+    gained : sequence of array
+        What each token gained in each sequence; NaN where it has none there.
+    score : array
+        The score of each token; NaN where it has none.
+    permutations : int, optional
+        How often scores are dealt out to the tokens again.
+    seed : int, optional
+        Of these.
+
+    Returns
+    -------
+    tuple
+        The mean rank correlation over sequences, and the two-sided p: the share of permutations
+        whose mean is as far from 0, the given order among them.
+    """
+    rng = np.random.default_rng(seed)
+    scored = np.flatnonzero(np.isfinite(score))
+    dealt = np.tile(score, (1 + permutations, 1))
+    dealt[1:, scored] = rng.permuted(dealt[1:, scored], axis=1)
+    total = np.zeros(1 + permutations)
+    for gain in gained:
+        there = np.isfinite(gain) & np.isfinite(score)
+        total += rank_correlation(gain[there], dealt[:, there])
+    mean = total / len(gained)
+    # of equal scores, permutations give the same mean but for rounding
+    return float(mean[0]), float(np.mean(np.abs(mean) >= np.abs(mean[0]) - 1e-12))
 
 
 def told(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[str]:
@@ -291,10 +328,8 @@ def _most(of_text: SequenceClasses, values: NDArray[np.float64]) -> tuple[str, .
     return tuple(names[i] for i in order)
 
 
-def _with_interval(mean: float, low: float, high: float) -> str:
-    if not np.isfinite(low):
-        return f"{mean:.2f}"
-    return f"{mean:.2f} (95 %: {low:.2f} to {high:.2f})"
+def _with_p(mean: float, p: float) -> str:
+    return f"{mean:.2f} (p = {p:.2g})"
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 MAP_ROWS = 8  # rows of each sequence whose maps are given, for the speed of maps,
 MAP_BYTES = 2**24  # or fewer, where the maps of all sequences would be larger than this
 SINKS = max(places.FIRST)
+BESIDE = ("later", "voters", "fixed", "short")  # rows beside the chosen ones, in their order
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,8 @@ class Ground:
     """Of one call, and of all that are like it.
 
     chosen: the rows whose means are taken. fixed: those whose maps are given. later, voters: of
-    what is said of caches; none of them where queries see later keys.
+    what is said of caches; none of them where queries see later keys. short: rows that see too few
+    keys to be chosen.
     """
 
     call: AttentionCall
@@ -83,6 +85,7 @@ class Ground:
     fixed: Rows
     later: Rows
     voters: Rows
+    short: Rows
     counts: tuple[NDArray[Any], NDArray[Any]] | None  # of tokens
     budget_bytes: int
     _spots: dict[tuple[int, int], Spot] = field(default_factory=dict)
@@ -106,6 +109,7 @@ class Ground:
             ),
             last_rows(plan.eligible, number),
             last_rows(plan.eligible, budget.WINDOW if caches else 0, before=number),
+            choose_rows(plan.short, None),
             None if plan.tokens is None else token_counts(plan.tokens, plan.keys),
             budget_bytes,
         )
@@ -179,9 +183,9 @@ class Ground:
 
     @cached_property
     def cuts_beside(self) -> tuple[slice, ...]:
-        """The rows beside the chosen ones, in blocks: later, voters, fixed."""
+        """The rows beside the chosen ones, in blocks."""
         some, _ = self.cuts[0]
-        number = len(self.later) + len(self.voters) + len(self.fixed)
+        number = sum(len(getattr(self, name)) for name in BESIDE)
         fitting = self._fitting(BYTES_OF_A_MAP) // (some.stop - some.start)
         return tuple(even_cuts(number, max(1, fitting)))
 
@@ -198,9 +202,14 @@ class Ground:
         return bytes_of_a_block(self.call, self.budget_bytes - kept)
 
     def index(self, like: Array) -> Int[Array, "batch row"]:
-        """All queries that are looked at: the chosen ones, then later, voters, fixed."""
-        four = (self.chosen, self.later, self.voters, self.fixed)
-        return self.made(like, "index", lambda: np.concatenate([o.index for o in four], axis=1))
+        """All queries that are looked at: the chosen ones, then those beside."""
+        return self.made(
+            like, "index", lambda: np.concatenate([self.chosen.index, self._index_beside], axis=1)
+        )
+
+    @property
+    def _index_beside(self) -> Int[NDArray[Any], "batch row"]:
+        return np.concatenate([getattr(self, name).index for name in BESIDE], axis=1)
 
     def spot(self, part: Part, sequences: slice, rows: slice) -> Spot:
         """What is known of a block of chosen rows."""
@@ -217,8 +226,7 @@ class Ground:
         where = (sequences.start, rows.start)
         found = self._beside.get(where)
         if found is None:
-            three = (self.later, self.voters, self.fixed)
-            index = np.concatenate([one.index for one in three], axis=1)[sequences, rows]
+            index = self._index_beside[sequences, rows]
             found = part.seen(index, self.plan.cut(sequences).at("counts", index))
             if self.keeps:
                 self._beside[where] = found
@@ -355,6 +363,13 @@ class Ground:
         """The weights of the rows that vote, beside their maps."""
         return self.made(maps, "voting", lambda: self.voters.weight)
 
+    def first_of_short(
+        self, maps: Array
+    ) -> tuple[Int[Array, "batch row"], Float[Array, "batch row"]]:
+        """The first key of the text of each short row, and 1 for rows that do not fill up."""
+        first = self.made(maps, "first of short", lambda: self.plan.at("starts", self.short.index))
+        return first, self.made(maps, "short", lambda: self.short.weight)
+
     def weights(self, values: Array, name: str) -> tuple[Array, Array | None]:
         """What `weighted_mean` of the chosen or the later rows needs, beside their values."""
         rows: Rows = getattr(self, name)
@@ -385,7 +400,7 @@ class Ground:
     def pieces(self, rows: slice) -> Iterator[tuple[str, slice, slice]]:
         """Of a block of the rows beside: whose, where in the block, and which of theirs."""
         begun = 0
-        for name in ("later", "voters", "fixed"):
+        for name in BESIDE:
             end = begun + len(getattr(self, name))
             start, stop = max(begun, rows.start), min(end, rows.stop)
             if start < stop:

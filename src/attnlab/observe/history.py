@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Collection
@@ -14,13 +15,14 @@ from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
 from attnlab.measures.arrays import Array, all_to_numpy, beside, to_numpy
+from attnlab.measures.motion import EqualSpans
 from attnlab.measures.received import shared
 from attnlab.observe.behind import LABELS
 from attnlab.observe.block import even_cuts
 from attnlab.observe.labels import COORDS
 from attnlab.observe.moment import Moment
 from attnlab.observe.sheet import HEAVY, Sheet, put_by
-from attnlab.observe.snap import moved, snap, speeds
+from attnlab.observe.snap import Spans, moved, snap, speeds, stopped_by_schedule
 
 AT_A_TIME = 2**23  # entries of maps that are compared at a time
 OF_SEQUENCES = "_sequence_se"  # the standard error of a mean, of which sequences are probed
@@ -31,9 +33,11 @@ class History:
     """Moments of one model on one probe, in the order of their steps.
 
     Of each moment the means over sequences are kept with their standard errors, and how much each
-    sequence's maps have changed since the one before; maps are kept of the last moment alone.
+    sequence's attention has changed since the one before and since the start of each span that
+    ends with it (`EqualSpans`). Attention weights are kept of the last moment and of those at which
+    a span is open, a few rows of each.
 
-    comparable: whether each moment is of the same tokens, so that maps can be said to move.
+    comparable: whether each moment is of the same tokens, so that attention can be said to move.
     """
 
     def __init__(self, *, comparable: bool = True) -> None:
@@ -47,10 +51,16 @@ class History:
         self._start: xr.DataArray | None = None  # what keys of the first layer received
         self._means: list[Arrays] = []
         self._behind: list[Arrays] = []
-        self._changes: list[Arrays] = []  # one fewer
+        self._changes: dict[tuple[int, int], Arrays] = {}  # from one record to another
+        self._sums: list[float] | None = []  # of the learning rate; None where one is not known
+        self._by_step, self._by_rate = EqualSpans(), EqualSpans()
+        self._held: dict[int, tuple[Sheet, ...]] = {}  # attention where a span is open
 
-    def add(self, step: int, moment: Moment) -> None:
-        """Add a moment of a later step."""
+    def add(self, step: int, moment: Moment, *, learning_rate_sum: float | None = None) -> None:
+        """Add a moment of a later step.
+
+        learning_rate_sum: what was spent up to it; None where that is not known.
+        """
         if self.steps and step <= self.steps[-1]:
             raise InputError(
                 f"step: {step} after {self.steps[-1]}; steps must grow, make a new observer for a "
@@ -61,15 +71,33 @@ class History:
                 f"model: other layers attend at step {step} than before; observe one model, or "
                 "make a new observer for another"
             )
-        if self.steps and self.comparable:
-            self._changes.append(_changes(self._last, moment))
-        if not self.steps and self.comparable:
-            self._start = _received(moment)
+        if self.comparable:
+            if not self.steps:
+                self._start = _received(moment)
+            self._compare(step, moment, learning_rate_sum)
         self.steps.append(step)
         self._means.append(_placed(moment, [_means(sheet) for sheet in moment.sheets]))
         values = moment.behind.values
         self._behind.append(_stacked([dict(values.get(name, {})) for name in moment.order]))
         self._last = replace(moment, sheets=put_by(moment.sheets))
+
+    def _compare(self, step: int, moment: Moment, spent: float | None) -> None:
+        """Measure how far attention has moved since the records that it is to be compared with."""
+        if spent is None or self._sums is None:
+            self._sums, self._by_rate = None, EqualSpans()
+        now = len(self.steps)
+        starts = set(self._by_step.add(step))
+        if self._sums is not None and spent is not None:
+            self._sums.append(spent)
+            starts |= set(self._by_rate.add(spent))
+        for start in starts - {now - 1}:
+            self._changes[start, now] = _changes(self._held[start], moment)
+        if now:
+            self._changes[now - 1, now] = _changes(self._last.sheets, moment)
+        still = self._by_step.open | self._by_rate.open
+        if now and now - 1 in still:
+            self._held[now - 1] = _attention(self._last.sheets)
+        self._held = {record: sheets for record, sheets in self._held.items() if record in still}
 
     def latest(self) -> xr.Dataset:
         """The means of the last moment, over (layer, head)."""
@@ -89,24 +117,44 @@ class History:
         steps = np.asarray(self.steps)
         whole = self._labelled(_stacked(self._means), ("step",)).assign_coords(step=steps)
         whole = whole.assign(_behind(_stacked(self._behind), ("step", "layer")))
+        attrs = self.words()
         if self._changes:
-            changes = xr.Dataset(
-                {
-                    name: (("step", "layer", "sequence", "head"), values)
-                    for name, values in _stacked(self._changes).items()
-                },
-                {dim: whole[dim] for dim in ("layer", "head")},
-            )
-            fast = speeds(changes["change"].mean("sequence"), steps)
+            changes = self._between(np.arange(steps.size)).rename(span="step").mean("sequence")
+            fast = speeds(changes["change"], steps)
             whole = whole.assign({n: v.reindex(step=steps) for n, v in fast.data_vars.items()})
-            overlap = changes["heavy_overlap"].mean("sequence")
-            whole["heavy_overlap"] = overlap.assign_coords(step=steps[1:]).reindex(step=steps)
-            whole = whole.assign(snap(changes["change"], steps, faulty=faulty).data_vars)
-            whole = whole.assign(self._gained())
+            overlap = changes["heavy_overlap"].assign_coords(step=steps[1:])
+            whole["heavy_overlap"] = overlap.reindex(step=steps)
+            if self._sums is not None:
+                whole = whole.assign_coords(learning_rate_sum=("step", self._sums))
+            found = snap(self._spans(steps, faulty))
+            whole = whole.assign(found.data_vars).assign(self._gained())
+            attrs |= found.attrs
         else:
             whole["snap_step"] = xr.full_like(whole["entropy"].isel(step=0, drop=True), np.nan)
-        whole.attrs = self.words()
+        whole.attrs = attrs
         return whole
+
+    def _spans(self, steps: NDArray[Any], faulty: Collection[int]) -> Spans:
+        """Return the equal spans by which a snap is judged: of learning rate, or else of steps."""
+        sums = self._sums
+        rate_known = sums is not None and sums[-1] > sums[0]
+        spans = self._by_rate if rate_known else self._by_step
+        bounds = np.array(spans.bounds())
+        bad = np.isin(steps, list(faulty))
+        known = [not bad[a : b + 1].any() for a, b in itertools.pairwise(bounds)]
+        return Spans(
+            self._between(bounds)["change"], steps[bounds], np.diff(np.array(spans.clock)[bounds]),
+            np.array(known, bool), rate_known,
+            stopped=sums is not None and rate_known and stopped_by_schedule(steps, sums),
+        )  # fmt: skip
+
+    def _between(self, records: NDArray[Any]) -> xr.Dataset:
+        """Return what changed from each of these records to the next."""
+        pairs = list(zip(records.tolist(), records[1:].tolist(), strict=False))
+        some = [self._changes[pair] for pair in pairs or [next(iter(self._changes))]]
+        dims = ("span", "layer", "sequence", "head")
+        found = xr.Dataset({name: (dims, values) for name, values in _stacked(some).items()})
+        return found.isel(span=slice(len(pairs)))
 
     def words(self) -> dict[str, str]:
         """What is not known of the model, for the attributes of a dataset: modules that were not
@@ -164,34 +212,44 @@ def _behind(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _changes(before: Moment, after: Moment) -> Arrays:
-    """Of each layer, sequence and head: how far maps have moved, and the heavy hitters' overlap."""
-    first, second = before.sheets, after.sheets
+def _changes(before: tuple[Sheet, ...], after: Moment) -> Arrays:
+    """Return how far attention has moved, over layer, sequence and head; and the heavy hitters'
+    overlap, where those of `before` are known."""
+    first, second = before, after.sheets
     if [one.layers for one in first] != [one.layers for one in second]:  # one was read from a file
         first, second = (tuple(s for sheet in some for s in sheet.apart())
                          for some in (first, second))  # fmt: skip
     found: list[Array] = []
     numbers: list[int] = []  # how much of `found` belongs to the sheets so far
+    names = ["change", *(["heavy_overlap"] if HEAVY in first[0].arrays else [])]
     for earlier, later in zip(first, second, strict=True):
         was, now = earlier.arrays["attention"], later.arrays["attention"]
         if tuple(was.shape) != tuple(now.shape) or later.labels.row_query is None:
             raise InputError(
-                f"probe: maps of shape {tuple(now.shape)} after {tuple(was.shape)}; "
+                f"probe: attention of shape {tuple(now.shape)} after {tuple(was.shape)}; "
                 "observe one model on one probe"
             )
         each = max(1, AT_A_TIME * len(now) // math.prod(now.shape))
         for some in even_cuts(len(now), each):
-            heavy_before, heavy = earlier.arrays[HEAVY][some], later.arrays[HEAVY][some]
-            found += [
-                moved(_where(now, was[some]), now[some], later.labels.row_query),
-                shared(_where(heavy, heavy_before), heavy),
-            ]
+            found.append(moved(_where(now, was[some]), now[some], later.labels.row_query))
+            if len(names) > 1:
+                heavy_before, heavy = earlier.arrays[HEAVY][some], later.arrays[HEAVY][some]
+                found.append(shared(_where(heavy, heavy_before), heavy))
         numbers.append(len(found))
     here, parts = all_to_numpy(found), []
     for begun, end in zip([0, *numbers], numbers, strict=False):
-        whole = (np.concatenate(here[i:end:2]) for i in (begun, begun + 1))
-        parts.append(dict(zip(("change", "heavy_overlap"), whole, strict=True)))
+        whole = (np.concatenate(here[i : end : len(names)])
+                 for i in range(begun, begun + len(names)))  # fmt: skip
+        parts.append(dict(zip(names, whole, strict=True)))
     return _placed(replace(after, sheets=second), parts)
+
+
+def _attention(sheets: tuple[Sheet, ...]) -> tuple[Sheet, ...]:
+    """Return the attention weights of sheets alone, on the host: they may wait for long."""
+    return tuple(
+        replace(sheet, arrays={"attention": to_numpy(sheet.arrays["attention"])})
+        for sheet in sheets
+    )
 
 
 def _where(now: Array, was: Array) -> Array:

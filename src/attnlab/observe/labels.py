@@ -48,10 +48,15 @@ ROW_MEANS = {
 }
 # Of all rows together, or of the last ones.
 OTHERS = {
+    "alpha_1": Label("attention to the first key, mean over all queries (Gu et al. 2025)"),
     "sink_rate": Label(
-        f"whether the first key receives more than {places.SINK_RATE} on average; over sequences, "
-        "how often"
+        f"whether alpha_1 is above {places.SINK_RATE}; over sequences, how often (Gu et al. 2025)"
     ),
+    "strongest_mass": Label(
+        f"mean attention to the key that gets most, of those that {places.SINK_SEEN:.0%} of the "
+        "queries see"
+    ),
+    "strongest_is_first": Label("whether that is the first key; over sequences, how often"),
     "value_norm_ratio": Label("norm of the first key's value over the mean of the others'"),
     "received": Label("mean attention that a key gets from queries that see it", dims=("key",)),
     "received_total": Label("attention that a key gets from all queries", dims=("key",)),

@@ -20,6 +20,7 @@ from attnlab.files.errors import InputError, require_whole
 from attnlab.files.provenance import provenance
 from attnlab.observe import ranks
 from attnlab.observe.behind import looking
+from attnlab.observe.clock import LearningRate, LearningRateSum, attention_parameters
 from attnlab.observe.history import History
 from attnlab.observe.moment import Known, Measuring, Moment, moment_of
 from attnlab.observe.probe import Probe, batch_of, make_probe
@@ -46,7 +47,7 @@ class Observer:
     def __init__(
         self, model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
         rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
-        log: Log | None = None,
+        learning_rate: LearningRate | None = None, log: Log | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(model, nn.Module):
             raise InputError(
@@ -84,6 +85,9 @@ class Observer:
         self._repeated = random_twice(inner, self._probe) if repeated and self._probe else None
         self._known_of_repeated = Known(same_probe=True)
         self._log = log
+        self._rates = LearningRateSum(learning_rate)
+        self._attention: set[int] = set()  # ids of the parameters whose learning rate counts
+        self._hook: Callable[[], object] | None = None  # ends the following of optimizers
         self._counted = 0  # optimiser steps that were seen
         self._last: int | None = None  # where the training is
         self._by_hand = False
@@ -96,14 +100,8 @@ class Observer:
         if self._open is not None:
             raise InputError("observer: is open already; make another for another training")
         self._open = ExitStack()
-        me = weakref.ref(self)
-
-        def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            observer = me()
-            if observer is not None and observer._moves(optimizer):
-                observer._count()
-
-        self._open.callback(register_optimizer_step_post_hook(stepped).remove)
+        self._follow()
+        self._open.callback(self._unfollow)
         try:
             self._at(0)
         except BaseException:
@@ -128,6 +126,7 @@ class Observer:
         out of the model again. Returns whether this step was measured.
         """
         require_whole("step", number, 0)
+        self._follow()
         if self._open is not None and not self._by_hand:
             self._by_hand = True
             if number != self._counted:  # a training that goes on, say: its numbers are right
@@ -148,6 +147,7 @@ class Observer:
 
     def finish(self, number: int) -> None:
         """Measure the end of a training, if it was not measured."""
+        self._unfollow()
         self._disarm()
         if not self.live:
             self._measure(number)
@@ -191,6 +191,28 @@ class Observer:
     def __repr__(self) -> str:
         steps = self.history.steps
         return f"Observer({self._name}, {len(steps)} steps measured)"
+
+    def _follow(self) -> None:
+        """Follow the optimizers that train this model, until `_unfollow` or the end of self."""
+        if self._hook is not None:
+            return
+        me = weakref.ref(self)
+
+        def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            observer = me()
+            if observer is None:
+                return
+            if observer._attention:
+                observer._rates.add(optimizer, observer._attention)
+            if observer._open is not None and observer._moves(optimizer):
+                observer._count()
+
+        self._hook = weakref.finalize(self, register_optimizer_step_post_hook(stepped).remove)
+
+    def _unfollow(self) -> None:
+        if self._hook is not None:
+            self._hook()
+            self._hook = None
 
     # -- when ------------------------------------------------------------------------------------
 
@@ -263,7 +285,10 @@ class Observer:
                 f"{', '.join(sorted(moment.unseen))} ({kinds})",
                 stacklevel=5,
             )
-        self.history.add(number, moment)
+        spent = self._rates.at(number, first=not self.history.steps)
+        self.history.add(number, moment, learning_rate_sum=spent)
+        if not self._attention:
+            self._attention = attention_parameters(self._the_model(), moment.order)
         if self._log is not None:
             self._log(number, self.history.latest())
 
@@ -311,7 +336,7 @@ class _Armed:
 def observe(
     model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
     rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
-    log: Log | None = None,
+    learning_rate: LearningRate | None = None, log: Log | None = None,
 ) -> Observer:  # fmt: skip
     """Watch a model's attention while it trains: `attnlab.observe(model, probe=ids)`.
 
@@ -341,6 +366,10 @@ def observe(
     repeated : bool, optional
         Measure induction and duplicate tokens on random tokens that come twice as well, which is
         one forward more.
+    learning_rate : float or callable, optional
+        The learning rate of the attention, or a function of the step (0 for the first) that returns
+        it. By default it is read from the torch optimizers that train the attention's parameters.
+        A snap is judged by it, so that a schedule's end does not pass for one.
     log : callable, optional
         Called with the step and the means over (layer, head) of each measurement;
         `attnlab.observe.tensorboard`, `wandb` and `mlflow` make such functions.
@@ -364,5 +393,5 @@ def observe(
     """
     return Observer(
         model, probe=probe, every=every, live=live, rows=rows, min_keys=min_keys,
-        repeated=repeated, log=log,
+        repeated=repeated, learning_rate=learning_rate, log=log,
     )  # fmt: skip

@@ -27,13 +27,15 @@ class TooShort(InputError):
 class Plan:
     """Of all queries of a call, in numpy.
 
-    counts: visible keys. eligible: whether a query counts in means over rows. starts: the first key
-    of its own text. keys: whether some query that is no padding sees the key. tokens: of the keys.
-    later: whether some query sees a key after its own place.
+    counts: visible keys. eligible: whether a query counts in means over rows. short: whether it
+    sees keys, but too few to count. starts: the first key of its own text. keys: whether some query
+    that is not padding sees the key. tokens: of the keys. later: whether some query sees a key
+    after its own place.
     """
 
     counts: Int[Any, "batch heads query"]
     eligible: Bool[Any, "batch query"]
+    short: Bool[Any, "batch query"]
     starts: Int[Any, "batch query"]
     keys: Bool[Any, "batch key"]
     tokens: Int[Any, "batch key"] | None
@@ -42,7 +44,7 @@ class Plan:
 
     def cut(self, sequences: slice) -> Plan:
         """Of these sequences."""
-        fields = ("counts", "eligible", "starts", "keys", "tokens")
+        fields = ("counts", "eligible", "short", "starts", "keys", "tokens")
         arrays = {name: getattr(self, name) for name in fields}
         cut = {name: array[sequences] for name, array in arrays.items() if array is not None}
         return replace(self, **cut)
@@ -80,7 +82,8 @@ def plan_of(
         )
     if starts is None:
         starts = np.broadcast_to(seen.argmax(axis=1)[:, None], (batch, queries))
-    return Plan(counts, eligible, starts, seen, tokens, min_keys, later)
+    short = there & ~eligible & (counts.max(axis=1) > 0)
+    return Plan(counts, eligible, short, starts, seen, tokens, min_keys, later)
 
 
 def _by_span(

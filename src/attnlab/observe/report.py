@@ -19,6 +19,7 @@ from attnlab import __version__
 from attnlab.files.atomic import atomic_path
 from attnlab.files.pages import environment
 from attnlab.observe.budget import budget_table
+from attnlab.observe.snap import STATES
 from attnlab.observe.words import POLICY_WORDS, in_words, snap_is_sure, with_steps
 
 MOST_NUMBERS = 600_000  # on a page; of longer histories some steps are left out
@@ -127,22 +128,21 @@ def page_data(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def snap_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """A row for each head: when it snapped, its interval, the share of resamples without one."""
-    if "attention_speed" not in dataset:
+    """Return a row for each head: its state, when it snapped and how surely, what still moves."""
+    if "snap_state" not in dataset:
         return []
     sure = snap_is_sure(dataset)
     measured = dataset["entropy"].isel(step=-1).notnull().values
-    names = ("snap_step", "snap_median", "snap_low", "snap_high", "snap_missing")
+    state = dataset["snap_state"].values
+    names = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left",
+             "snap_moved_since")  # fmt: skip
     return [
         {
             "layer": int(dataset["layer"][layer]),
             "head": int(dataset["head"][head]),
+            "state": STATES[state[layer, head]],
             "claimed": bool(sure[layer, head]),
-            **{
-                name: _number(dataset[name].values[layer, head])
-                for name in names
-                if name in dataset
-            },
+            **{name: _number(dataset[name].values[layer, head]) for name in names},
         }
         for layer, head in np.argwhere(measured).tolist()
     ]

@@ -1,9 +1,14 @@
-"""Speed of the maps over training, and when they come to rest, with a bootstrap over sequences."""
+"""When the attention of each head snaps, with a bootstrap over sequences.
+
+The definition is that of `attnlab.measures.motion`. Here it is asked of a training whose learning
+rate may follow a schedule, and of sequences that may disagree.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +16,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError, require_whole
-from attnlab.measures import snap_of
 from attnlab.measures.arrays import Array, beside, double, namespace
 from attnlab.measures.maps import total_variation
+from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE, first_quiet
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -23,6 +28,26 @@ INTERVAL = (0.05, 0.95)
 AT_A_TIME = 2**23  # speeds of resamples in memory
 # As in `measures.attention_speed`: rounding moves each entry by a few eps of itself
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
+# Of each head, in `snap_state`: which of these is true at the end of the record.
+STATES = ("snapped", "still moving", "stopped by the schedule", "cannot tell", "never moved")
+SNAPPED, MOVING, STOPPED, UNKNOWN, NEVER = range(len(STATES))
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Equal spans of a training, and how far attention moved in each.
+
+    changes: over span, layer, sequence and head. steps: those that bound them, one more. length:
+    of each, in learning rate, or in steps where `rate_known` is False. known: which can be relied
+    on. stopped: whether the learning rate fell below 2 % of its peak at the end.
+    """
+
+    changes: xr.DataArray
+    steps: NDArray[Any]
+    length: NDArray[np.float64]
+    known: NDArray[np.bool_]
+    rate_known: bool
+    stopped: bool
 
 
 def moved(
@@ -30,7 +55,7 @@ def moved(
     after: Float[Array, "*layer sequence head row key"],
     row_query: Int[NDArray[Any], "sequence row"],
 ) -> Float[Array, "*layer sequence head"]:
-    """The mean over rows of sum |p - q|, where the maps are; rows whose query is -1 fill up."""
+    """Return the mean over rows of sum |p - q|. Rows whose query is -1 are filling."""
     change = 2 * total_variation(double(before), double(after))  # layer sequence head row
     xp = namespace(change)
     rows = beside(change, (row_query >= 0)[:, None, :] * 1.0)
@@ -40,7 +65,7 @@ def moved(
 
 
 def speeds(changes: xr.DataArray, steps: NDArray[Any]) -> xr.Dataset:
-    """Speed per step and per unit of log step, labelled with the left end of each interval.
+    """Return speeds per step and per unit of log step, labelled with the left end of each interval.
 
     changes: along `step`, one for each interval between the records at `steps`. The interval that
     begins at step 0 has no logarithm: NaN there.
@@ -60,77 +85,125 @@ def speeds(changes: xr.DataArray, steps: NDArray[Any]) -> xr.Dataset:
     return xr.Dataset({"attention_speed": per_step, "log_speed": per_log})
 
 
-def snap(
-    changes: xr.DataArray,
-    steps: NDArray[Any],
-    *,
-    faulty: Collection[float] = (),
-    fraction: float = 0.02,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> xr.Dataset:
-    """When each head's maps come to rest, with its uncertainty over probe sequences.
+def stopped_by_schedule(steps: Sequence[float], sums: Sequence[float]) -> bool:
+    """Tell whether the mean learning rate before the last record is below 2 % of its largest."""
+    mean = np.diff(sums) / np.diff(steps)
+    return bool(mean.size and mean[-1] < SNAP_SHARE * mean.max())
 
-    changes: over (step, layer, head, sequence) in any order, as `moved` gives them from record to
-    record; the speed of a head is the mean over sequences. `snap_step` is the snap of
-    `attnlab.measures.snap_time`. Sequences are drawn anew, with replacement: `snap_median`,
-    `snap_low` and `snap_high` (90 % of the resamples that have a snap), and `snap_missing`, the
-    share of the resamples that have none. With one sequence there is nothing to draw: NaN.
 
-    faulty: steps whose checkpoint cannot be relied on. What is next to them is not known, and no
-    snap is claimed across it.
+def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Dataset:
+    """Return the snap of each head and what is known of it.
+
+    `snap_state` is one of STATES; `snap_step` the step of the snap, where there is one;
+    `snap_speed_left` the speed in the last span over the peak, per learning rate; and
+    `snap_moved_since` the most attention that can have gone elsewhere since. The speed of a head is
+    the mean over sequences. Sequences are drawn again with replacement: `snap_median`, `snap_low`
+    and `snap_high` (90 % of the resamples that have a snap, and never narrower than a span), and
+    `snap_missing`, the share of resamples without one. These are errors over sequences of one
+    training: another training may snap elsewhere.
     """
     require_whole("resamples", resamples, 1)
-    speed = speeds(changes, steps)["attention_speed"]
-    speed = speed.dropna("sequence", how="all")  # too short to be measured
-    ends = np.isin(np.asarray(steps, dtype=np.float64), np.asarray(list(faulty), dtype=np.float64))
-    known = xr.DataArray(~(ends[:-1] | ends[1:]), dims="step")
-    found = snap_of(speed.mean("sequence"), fraction=fraction, known=known)
-    drawn = [
-        snap_of(some, fraction=fraction, known=known)
-        for some in _resampled(speed, found, resamples, seed)
-    ]
-    table = xr.concat(drawn, "unit").transpose("unit", "resample").values if drawn else np.empty(0)
-    shape = [found.sizes[dim] for dim in found.dims]
+    changes = spans.changes.dropna("sequence", how="all")  # others are too short to be measured
+    length = xr.DataArray(spans.length, dims="span")
+    speed = (changes / length).transpose("sequence", "layer", "head", "span")
+    of_head = speed.mean("sequence")
+    dims, shape = ("layer", "head"), of_head.shape[:2]
+    first = _first(of_head.values, spans)
+    snapped = first >= 0
+    found = np.where(snapped, spans.steps[first], np.nan)
+    if len(spans.length):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            peak = np.where(spans.known, of_head.values, -np.inf).max(-1)
+            left = np.where(peak > 0, of_head.values[..., -1] / peak, np.nan)
+    else:
+        peak = left = np.full(shape, np.nan)
+    sums = np.cumsum(changes.mean("sequence").transpose(*dims, "span").values[..., ::-1], axis=-1)
+    sums = np.concatenate([np.zeros((*shape, 1)), sums], axis=-1) / 2
+    since = np.take_along_axis(sums, np.where(snapped, len(spans.length) - first, 0)[..., None], -1)
+    values: dict[str, tuple[NDArray[Any], str]] = {
+        "snap_step": (found, "step at which the head's attention snaps"),
+        "snap_speed_left": (left, "speed in the last span over its peak" + _per(spans)),
+        "snap_moved_since": (
+            np.where(snapped, since[..., 0], np.nan),
+            "attention that went elsewhere since the snap, at most",
+        ),
+        **_resamples(speed, spans, first, resamples, seed),
+    }
+    result = xr.Dataset(
+        {name: (dims, one, {"long_name": meaning}) for name, (one, meaning) in values.items()}
+    )
+    state = _states(first, left, peak, spans)
+    result["snap_state"] = dims, state, {
+        "long_name": "whether the head's attention has snapped",
+        "flag_meanings": " ".join(name.replace(" ", "_") for name in STATES),
+    }  # fmt: skip
+    return result.assign_attrs(
+        snap_resamples=resamples, snap_sequences=speed.sizes["sequence"],
+        snap_spans=len(spans.length), snap_clock="learning rate" if spans.rate_known else "step",
+    )  # fmt: skip
+
+
+def _first(speed: NDArray[np.float64], spans: Spans) -> NDArray[np.intp]:
+    """Return the first quiet span; none where the learning rate is not known."""
+    if not spans.rate_known:
+        return np.full(speed.shape[:-1], -1, np.intp)
+    return first_quiet(speed, spans.length, known=spans.known)
+
+
+def _states(
+    first: NDArray[np.intp], left: NDArray[np.float64], peak: NDArray[np.float64], spans: Spans
+) -> NDArray[np.int8]:
+    state = np.full(first.shape, UNKNOWN, np.int8)
+    if len(spans.length) + 1 >= FEWEST_RECORDS and spans.known[-1]:
+        state[left >= SNAP_SHARE] = MOVING
+    if spans.rate_known and spans.stopped:
+        state[peak > 0] = STOPPED
+    state[peak == 0] = NEVER
+    state[first >= 0] = SNAPPED
+    return state
+
+
+def _per(spans: Spans) -> str:
+    return ", per learning rate" if spans.rate_known else ", per step: the learning rate is unknown"
+
+
+def _resamples(
+    speed: xr.DataArray, spans: Spans, first: NDArray[np.intp], resamples: int, seed: int
+) -> dict[str, tuple[NDArray[Any], str]]:
+    """Return what resampled sequences say of the snap."""
+    units = speed.values.reshape(speed.sizes["sequence"], -1, speed.sizes["span"])
+    drawn = [_first(some, spans) for some in _resampled(units, resamples, seed)]
+    table = np.concatenate(drawn) if drawn else np.empty((0, resamples), np.intp)
+    at = np.where(table >= 0, spans.steps[table], np.nan)  # head, resample
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a head without any snap has no median
-        low, middle, high = np.nanquantile(table, (INTERVAL[0], 0.5, INTERVAL[1]), axis=1)
-    missing = np.isnan(table).mean(axis=1)
-    if speed.sizes["sequence"] < 2:
+        low, middle, high = np.nanquantile(at, (INTERVAL[0], 0.5, INTERVAL[1]), axis=1)
+    # A snap is known to the span before it at best.
+    before = np.where(first > 0, spans.steps[np.maximum(first - 1, 0)], np.nan).ravel()
+    low = np.fmin(low, before)
+    missing = (table < 0).mean(axis=1)
+    if len(units) < 2 or not spans.rate_known:
         low = middle = high = missing = np.full(len(table), np.nan)
     values = {
         "snap_median": (middle, "median of the resamples that have a snap"),
-        "snap_low": (low, "5 % of the resamples that have a snap lie below"),
+        "snap_low": (low, "5 % of the resamples lie below, or the span before the snap begins"),
         "snap_high": (high, "5 % of the resamples that have a snap lie above"),
         "snap_missing": (missing, "share of the resamples without a snap"),
     }
-    named = {
-        name: (found.dims, one.reshape(shape), {"long_name": meaning})
-        for name, (one, meaning) in values.items()
-    }
-    result = found.rename("snap_step").to_dataset().assign(named)
-    return result.assign_attrs(resamples=resamples, seed=seed, sequences=speed.sizes["sequence"])
+    return {name: (one.reshape(first.shape), meaning) for name, (one, meaning) in values.items()}
 
 
 def _resampled(
-    speed: xr.DataArray, found: xr.DataArray, resamples: int, seed: int
-) -> Iterator[xr.DataArray]:
-    """Speeds of some heads at a time, (step, unit, resample): all of them would not fit."""
-    number = speed.sizes["sequence"]
+    units: NDArray[np.float64], resamples: int, seed: int
+) -> Iterator[NDArray[np.float64]]:
+    """Yield speeds (head, resample, span) of some heads at a time: all would not fit in memory."""
+    number, heads, spans = units.shape
     rng = np.random.default_rng(seed)
-    draws = rng.multinomial(number, np.full(number, 1 / number), resamples) / number
-    weights = xr.DataArray(draws, dims=("resample", "sequence"))
-    units = speed.transpose(*found.dims, "step", "sequence").values
-    units = units.reshape(-1, *units.shape[len(found.dims) :])
-    size = max(1, AT_A_TIME // (resamples * speed.sizes["step"]))
-    for start in range(0, len(units), size):
-        some = xr.DataArray(
-            units[start : start + size],
-            {"step": speed["step"].values},
-            dims=("unit", "step", "sequence"),
-        )
-        drawn = xr.dot(some.fillna(0.0), weights, dim="sequence")
-        if bool(some.isnull().any()):  # a sequence may be too short for one layer alone
-            there = xr.dot(some.notnull() * 1.0, weights, dim="sequence")
-            drawn = drawn / there.where(there > 0)
-        yield drawn
+    weights = rng.multinomial(number, np.full(number, 1 / number), resamples) / number
+    size = max(1, AT_A_TIME // (resamples * max(1, spans)))
+    for start in range(0, heads, size):
+        some = units[:, start : start + size]
+        there = np.isfinite(some)  # a sequence may be too short for one layer alone
+        with np.errstate(invalid="ignore"):
+            total = np.einsum("rs,shi->hri", weights, np.where(there, some, 0.0))
+            yield total / np.einsum("rs,shi->hri", weights, there * 1.0)

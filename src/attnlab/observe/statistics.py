@@ -59,7 +59,8 @@ class Look:
 
     columns: of each chosen row. totals: attention received by keys, from all rows and from the
     prompt's. fixed, later: maps of these rows, and window: what keys received from those that vote.
-    sink: what a learnable sink takes from the later rows.
+    sink: what a learnable sink takes from the later rows. short: what the first key gets from the
+    rows that see too few keys to be chosen.
     """
 
     layers: int
@@ -69,6 +70,7 @@ class Look:
     later: Float[Array, "batch head row key"] | None
     window: Float[Array, "batch head key"] | None
     sink: Float[Array, "batch head row"] | None
+    short: Float[Array, "batch head"]
     learnable: bool  # whether there is a learnable sink
 
 
@@ -121,14 +123,15 @@ def look(ground: Ground, heads: Heads) -> Look:
             block = part.block(mine, cut, spot.seen, spot.number)
             totals = totals + xp.matmul(spot.weight[:, None], block.maps)
             columns.append(_columns(block, spot, ground.factors(block.maps, some)))
-        found.append({"columns": _joined(columns), "totals": totals}
+        whole = _joined(columns)
+        found.append({"columns": whole, "totals": totals, "short": 0.0 * whole[:, :, 0, 0]}
                      | _beside(ground, part, mine, some))  # fmt: skip
-    whole: dict[str, Any] = {
+    joined: dict[str, Any] = {
         name: xp.concat([one[name] for one in found]) if len(found) > 1 else found[0][name]
         for name in found[0]
     }
     absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
-    return Look(heads.layers, **(absent | whole), learnable=heads.sinks is not None)
+    return Look(heads.layers, **(absent | joined), learnable=heads.sinks is not None)
 
 
 def _columns(
@@ -173,6 +176,7 @@ def _beside(ground: Ground, part: Part, heads: Heads, some: slice) -> dict[str, 
     """Of the rows beside the chosen ones."""
     found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
     window: Any = 0.0
+    short: Any = 0.0
     for cut in ground.cuts_beside:
         seen = ground.beside(part, some, cut)
         begun = len(ground.chosen)
@@ -184,10 +188,17 @@ def _beside(ground: Ground, part: Part, heads: Heads, some: slice) -> dict[str, 
                 weight = ground.voting(m)[some, None, None, own]
                 window = window + namespace(m).matmul(weight, m)[:, :, 0, :]
                 continue
+            if name == "short":
+                first, there = ground.first_of_short(m)
+                mass = taken(m, first[some, None, own, None], -1)[..., 0]
+                short = short + namespace(m).sum(mass * there[some, None, own], axis=-1)
+                continue
             found[name].append(m)
             if name == "later" and sink is not None:
                 found["sink"].append(sink)
     whole = {name: _joined(blocks) for name, blocks in found.items() if blocks}
+    if len(ground.short):
+        whole["short"] = short
     if ground.caches and len(ground.voters):
         whole["window"] = window
     elif ground.caches:  # too short for a prompt: nothing is kept of it
@@ -198,7 +209,7 @@ def _beside(ground: Ground, part: Part, heads: Heads, some: slice) -> dict[str, 
 def bytes_of(one: Look, value: Array | None) -> int:
     """What waits of a layer until it is concluded, and what that takes then."""
     batch, heads, rows, columns = one.columns.shape
-    arrays = (one.columns, one.totals, one.fixed, one.later, one.window)
+    arrays = (one.columns, one.short, one.totals, one.fixed, one.later, one.window)
     waits = sum(4 * math.prod(array.shape) for array in arrays if array is not None)
     keys = one.totals.shape[-1]
     works = batch * heads * (rows * columns * BYTES_OF_A_COLUMN + keys * BYTES_OF_A_KEY)
@@ -221,8 +232,8 @@ def conclude(
     found = _row_means(ground, double(all_of("columns")), looks[0].learnable)
     totals = all_of("totals")
     found |= _of_keys(ground, at_home(totals[..., 0, :]))
-    first = found["sink_mass"][..., 0]
-    found["sink_rate"] = places.sink_rate(first)
+    found["alpha_1"] = _alpha_1(ground, found["sink_mass"][..., 0], double(all_of("short")))
+    found["sink_rate"] = places.sink_rate(found["alpha_1"])
     found["attention"] = all_of("fixed")
     value = None
     if values[0] is not None:
@@ -233,6 +244,17 @@ def conclude(
         sink = None if looks[0].sink is None else all_of("sink")
         found |= _caches(ground, all_of("later"), all_of("window"), totals[..., 1, :], sink, value)
     return Sheet(tuple(names), found, ground.labels)
+
+
+def _alpha_1(
+    ground: Ground, mean: Float[Array, "layer batch head"], short: Float[Array, "layer batch head"]
+) -> Float[Array, "layer batch head"]:
+    """The attention to the first key, mean over all queries that see any (Gu et al. 2025)."""
+    xp = namespace(mean)
+    weight, _ = ground.weights(mean, "chosen")
+    counted = xp.sum(weight, axis=-1)
+    few = ground.made(mean, "number of short", lambda: ground.short.weight.sum(axis=1)[:, None])
+    return (xp.where(counted > 0, mean, 0.0) * counted + short) / (counted + few)
 
 
 def _row_means(
@@ -319,15 +341,25 @@ def _of_keys(ground: Ground, total: Float[Array, "layer batch head key"]) -> dic
     """What keys receive."""
     xp = namespace(total)
     there = ground.made(total, "keys", lambda: ground.plan.keys[:, None, :])
-    received = mean_received(total, ground.made(total, "seeing", lambda: ground.seeing))
+    seeing = ground.made(total, "seeing", lambda: ground.seeing)
+    received = mean_received(total, seeing)
     received = xp.where(there, received, xp.nan)
     total = xp.where(there, total, xp.nan)
+    # a key that few queries see may get much from them, and no other could
+    seen_by_half = there & (seeing >= places.SINK_SEEN * xp.max(seeing, axis=-1, keepdims=True))
+    shared = xp.where(seen_by_half, received, -xp.inf)
+    first = ground.made(total, "first key", lambda: ground.plan.keys.argmax(axis=1)[:, None])
+    strongest = xp.max(shared, axis=-1)
     heavy = heavy_hitters(total)
     whole = xp.sum(xp.where(there, total, 0.0), axis=-1)
     found = {
         "received": received,
         "received_total": total,
         "heavy": heavy,
+        "strongest_mass": strongest,
+        "strongest_is_first": xp.where(
+            xp.isnan(strongest), xp.nan, alike(total, xp.argmax(shared, axis=-1) == first)
+        ),
         "heavy_mass": xp.sum(xp.where(heavy, total, 0.0), axis=-1) / whole,
     }
     if ground.counts is not None:

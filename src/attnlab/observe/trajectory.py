@@ -21,6 +21,7 @@ from attnlab.files.provenance import provenance
 from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.observe.behind import Behind
 from attnlab.observe.checkpoints import Checkpoint, find_checkpoints
+from attnlab.observe.clock import LearningRate, sums_of_checkpoints
 from attnlab.observe.expectation import told
 from attnlab.observe.history import History
 from attnlab.observe.lint import Lint, lint
@@ -81,8 +82,8 @@ def observe_model(
 def observe_checkpoints(
     where: str | Path | Sequence[str | Path] | Sequence[Checkpoint], probe: Any, *,
     pattern: str | None = None, out: str | Path | None = None, rows: int | None = None,
-    min_keys: int = MIN_KEYS, device: str = "cpu", progress: Choice = "auto", text: Any = None,
-    names: Any = None,
+    min_keys: int = MIN_KEYS, device: str = "cpu", learning_rate: LearningRate | None = None,
+    progress: Choice = "auto", text: Any = None, names: Any = None,
 ) -> xr.Dataset:  # fmt: skip
     """Measure a training by its checkpoints.
 
@@ -107,6 +108,10 @@ def observe_checkpoints(
         Queries that see fewer keys are left out.
     device : str, optional
         Where it runs.
+    learning_rate : float or callable, optional
+        The learning rate, or a function of the step (0 for the first) that returns it. By default
+        it is what the Trainer of transformers logged in the last checkpoint; without either no snap
+        is claimed.
     progress : {"auto", True, False} or callable, optional
         Whether to show how far it is, or a function that is called with the fraction done.
     text : tensor, array or list, optional
@@ -127,17 +132,19 @@ def observe_checkpoints(
         raise InputError(f"checkpoints: none can be used: {looked.faults[0].words}")
     keeper = None if out is None else _Keeper(Path(out), probe, rows, min_keys, looked)
     history = History()
+    steps = [one.step for one in sound]
+    sums = sums_of_checkpoints(steps, [one.path for one in sound], learning_rate)
     with reporting(progress, len(sound), "measuring checkpoints") as report:
-        for one in sound:
+        for i, one in enumerate(sound):
             report(0, one.name)
             moment = None if keeper is None else keeper.kept(one)
             if moment is None:
                 moment = _moment(one.path, probe, rows, min_keys, device)
                 if keeper is not None:
                     keeper.keep(one, moment)
-            history.add(one.step, moment)
+            history.add(one.step, moment, learning_rate_sum=None if sums is None else sums[i])
             report(1)
-    result = history.dataset(faulty=_around(looked, [one.step for one in sound]))
+    result = history.dataset(faulty=_around(looked, steps))
     spec = {
         "checkpoints": [one.name for one in sound], "rows": rows, "min_keys": min_keys,
         "probe": _digest(probe),

@@ -11,7 +11,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError
-from attnlab.measures.places import SINK_RATE
+from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE
+from attnlab.measures.places import SINK_RATE, SINK_SEEN
+from attnlab.observe.snap import MOVING, NEVER, SNAPPED, STOPPED, UNKNOWN
 
 SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
 INDUCTION = 0.1  # above chance
@@ -19,13 +21,14 @@ _INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that
 SURE = 0.05  # of the resamples may be without a snap
 MOST_NAMED = 6  # heads that a sentence names
 # what a moment alone, taken out of a history, does not tell
+_OF_A_SNAP = ("snap_step", "snap_low", "snap_high", "snap_moved_since")
 _OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_")
 BUDGET = 0.1  # the cache that a sentence speaks of
 POLICY_WORDS = {
     "oracle": "the best choice there is",
-    "sinks_recent": "the first four and the latest keys (StreamingLLM)",
-    "heavy_recent": "heavy hitters and the latest (H2O)",
-    "window_vote": "the vote of the last queries (SnapKV)",
+    "sinks_recent": "the first four and the latest keys",
+    "heavy_recent": "the keys that received most, and the latest",
+    "window_vote": "the keys that the prompt's last queries attended to most, and the latest",
 }
 
 
@@ -129,65 +132,118 @@ def _keys(dataset: xr.Dataset) -> Iterator[str]:
 
 
 def _sinks(dataset: xr.Dataset) -> Iterator[str]:
-    if "sink_mass" not in dataset:
+    if "strongest_mass" not in dataset:
         return
-    mass = dataset["sink_mass"].sel(first=1).isel(step=-1).values
+    mass, first = _last(dataset, "strongest_mass"), _last(dataset, "strongest_is_first")
     sinks = mass > SINK_RATE
+    seen = f"that at least {SINK_SEEN:.0%} of the queries see"
     if not sinks.any():
         yield (
-            f"No head sinks: none gives the first key more than {100 * SINK_RATE:g} % of its "
-            f"attention (the most is {100 * np.nanmax(mass):.0f} %)."
+            f"No head sinks: no key {seen} gets more than {100 * SINK_RATE:g} % of a head's "
+            f"attention on average (the most is {100 * np.nanmax(mass):.0f} %)."
         )
         return
-    layers = ", ".join(str(layer) for layer in np.flatnonzero(sinks.any(axis=1)))
+    at_first = sinks & (first > 0.5)
+    for some, where in ((at_first, "the first key"), (sinks & ~at_first, "a later key")):
+        if some.any():
+            yield (
+                f"{_count(int(some.sum()), 'head')} {'sink' if some.sum() > 1 else 'sinks'}: more "
+                f"than {100 * SINK_RATE:g} % of the attention goes to {where} on average, of keys "
+                f"{seen} ({_named(some, mass, percent=True)})."
+            )
+    alpha = _last(dataset, "alpha_1")
     yield (
-        f"{_count(int(sinks.sum()), 'head')} in {'layers' if ',' in layers else 'layer'} {layers} "
-        f"{'sink' if sinks.sum() > 1 else 'sinks'}: more than {100 * SINK_RATE:g} % of the "
-        f"attention goes to the first key ({_named(sinks, mass, percent=True)})."
+        f"By the measure of Gu et al. (2025), the mean over all queries of their attention to the "
+        f"first key (alpha_1 > {SINK_RATE:g}), {int((alpha > SINK_RATE).sum())} of "
+        f"{int(np.isfinite(alpha).sum())} heads sink; the largest alpha_1 is "
+        f"{np.nanmax(alpha):.2f}."
     )
 
 
 def _snaps(dataset: xr.Dataset) -> Iterator[str]:
-    if "attention_speed" not in dataset:
+    if "snap_state" not in dataset:
         yield "No snap is claimed: " + _no_history(dataset)
         return
-    snap = dataset["snap_step"].values
+    state = np.where(np.isfinite(_last(dataset, "entropy")), dataset["snap_state"].values, -1)
+    total = int((state >= 0).sum())
     sure = snap_is_sure(dataset)
-    total = int(np.isfinite(_last(dataset, "entropy")).sum())
     if sure.any():
+        snap = dataset["snap_step"].values
         some = "; ".join(_told_snap(dataset, *at) for at in _order(sure, -snap)[:MOST_NAMED])
         more = int(sure.sum()) - MOST_NAMED
         yield (
-            f"{int(sure.sum())} of {total} heads snapped (from then on their maps move at less "
-            "than 2 % of their fastest, to the end): "
-            + some
+            f"{int(sure.sum())} of {total} heads snapped (from then on their attention changes at "
+            f"less than {100 * SNAP_SHARE:g} % of its fastest, per learning rate): {some}"
             + (f"; and {more} more" if more > 0 else "")
-            + "."
+            + ". Intervals are over sequences of this one training."
         )
-    unsure = np.isfinite(snap) & ~sure
-    moving = np.isfinite(_last(dataset, "entropy")) & ~np.isfinite(snap)
+    unsure = (state == SNAPPED) & ~sure
     if unsure.any():
         yield (
             f"In {_count(int(unsure.sum()), 'head')} a snap was seen but is not claimed: more than "
             f"{100 * SURE:g} % of the resamples of the probe's sequences have none, or there is "
-            "one sequence alone to tell from."
+            "only one sequence."
         )
-    if moving.any():
-        alone = int(moving.sum()) == total
-        which = "No head snapped" if alone else f"{_count(int(moving.sum()), 'head')} did not snap"
-        faults = _faults(dataset)
-        reason = "their maps still move at 2 % of their fastest or more when the record ends"
-        if faults:
-            reason += ", or faults of the checkpoints hide when they came to rest"
-        yield f"{which}: {reason}."
+    for value, words in _OTHER_STATES.items():
+        some = state == value
+        if some.any():
+            which = "No head snapped" if some.sum() == total else _count(int(some.sum()), "head")
+            yield f"{which}: {words(dataset, some)}."
+
+
+def _stopped(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    return (
+        f"stopped by the schedule. The learning rate fell below {100 * SNAP_SHARE:g} % of its peak "
+        f"while attention, per learning rate, still moved at {_left(dataset, some)} of its fastest"
+    )
+
+
+def _moving(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    per = (
+        " per learning rate" if dataset.attrs.get("snap_clock") == "learning rate" else " per step"
+    )
+    return f"still moving at the end, at {_left(dataset, some)} of the fastest{per}"
+
+
+def _unknown(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    spans = int(dataset.attrs.get("snap_spans", 0))
+    if spans + 1 < FEWEST_RECORDS:
+        return (
+            f"cannot tell. The records hold {_count(spans, 'span')} of equal length, and a snap "
+            f"needs {FEWEST_RECORDS - 1}; measure at even steps"
+        )
+    if dataset.attrs.get("snap_clock") != "learning rate":
+        return (
+            "cannot tell. Attention came to rest, but the learning rate is not known, and a "
+            "schedule may have stopped it; give learning_rate"
+        )
+    reason = "cannot tell. Attention is quiet at the end, but not for long enough"
+    if _faults(dataset):
+        reason += ", or faults of the checkpoints hide when it came to rest"
+    return reason
+
+
+def _never(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    return "attention never moved"
+
+
+_OTHER_STATES = {STOPPED: _stopped, MOVING: _moving, UNKNOWN: _unknown, NEVER: _never}
+
+
+def _left(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    """The speed in the last span over the peak: the median head, and the range."""
+    left = dataset["snap_speed_left"].values[some]
+    if left.size == 1:
+        return f"{left[0]:.2g}"
+    return f"{np.nanmin(left):.2g} to {np.nanmax(left):.2g} (median {np.nanmedian(left):.2g})"
 
 
 def snap_is_sure(dataset: xr.Dataset) -> NDArray[np.bool_]:
-    """Of which heads a snap is claimed: nearly all resamples of the sequences have one."""
-    missing: NDArray[np.bool_] = np.isfinite(dataset["snap_step"].values)
-    if "snap_missing" in dataset:
-        missing = missing & (dataset["snap_missing"].values <= SURE)
-    return missing
+    """Tell of which heads a snap is claimed: nearly all resamples of the sequences have one."""
+    if "snap_state" not in dataset:
+        return np.zeros(dataset["entropy"].isel(step=-1).shape, bool)
+    sure: NDArray[np.bool_] = dataset["snap_state"].values == SNAPPED
+    return sure & (dataset["snap_missing"].values <= SURE)
 
 
 def _induction(dataset: xr.Dataset) -> Iterator[str]:
@@ -209,19 +265,17 @@ def _caches(dataset: xr.Dataset) -> Iterator[str]:
     if "retained_mass" not in dataset:
         return
     kept = dataset["retained_mass"].isel(step=-1).sel(budget=BUDGET)
-    means = {str(p): float(kept.sel(policy=p).mean()) for p in kept["policy"].values}
-    if not np.isfinite(list(means.values())).all():
+    of_policy = {str(policy): kept.sel(policy=policy) for policy in kept["policy"].values}
+    if not all(np.isfinite(float(mean.mean())) for mean in of_policy.values()):
         return
-    real = {name: mean for name, mean in means.items() if name != "oracle"}
-    best = max(real, key=lambda name: real[name])
-    worst = kept.sel(policy=best)
-    low = float(worst.min())
-    at = _order(worst.values <= low, -worst.values)[0]
+    told = "; ".join(
+        f"{100 * float(of_heads.mean()):.0f} % ({100 * float(of_heads.min()):.0f} to "
+        f"{100 * float(of_heads.max()):.0f} %) by {POLICY_WORDS[name]}"
+        for name, of_heads in of_policy.items()
+    )
     yield (
-        f"With {100 * BUDGET:g} % of the KV cache, {100 * real[best]:.0f} % of the attention are "
-        f"kept on average over heads by {POLICY_WORDS[best]} "
-        f"({POLICY_WORDS['oracle']}: {100 * means['oracle']:.0f} %), and {100 * low:.0f} % in "
-        f"the worst, {_head(*at)}."
+        f"If the last queries may keep {100 * BUDGET:g} % of the keys that they see, their "
+        f"attention is kept to, mean over heads and range, {told}."
     )
 
 
@@ -241,18 +295,20 @@ def _left_out(dataset: xr.Dataset) -> Iterator[str]:
 
 def _no_history(dataset: xr.Dataset) -> str:
     steps = dataset.sizes["step"]
+    if "attention_speed" in dataset:
+        return "this file is of an older attnlab, whose snaps could be the schedule's."
     if steps > 1:
         return "each measurement is of other tokens, so that maps cannot be said to move."
     return "there is one measurement alone."
 
 
 def _told_snap(dataset: xr.Dataset, layer: int, head: int) -> str:
-    here = dataset.isel(layer=layer, head=head)
-    words = f"{_head(layer, head)} at step {float(here['snap_step']):,.0f}"
-    if "snap_low" in here and np.isfinite(float(here["snap_low"])):
-        ends = f"{float(here['snap_low']):,.0f} to {float(here['snap_high']):,.0f}"
-        words += f" (90 %: {ends})"
-    return words
+    here = {n: float(dataset[n].isel(layer=layer, head=head)) for n in _OF_A_SNAP}
+    return (
+        f"{_head(layer, head)} at step {here['snap_step']:,.0f} (90 %: {here['snap_low']:,.0f} to "
+        f"{here['snap_high']:,.0f}; {100 * here['snap_moved_since']:.2g} % of its attention at "
+        "most went elsewhere since)"
+    )
 
 
 def _faults(dataset: xr.Dataset) -> Sequence[Any]:

@@ -1,0 +1,136 @@
+"""The clock of a training: the learning rate of its attention, summed over steps.
+
+Attention that no longer moves may have come to rest, or the schedule may have stopped it. Changes
+per learning rate tell the two apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from attnlab.files.errors import InputError
+
+LearningRate = float | Callable[[int], float]
+TRAINER_STATE = "trainer_state.json"  # of the Trainer of transformers, in each checkpoint
+MOST_BYTES = 2**26  # of that file
+
+
+class LearningRateSum:
+    """Sums the learning rate of a model's attention, as its optimizers use it or as it is given.
+
+    given: a number, or a function of the step (0 for the first) that returns one.
+    """
+
+    def __init__(self, given: LearningRate | None = None) -> None:
+        if given is not None and not callable(given):
+            _require_rate(given)
+        self._given = given
+        self._sum: Any = 0.0
+        self._steps = 0  # optimizer steps that moved attention
+        self._read = 0, 0  # the step of the last reading, and `_steps` then
+        self._shares: weakref.WeakKeyDictionary[Any, list[float]] = weakref.WeakKeyDictionary()
+
+    def add(self, optimizer: torch.optim.Optimizer, attention: Collection[int]) -> None:
+        """Add a step of an optimizer. attention: ids of the attention's own parameters."""
+        groups = optimizer.param_groups
+        shares = self._shares.get(optimizer)
+        if shares is None or len(shares) != len(groups):
+            counts = [sum(id(p) in attention for p in group["params"]) for group in groups]
+            shares = [count / max(1, len(attention)) for count in counts]
+            self._shares[optimizer] = shares
+        # A learning rate may be a tensor on a device: it is not read before it is needed.
+        for group, share in zip(groups, shares, strict=True):
+            rate = group.get("lr")
+            if share:
+                known = isinstance(rate, int | float | torch.Tensor)
+                self._sum = self._sum + (rate * share if known else np.nan)
+        self._steps += any(shares)
+
+    def at(self, step: int, *, first: bool = False) -> float | None:
+        """Return the sum up to `step`; None where it is not known since the last reading.
+
+        first: whether `step` is the first to be read, before which nothing matters.
+        """
+        before, seen = self._read
+        self._read = step, self._steps
+        if not first and self._given is not None:
+            self._sum = self._sum + summed(self._given, before, step)
+        elif not first and step != before and seen == self._steps:
+            return None
+        spent = float(self._sum)
+        return spent if np.isfinite(spent) else None
+
+
+def summed(rate: LearningRate, start: int, end: int) -> float:
+    """Return the learning rate summed over the steps from `start` to `end`."""
+    if not callable(rate):
+        return float(rate) * (end - start)
+    return sum(_require_rate(rate(step)) for step in range(start, end))
+
+
+def sums_of_checkpoints(
+    steps: Sequence[int], folders: Sequence[Path], given: LearningRate | None
+) -> list[float] | None:
+    """Return the learning rate summed up to each checkpoint's step; None where it is not known.
+
+    Without a given one it is what the Trainer of transformers logged beside the last checkpoint,
+    with straight lines between what was logged.
+    """
+    if given is not None:
+        if not callable(given):
+            _require_rate(given)
+        parts = [summed(given, a, b) for a, b in itertools.pairwise(steps)]
+        return np.cumsum([0.0, *parts]).tolist()
+    at, logged = _logged(folders[-1] / TRAINER_STATE)
+    if not at or at[0] > steps[-1]:
+        return None
+    knots = np.unique(np.array([*at, *steps], np.float64))
+    rates = np.interp(knots, at, logged)
+    areas = np.diff(knots) * (rates[1:] + rates[:-1]) / 2
+    sums = np.concatenate([[0.0], np.cumsum(areas)])[np.searchsorted(knots, steps)]
+    return (sums - sums[0]).tolist()
+
+
+def attention_parameters(model: nn.Module, modules: Collection[str]) -> set[int]:
+    """Return the ids of the parameters inside the modules that attend; of all, if they have none.
+
+    A module that attends may have its projections beside it.
+    """
+    named = dict(model.named_modules())
+    inside = {id(p) for name in modules if name in named for p in named[name].parameters()}
+    return inside or {id(p) for p in model.parameters()}
+
+
+def _logged(path: Path) -> tuple[list[int], list[float]]:
+    """Steps and learning rates that a Trainer logged; nothing where the file does not say."""
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
+            return [], []
+        entries = json.loads(path.read_text(encoding="utf-8"))["log_history"]
+        pairs = {
+            int(entry["step"]): float(entry["learning_rate"])
+            for entry in entries
+            if "learning_rate" in entry
+        }
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return [], []
+    good = {step: rate for step, rate in pairs.items() if 0 <= rate < np.inf}
+    return sorted(good), [good[step] for step in sorted(good)]
+
+
+def _require_rate(rate: Any) -> float:
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < np.inf:
+        raise InputError(
+            f"learning_rate: expected a number from 0 on, or a function of the step that returns "
+            f"one, got {rate!r}"
+        )
+    return float(rate)
