@@ -80,7 +80,7 @@ def test_it_opens_on_words_at_step_0_and_plays_by_itself(open_page: Open) -> Non
     page.evaluate("attnlabPage.player.go(0.9 * attnlabPage.player.last)")  # it takes its time
     page.wait_for_function("attnlabPage.player.position === attnlabPage.player.last")
     assert "has won" in page.locator("#story").inner_text()
-    assert page.locator("#stages [aria-current]").inner_text().endswith("Frozen")
+    assert page.locator("#stages [aria-current]").inner_text().endswith("Slowed down")
     page.wait_for_function("document.getElementById('summary').textContent.includes('has won')")
     page.locator("#tour").wait_for()
     assert page.errors == []

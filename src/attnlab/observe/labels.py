@@ -53,8 +53,8 @@ OTHERS = {
         f"whether alpha_1 is above {places.SINK_RATE}; over sequences, how often (Gu et al. 2025)"
     ),
     "strongest_mass": Label(
-        f"mean attention to the key that gets most, of those that {places.SINK_SEEN:.0%} of the "
-        "queries see"
+        "mean attention to the key that gets most, of those that at least "
+        f"{100 * places.SINK_SEEN:g} % of the queries see"
     ),
     "strongest_is_first": Label("whether that is the first key; over sequences, how often"),
     "value_norm_ratio": Label("norm of the first key's value over the mean of the others'"),

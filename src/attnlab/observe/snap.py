@@ -7,13 +7,13 @@ rate may follow a schedule, and of sequences that may disagree.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.measures.arrays import Array, beside, double, namespace
@@ -85,7 +85,7 @@ def speeds(changes: xr.DataArray, steps: NDArray[Any]) -> xr.Dataset:
     return xr.Dataset({"attention_speed": per_step, "log_speed": per_log})
 
 
-def stopped_by_schedule(steps: Sequence[float], sums: Sequence[float]) -> bool:
+def stopped_by_schedule(steps: ArrayLike, sums: ArrayLike) -> bool:
     """Tell whether the mean learning rate before the last record is below 2 % of its largest."""
     mean = np.diff(sums) / np.diff(steps)
     return bool(mean.size and mean[-1] < SNAP_SHARE * mean.max())

@@ -136,7 +136,7 @@ def _sinks(dataset: xr.Dataset) -> Iterator[str]:
         return
     mass, first = _last(dataset, "strongest_mass"), _last(dataset, "strongest_is_first")
     sinks = mass > SINK_RATE
-    seen = f"that at least {SINK_SEEN:.0%} of the queries see"
+    seen = f"that at least {100 * SINK_SEEN:g} % of the queries see"
     if not sinks.any():
         yield (
             f"No head sinks: no key {seen} gets more than {100 * SINK_RATE:g} % of a head's "

@@ -47,7 +47,7 @@ export const EXPERIMENTS = [
   {
     name: "slow-decoder", title: "What if the decoder is slow?", source: "Theorem 4, Fig. 6",
     look: "B’s decoder learns ten times more slowly than A’s. It still learns what to answer, but " +
-      "attention freezes later, and with less left on shared words.",
+      "attention slows down later, and with less left on shared words.",
     a: tokens("syn-small", { eta_y: 10, eta_z: 1, engine: LIMIT, steps: 400 }), b: { eta_y: 1 },
   },
   {
@@ -79,7 +79,7 @@ export const EXPERIMENTS = [
   {
     name: "snap", title: "Scan, then snap", source: "Theorem 4, Fig. 3",
     look: "Up to t₀ (green) attention moves fast; after it, it goes on only with the logarithm of time " +
-      "and looks frozen, while the loss still falls.",
+      "and seems to stand still, while the loss still falls.",
     a: tokens("family:classes=4,queries=1,common=2,distinct=5,common_mass=0.4,vocab_size=200", {
       eta_y: 1, eta_z: 1, engine: LIMIT, optimizer: { name: "sgd", momentum: 0 }, steps: 5000,
     }),

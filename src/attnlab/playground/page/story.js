@@ -5,8 +5,8 @@
 import { percent } from "./dom.js"
 import { movement } from "./simulator/measures.js"
 
-export const STAGES = ["Looks everywhere", "Shared words fade", "A telling word wins", "Frozen"]
-const FROZEN = 0.02 // of the peak speed
+export const STAGES = ["Looks everywhere", "Shared words fade", "A telling word wins", "Slowed down"]
+const SLOW = 0.02 // of the peak speed
 const STILL = 0.02 // of all attention: as good as the start
 const FADED = 0.5 // of what shared words will have lost in the end: from here on it is about who wins
 
@@ -30,7 +30,7 @@ export function tell(classes, result, measured, first) {
     const fades = lost > 0.03
     let stage
     if (peak === 0 || (away(r) < STILL && now <= peakAt)) stage = 0
-    else if (now > peakAt && speed[now] < FROZEN * peak) stage = 3
+    else if (now > peakAt && speed[now] < SLOW * peak) stage = 3
     else if (fades && common[0] - common[r] < FADED * lost) stage = 1
     else stage = 2
     const shared = `Shared words get ${percent(common[r])} of attention` +
@@ -42,7 +42,7 @@ export function tell(classes, result, measured, first) {
       r === 0 ? "Before training, every word is looked at as often as it occurs." : "Hardly anything has moved yet.",
       fades ? "The words that all sentences share are fading." : "Attention begins to choose.",
       lead.common ? "A shared word pulls ahead." : "A word that tells the sentences apart pulls ahead.",
-      "Attention is frozen: it hardly moves any more.",
+      "Attention has slowed down, to less than 2 % of its fastest.",
     ][stage]
     told.push({ stage, words: `${opening} ${shared} ${stage === 0 && r === 0 ? "" : leads}`.trim() })
   }

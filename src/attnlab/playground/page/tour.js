@@ -4,7 +4,7 @@ import { reducedMotion } from "./player.js"
 
 const STEPS = [
   { at: "#play", words: "Each word is shaded by how much attention it gets, and each bar is a word. Play shows it again; the slider beside goes to any moment." },
-  { at: "#control-eta_y", words: "Drag a slider: everything is trained again at once. A faster decoder freezes attention sooner. Dashes say where it began, diamonds what theory expects." },
+  { at: "#control-eta_y", words: "Drag a slider: everything is trained again at once. A faster decoder slows attention down sooner. Dashes say where it began, diamonds what theory expects." },
   { at: "#open-words", words: "Try your own words, or an experiment above. “Copy link” brings back what you see." },
 ]
 const KEY = "attnlab-tour-done"
