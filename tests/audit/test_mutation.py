@@ -55,6 +55,7 @@ MUTATIONS = [
     ("small-modification", *scaled("e_prime", 3.0), Verdict.FAILS),
     ("after-eq-30", *scaled("h", 0.5), Verdict.HOLDS),
     ("eq-132-condition", *scaled("reduced_time", 1e9), Verdict.HOLDS),
+    ("eq-132", *scaled("growth_bound", 1.5), Verdict.FAILS),
     ("eq-133", *scaled("growth_bound", 3.0), Verdict.FAILS),
     ("lemma-13", *tuple_scaled("spectrum_bounds", 0.9), Verdict.FAILS),
     ("lemma-14", *fixed_form("e_prime"), Verdict.FAILS),
