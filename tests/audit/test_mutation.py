@@ -74,7 +74,6 @@ MUTATIONS = [
     ("poster-start", *fixed_form("growth_bound"), Verdict.FAILS),
     ("poster-common", *scaled("attention_velocity", -1.0), Verdict.FAILS),
     ("residual-exact", *fixed_form("residual_velocity"), Verdict.FAILS),
-    ("residual-local-roles", *fixed_form("residual_velocity"), Verdict.HOLDS),
     ("remark-2", "h_lead", lambda steps, **_: np.full(len(steps), 3.0), Verdict.HOLDS),
     ("eq-62", *scaled("h", 3.0), Verdict.FAILS),
     ("eq-58", *fixed_form("visits_radius"), Verdict.FAILS),
@@ -113,6 +112,16 @@ def test_a_setting_outside_the_assumptions_never_fails(outside):
     wrong = replace(claim, measure=lambda _: Measurement((Check("x", 1.0, 2.0),)))
     assert wrong.examine(WEAK).verdict is Verdict.FAILS
     assert wrong.examine(outside).verdict is Verdict.OUTSIDE
+
+
+def test_the_residual_is_outside_whatever_its_velocity_says(monkeypatch):
+    """No classes can be inside; without that hypothesis the velocity decides."""
+    (claim,) = select(["residual-local-roles"])
+    assert claim.examine().verdict is Verdict.OUTSIDE
+    anywhere = replace(claim, hypotheses=())
+    assert anywhere.examine().verdict is Verdict.FAILS
+    monkeypatch.setattr(theory, *fixed_form("residual_velocity"))
+    assert anywhere.examine().verdict is Verdict.HOLDS
 
 
 def test_a_premise_that_held_would_change_the_verdict_in_training(monkeypatch):

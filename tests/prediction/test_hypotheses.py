@@ -7,13 +7,21 @@ import pytest
 
 from attnlab.audit.cases import FIG3, LATE, SYMMETRIC, SYN_SMALL, TURNING, UNEVEN, WEAK
 from attnlab.audit.claims.scan_and_snap.extension import TWO_QUERIES
-from attnlab.data import SequenceClasses, local_common, syn_medium
+from attnlab.data import SequenceClasses, local_common, random, syn_medium
 from attnlab.prediction import hypotheses as h
 from attnlab.prediction.case import Case
 
 
 def holds(check, case):
     return all(hypothesis.holds for hypothesis in check(case))
+
+
+def test_with_a_residual_classes_that_share_a_query_are_outside_assumption_2():
+    for seed, K in ((0, 2), (1, 2), (2, 3), (3, 6)):
+        classes = random(40, K, concentration=5.0, overlap=0.2, seed=seed)
+        (part,) = h.weak_correlations_with_residual(Case(classes, 0.9, 0.03, 1e3))
+        assert part.value >= 0.5 >= part.bound
+        assert not part.holds
 
 
 @pytest.mark.parametrize("case", [WEAK, UNEVEN, LATE, TURNING, SYMMETRIC, TWO_QUERIES])
