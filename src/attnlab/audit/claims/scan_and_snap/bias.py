@@ -224,8 +224,8 @@ def _several_common(case: Case) -> Measurement:
         note=f"the criterion is about the first move. {s.classes.origin}: token 1 is "
         f"{theory.common_token_margin(s.P)[1]:.3f} above the border, rises to z = "
         f"{z[:, 0, 1].max():+.1e} in training and ends at {z[-1, 0, 1]:+.4f} at t = {s.steps:.0e}. "
-        f"Of {predicted.size} common tokens of {PAIRS} random pairs (uniform on the simplex, within "
-        f"Assumption 2, seed 27) {turned} have the other sign by then under Eq. 10, "
+        f"Of {predicted.size} common tokens of {PAIRS} random pairs (uniform on the simplex, "
+        f"within Assumption 2, seed 27) {turned} have the other sign by then under Eq. 10, "
         f"{turned_trained} in training",
     )  # fmt: skip
 

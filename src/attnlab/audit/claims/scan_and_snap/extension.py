@@ -195,8 +195,8 @@ def _local_roles(case: Case) -> Measurement:
         f"the exact beta z moves at {local.min():.4f} (times eta_Z gamma) and attention to them "
         f"goes from {weight[0]:.3f} to {weight[1]:.3f} (tau = 10). Trained, they end at z from "
         f"{moved.min():+.4f} on, without the residual from {without.min():+.4f} on. Not a "
-        "counterexample: with the residual two classes of one query overlap by 1/2 or more, so that "
-        "Assumption 2 cannot hold for what the decoder sees. The paper: "
+        "counterexample: with the residual two classes of one query overlap by 1/2 or more, so "
+        "that Assumption 2 cannot hold for what the decoder sees. The paper: "
         '"Here we just present the most straightforward analysis and leave this extension for '
         'future work"',
     )  # fmt: skip
