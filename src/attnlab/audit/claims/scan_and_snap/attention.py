@@ -203,7 +203,7 @@ theorem_2 = Claim(
     test="tests/theory/test_fates.py::test_theorem_2a_distinct_tokens_gain",
     figure="fig2",
     number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
-    training_number="the signs hold to t = {:.2g}; then memory turns a distinct logit",
+    training_number="no logit goes against its fate before t = {:.2g} (the decoder's memory)",
     recorded=OnRecord(Verdict.HOLDS, 0.01859, Verdict.PREMISE, 1.45e6),
     measure=_theorem_2,
     general=True,
