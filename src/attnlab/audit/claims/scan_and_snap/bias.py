@@ -203,9 +203,7 @@ def _several_common(case: Case) -> Measurement:
     rates = {"eta_y": s.eta_y, "eta_z": s.eta_z}
     predicted = np.sign([theory.common_token_margin(P)[:3] for P in pairs])
     first = [theory.attention_velocity(P, rest, psi=None, M=s.M)[0, :3] for P in pairs]
-    end = [
-        theory.attention_flow(P, s.steps, psi=None, M=s.M, **rates).logits[0, :3] for P in pairs
-    ]
+    end = [theory.attention_flow(P, s.steps, psi=None, M=s.M, **rates).logits[0, :3] for P in pairs]
     trained = simulate(
         [two_by_hand(P.tolist(), s.M) for P in pairs], Flow(), **rates, steps=s.steps,
         save=Save("logits", at=[0.0, 1e-2, s.steps]), dtype="float64", progress=False,

@@ -85,7 +85,8 @@ theorem_1 = Claim(
     statement="g_n = gamma (iota_n f_n - sum beta_nn' f_n') (that SGD sends it back: our question)",
     latex=(
         r"Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - \sum_{n' "
-        r"\ne n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in training: our question)"
+        r"\ne n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in "
+        r"training: our question)"
     ),
     source="Theorem 1, Eq. 9",
     relation=EQUAL,
