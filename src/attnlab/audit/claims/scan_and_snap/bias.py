@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -188,7 +190,8 @@ PAIRS = 200
 
 def random_pairs(M: int) -> NDArray[np.float64]:
     """Draw `PAIRS` pairs of classes that share three tokens, (pair, class, token), seed 27."""
-    rng, pairs = np.random.default_rng(27), []
+    rng = np.random.default_rng(27)
+    pairs: list[NDArray[np.float64]] = []
     while len(pairs) < PAIRS:
         rows = rng.dirichlet(np.ones(4), 2)
         P = np.hstack([rows[:, :3], np.diag(rows[:, 3])])
@@ -200,7 +203,7 @@ def random_pairs(M: int) -> NDArray[np.float64]:
 def _several_common(case: Case) -> Measurement:
     s, rest = case, np.zeros((1, 5))
     pairs = random_pairs(s.M)
-    rates = {"eta_y": s.eta_y, "eta_z": s.eta_z}
+    rates: Any = {"eta_y": s.eta_y, "eta_z": s.eta_z}
     predicted = np.sign([theory.common_token_margin(P)[:3] for P in pairs])
     first = [theory.attention_velocity(P, rest, psi=None, M=s.M)[0, :3] for P in pairs]
     end = [theory.attention_flow(P, s.steps, psi=None, M=s.M, **rates).logits[0, :3] for P in pairs]
