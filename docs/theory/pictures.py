@@ -124,8 +124,8 @@ def ladder() -> Figure:
     winner = classes.distinct_tokens(0)[-1]
     with page(2.8) as figure:
         ax = figure.subplots()
-        rungs = {"printed": (ACCENT, 1), "corrected": (COMMON, 2), "sgd": (GREEN, 4)}
-        for name, (colour, dash) in rungs.items():
+        levels = {"printed": (ACCENT, 1), "corrected": (COMMON, 2), "sgd": (GREEN, 4)}
+        for name, (colour, dash) in levels.items():
             said = attnlab.predict(run, theory=name)["attention_logits"].isel(seed=0, query=0)
             ax.loglog(at, said.sel(token=winner), color=colour, linestyle=DASHES[dash], label=name)
         trained = simulated["attention_logits"].isel(seed=0, query=0).sel(token=winner)

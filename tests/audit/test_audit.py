@@ -106,10 +106,10 @@ def test_costs_are_told_between_neighbours_alone():
 
 
 def test_corollary_2_speaks_where_theorem_2_is_silent():
-    from attnlab.audit.cases import LOPSIDED, SYMMETRIC
+    from attnlab.audit.cases import SYMMETRIC, TURNING
     from attnlab.audit.fates import claimed_fates, seen_roles
 
-    for case, fate in ((SYMMETRIC, -1), (LOPSIDED, 0)):
+    for case, fate in ((SYMMETRIC, -1), (TURNING, 0)):
         assert np.all(claimed_fates(case)[seen_roles(case) == 2] == fate)
 
 

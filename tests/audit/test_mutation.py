@@ -5,16 +5,15 @@ Only `residual-local-roles` and `theorem-2` train; the rest are algebra.
 """
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from attnlab import theory
 from attnlab.audit import Check, Measurement, Verdict, select
-from attnlab.audit.cases import FIG3, WEAK
+from attnlab.audit.cases import FIG3, UNEVEN, WEAK
 from attnlab.audit.claims.scan_and_snap import attention as attention_claims
-from attnlab.audit.readings import run_at
+from attnlab.audit.readings import run_at, slopes
 
 
 def scaled(name, factor):
@@ -55,6 +54,7 @@ MUTATIONS = [
     ("small-modification", *scaled("e_prime", 3.0), Verdict.FAILS),
     ("after-eq-30", *scaled("h", 0.5), Verdict.HOLDS),
     ("eq-132-condition", *scaled("reduced_time", 1e9), Verdict.HOLDS),
+    ("eq-132", *scaled("growth_bound", 1.5), Verdict.FAILS),
     ("eq-133", *scaled("growth_bound", 3.0), Verdict.FAILS),
     ("lemma-13", *tuple_scaled("spectrum_bounds", 0.9), Verdict.FAILS),
     ("lemma-14", *fixed_form("e_prime"), Verdict.FAILS),
@@ -73,7 +73,6 @@ MUTATIONS = [
     ("poster-start", *fixed_form("growth_bound"), Verdict.FAILS),
     ("poster-common", *scaled("attention_velocity", -1.0), Verdict.FAILS),
     ("residual-exact", *fixed_form("residual_velocity"), Verdict.FAILS),
-    ("residual-local-roles", *fixed_form("residual_velocity"), Verdict.HOLDS),
     ("remark-2", "h_lead", lambda steps, **_: np.full(len(steps), 3.0), Verdict.HOLDS),
     ("eq-62", *scaled("h", 3.0), Verdict.FAILS),
     ("eq-58", *fixed_form("visits_radius"), Verdict.FAILS),
@@ -114,15 +113,33 @@ def test_a_setting_outside_the_assumptions_never_fails(outside):
     assert wrong.examine(outside).verdict is Verdict.OUTSIDE
 
 
+def test_the_residual_is_outside_whatever_its_velocity_says(monkeypatch):
+    """No classes can be inside; without that hypothesis the velocity decides."""
+    (claim,) = select(["residual-local-roles"])
+    assert claim.examine().verdict is Verdict.OUTSIDE
+    anywhere = replace(claim, hypotheses=())
+    assert anywhere.examine().verdict is Verdict.FAILS
+    monkeypatch.setattr(theory, *fixed_form("residual_velocity"))
+    assert anywhere.examine().verdict is Verdict.HOLDS
+
+
 def test_a_premise_that_held_would_change_the_verdict_in_training(monkeypatch):
-    """Theorem 2 rests on Eq. 10: were it what training does, a falling logit would refute it."""
+    """Theorem 2 rests on Eq. 9's form: had training's decoder no memory, it would be refuted."""
     (claim,) = select(["theorem-2"])
     assert claim.examine().training is Verdict.PREMISE
 
-    def as_trained(case, times, z0=None):
-        recorded, path = run_at(case)
-        rows = np.abs(recorded[:, None] - times).argmin(axis=0)
-        return SimpleNamespace(logits=path[rows])
+    def as_trained(case, times, path):
+        recorded, z = run_at(case)
+        return slopes(recorded, z)[np.searchsorted(recorded, times) - 1]
 
-    monkeypatch.setattr(attention_claims, "reduced", as_trained)
+    monkeypatch.setattr(attention_claims, "without_memory", as_trained)
     assert claim.examine().training is Verdict.FAILS
+
+
+def test_theorem_2_is_judged_by_its_signs_and_not_by_the_size_of_z():
+    """Eq. 10 makes z far too large by t_0; the signs are right until memory turns a logit."""
+    (claim,) = select(["theorem-2"])
+    before = replace(UNEVEN, steps=1e6)
+    assert attention_claims.eq_10_in_training(before)[1] > 10
+    assert claim.examine(before).training is Verdict.HOLDS
+    assert claim.examine().measurement.training_number == pytest.approx(1.45e6, rel=0.02)

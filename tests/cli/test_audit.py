@@ -82,7 +82,7 @@ def test_classes_of_a_file(tmp_path, call):
     assert "president" in shown
     assert shown.count('src="data:image/png;base64,') == 1
     assert "as sgd predicts it" in shown
-    assert "Which assumption costs how much" in shown
+    assert "What each level of the theory costs" in shown
     assert f"Without {ladder['rungs'][1]['leans_on'].replace(chr(39), '&#39;')}" in shown
 
 
@@ -92,7 +92,8 @@ def test_the_table_has_the_ladder_and_its_costs(tmp_path, call):
     shown = " ".join(out.split())
     for words in (
         "theory z at t_0 z at end attention at t_0 attention at end printed",
-        "Without Theorem 1's decoder (weak correlations, a large vocabulary) the error in z goes",
+        "Without Theorem 1's decoder (Eq. 26, weak correlations, uniform classes, a large "
+        "vocabulary) the error in z goes",
         "theorem printed corrected sgd training",
         "class next printed corrected sgd training",
         "predicted transition: 0.7053 <= t <= 2.053",

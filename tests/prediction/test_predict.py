@@ -11,6 +11,7 @@ from attnlab import Extended, Flow, Limit, Sampled, SequenceClasses, Simulation,
 from attnlab.data import single_common, syn_small
 from attnlab.files.errors import InputError
 from attnlab.prediction import LADDER, Corrected, Theory
+from attnlab.prediction.case import case_of
 
 WEAK = single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000)
 FLOW = {"engine": Flow(), "eta_y": 0.9, "eta_z": 0.03, "steps": 1e3, "dtype": "float64"}
@@ -47,6 +48,21 @@ def test_it_aligns_with_the_simulation(name, rung):
     clock = simulation.clock
     first = predicted["attention"].isel({clock: 0}) - measured["attention"].isel({clock: 0})
     assert float(abs(first).max()) < 1e-6  # all start where training does
+
+
+def test_what_each_level_asks_for_is_what_the_page_says():
+    """docs/theory-sgd.md: "corrected" drops nothing, "sgd" all but Assumption 1 and Y(0) = 0."""
+    run = Simulation("syn-small", Flow(), steps=10.0)
+    case = case_of(run, run.sets[0], 1.0, 1.0)
+    printed, corrected, sgd = ({part.says for part in of.assumptions(case)} for of in LADDER)
+    assert printed == corrected
+    assert sgd < printed
+    dropped = [part for part in LADDER[0].assumptions(case) if part.says not in sgd]
+    assert {part.source for part in dropped} == {"Section 3.2", "Assumption 2", "Theorem 1"}
+    for words in ("each class appears uniformly", "M >> 100", "eta_Y < 1", "t >> K^2"):
+        assert any(words in part.says for part in dropped)
+    kept = [part.source for part in LADDER[2].assumptions(case)]
+    assert kept == ["Assumption 1(a)", "Assumption 1(b)", "Assumption 1(c)", "Theorem 1"]
 
 
 def test_each_rung_is_nearer_to_training_where_its_assumptions_hold():

@@ -90,6 +90,14 @@ def test_printed_xi_is_negative_below_overlap_one_over_m():
     assert np.all(xi(equal(2, 1.1 / M), M=M, form="printed") > 0)
 
 
+def test_a_single_beta_can_be_negative_where_xi_is_positive():
+    """A chain of four classes within Assumption 2: neighbours overlap, others do not."""
+    E = 0.15 * (np.eye(4, k=1) + np.eye(4, k=-1))
+    assert assumption_2(E, M=10**4).holds
+    assert beta(E, M=10**4)[0, 2] == pytest.approx(-0.024, abs=1e-3)
+    assert np.all(xi(E, M=10**4) > 0)
+
+
 def test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor():
     for M in (200, 1000, 10**5):
         # The last line of the proof needs min lambda^2 > 6/M, less than Assumption 2's 36/M.

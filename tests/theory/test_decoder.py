@@ -168,7 +168,32 @@ def test_plain_coefficients_are_the_linear_algebra():
             assert found.beta == pytest.approx(-coefficient[0, 1], rel=1e-8)
 
 
-def test_plain_beta_stays_far_below_theorem_1():
+@pytest.mark.parametrize("rho", [0.1, 0.2, 0.3])
+def test_plain_beta_early_near_t0_and_in_the_limit(rho):
+    """The laws of docs/errata.md, each in its range, and where SGD's beta overtakes Theorem 1's."""
+    at = {"K": 2, "M": 1000, "eta_y": 0.9}
+    t0 = transition_times(**at).t0
+
+    def found(t):
+        return plain_coefficients(t, rho=rho, **at)
+
+    early, near = np.geomspace(1e-3, t0 / 3, 20), np.geomspace(t0, 100 * t0, 20)
+    grown = 1000 * found(early).beta / np.exp(rho * 0.9 * early / 2)
+    assert np.all((grown > 1.0) & (grown < 1.3))
+    power = 1000 * found(near).beta / (1000 * 0.9 * near / 2) ** rho
+    assert np.all((power > 0.97) & (power < 1.3))
+    far = found(np.array([1e10, 1e100, 1e290]) * t0)
+    gap = 2 * rho / (1 + rho**2) - far.beta / far.iota
+    assert np.all(np.diff(gap) < 0)
+    assert 0 < gap[-1] < 0.007
+    theorem = beta([[0.0, rho], [rho, 0.0]], M=1000)[0, 1]
+    assert found(1e290 * t0).beta > 1.5 * theorem
+    if rho == 0.3:
+        before, after = found(np.array([1.1e6, 1.2e6]) * t0).beta
+        assert before < theorem < after
+
+
+def test_plain_beta_stays_far_below_theorem_1_at_t0():
     K, M, rho, eta_y = 10, 1000, 0.05, 0.5
     E = correlation(equal_overlap(K, rho))
     t0 = transition_times(K=K, M=M, eta_y=eta_y).t0

@@ -94,6 +94,18 @@ def test_criterion_for_two_classes_decides_every_common_token(seed):
         common_token_margin(np.eye(3))
 
 
+def test_the_criterion_decides_the_first_move_and_not_the_end():
+    P = np.array([[0.33, 0.28, 0.07, 0.32, 0.0], [0.19, 0.04, 0.29, 0.0, 0.48]])
+    assert assumption_2(correlation(P), M=1000).holds
+    assert common_token_margin(P)[1] == pytest.approx(0.0355, abs=1e-4)
+    path = attention_path(P, [0.0, 1.0, 100.0], psi=None, M=1000)
+    v = attention_velocity(P, path.logits, psi=None, M=1000)[:, 0, 1]
+    assert v[0] > 0 > v[-1]
+    assert path.logits[-1, 0, 1] < 0
+    now = [common_token_margin(P, z)[1] for z in path.logits]
+    assert np.array_equal(np.sign(v), np.sign(now))
+
+
 def test_corollary_2_along_the_flow():
     shared, own = np.array([0.05, 0.1, 0.25]), np.array([0.4, 0.2])
     P = np.zeros((3, 9))

@@ -5,7 +5,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from attnlab.theory import (
+    assumption_2,
     attention_flow,
+    correlation,
+    gradient_coefficients,
     plain_decoder,
     sample_gradient,
     sgd_flow,
@@ -74,6 +77,25 @@ def test_its_decoder_is_that_of_remark_1_corrected(one_common):
     np.testing.assert_allclose(found.outputs[:, 0, 1], exact.other, rtol=1e-6)
     np.testing.assert_allclose(found.outputs[:, 0, 3], exact.outside, rtol=1e-6)
     assert not found.logits.any()
+
+
+def test_xi_is_positive_for_the_decoder_that_sgd_trains_at_a_fixed_attention():
+    """So that the signs of Theorem 2 survive SGD: random classes within Assumption 2, from t_0/10
+    to 1e6 t_0."""
+    rng, tried = np.random.default_rng(3), 0
+    while tried < 30:
+        K, M = int(rng.integers(2, 5)), int(10 ** rng.uniform(3.2, 4.0))
+        own = np.kron(np.eye(K), np.ones(2)) * rng.uniform(0.05, 1.0, 2 * K)
+        P = np.hstack([rng.dirichlet(np.full(4, 0.4), K) * rng.uniform(0.1, 0.6), own])
+        E = correlation(P)
+        if not assumption_2(E, M=M).holds:
+            continue
+        tried += 1
+        t = np.array([0.1, 1.0, 10.0, 1e6]) * transition_times(K=K, M=M, eta_y=0.9).t0
+        for w in sgd_flow(P, t, M=M, eta_y=0.9, eta_z=0.0).outputs:
+            W = np.hstack([w[:, :-1], np.repeat(w[:, -1:], M - K, axis=1)])
+            g = gradient_coefficients(W, E)
+            assert np.all((np.diagonal(g) - (g * (np.eye(K) + E)).sum(1)) > 0)
 
 
 def test_its_error_is_of_the_order_of_the_rates_ratio(random_classes):

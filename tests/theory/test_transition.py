@@ -91,6 +91,25 @@ def test_growth_is_ln_t_then_ln_ln_t():
     assert 0.49 < slope < 0.51
 
 
+def test_eq_132_has_the_right_limit_and_a_wrong_constant():
+    t, at = 10.0 ** np.array([12, 48, 96]), {**FIG_3, "C0": 12.8}
+    exact = growth_bound(t, **at)
+    printed, corrected = (snapping(t, **at, form=f).asymptotic for f in ("printed", "corrected"))
+    np.testing.assert_allclose(corrected - exact, 0.0, atol=0.01)
+    np.testing.assert_allclose(printed - exact, np.log(12.8) / 4, atol=0.01)
+    assert np.all(np.diff(printed / exact) < 0)
+    assert printed[-1] / exact[-1] > 1.1  # the gap stays: the ratio tends to 1 as 1/(ln ln t)
+
+
+def test_b_n_at_t0_needs_the_corrected_constant():
+    rates = {"K": 2, "M": 1000, "eta_y": 0.11, "eta_z": 0.11 / 30, "C0": 6.57}
+    t0 = transition_times(K=2, M=1000, eta_y=0.11).t0
+    exact = growth_bound(t0, **rates)
+    assert exact == pytest.approx(0.247, abs=1e-3)
+    assert snapping(t0, **rates, form="printed").snapping == pytest.approx(0.741, abs=1e-3)
+    assert snapping(t0, **rates).snapping == pytest.approx(exact, abs=0.045)
+
+
 def test_both_rates_up_is_a_rescaling_of_time():
     rates = {"K": 10, "M": 1000, "C0": C0}
     slow = growth_bound(900.0, eta_y=0.5, eta_z=0.5, **rates)

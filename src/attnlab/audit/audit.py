@@ -122,7 +122,7 @@ def audit(
         What to examine on it: claims of your own, or of the catalogue (`select`), which then train
         the joint flow at these rates.
     theories : sequence of Theory or str, optional
-        Rungs of the ladder by name, or any `Theory`.
+        Levels of the theory by name, or any `Theory`.
     tell : callable, optional
         Called with the name of each piece of work before its turn.
     **fields

@@ -1,7 +1,7 @@
 """Where theory breaks: how far prediction is from training, over one knob at a time.
 
 Each map compares Eq. 10 (with the corrected coefficients) with training, in three ways, and the
-next rung of the ladder in the first of them:
+next level of the theory in the first of them:
 
 - `speed`: by what factor Eq. 10 moves the dominant token's logit further than training does
   (1 is right; negative: in the other direction);

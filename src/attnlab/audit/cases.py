@@ -54,8 +54,10 @@ UNEVEN = Case(two_by_hand([[0.6, 0.4, 0.0], [0.3, 0.0, 0.7]], 1000), *RATES, 1e1
 # Another such pair, in which attention to the rarer distinct token falls in the end, Assumption 2
 # being met until then: about the earliest that a search over such pairs has found.
 LATE = Case(two_by_hand([[0.37, 0.63, 0.0], [0.77, 0.0, 0.23]], 1000), *RATES, 1e20)
-# Two common tokens, one of unequal probability in the two classes.
-LOPSIDED = Case(two_by_hand([[0.4, 0.10, 0.5, 0.0], [0.4, 0.01, 0.0, 0.59]], 1000), *RATES, 1e7)
+# Three common tokens: by the criterion for two classes token 1 first gains; later it loses.
+TURNING = Case(
+    two_by_hand([[0.33, 0.28, 0.07, 0.32, 0.0], [0.19, 0.04, 0.29, 0.0, 0.48]], 1000), *RATES, 1e7
+)
 # Overlap below 1/M.
 FAINT = Case(
     two_by_hand([[0.015, 0.4925, 0.4925, 0, 0], [0.015, 0, 0, 0.4925, 0.4925]], 1000), *RATES, 1e6

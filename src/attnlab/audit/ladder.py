@@ -1,4 +1,4 @@
-"""The ladder: how far each theory is from training, and which assumption costs how much."""
+"""How far each level of the theory is from training, and what changes between levels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ladder_of(trial: Trial) -> xr.Dataset:
 
     `z_error` is the largest error in z, relative to the largest |z| of training; `attention_error`
     the largest one in attention. nan where a theory is silent or nothing has moved. `time` says
-    when: for t_0, the nearest record. `leans_on` is what a rung assumes and the next does not.
+    when: for t_0, the nearest record. `leans_on` is what a level uses and the next does not.
     """
     clock = trial.simulation.clock
     times = trial.simulated[clock].values.astype(np.float64)
@@ -49,7 +49,7 @@ def ladder_of(trial: Trial) -> xr.Dataset:
 
 
 def costs(ladder: xr.Dataset) -> list[str]:
-    """In words: what each rung leans on, and the error in z with it and without."""
+    """Sentences: what each level leans on, and the error in z with it and without."""
     rungs = ladder["z_error"].isel(theory=np.flatnonzero(ladder["leans_on"] != ""))
     when = ["at the end" if at == "end" else f"at {at}" for at in rungs["at"].values]
     words = []

@@ -31,8 +31,8 @@ predicted, measured and judged on built-in settings, against the algebra and aga
 compared with the verdict on record (exit code 1 if one has changed). With --claim: how it was read,
 its hypotheses with their values, its checks, and the counterexample. With CLASSES (a preset or a
 file): which assumptions hold, with their values; how far each theory (printed, corrected, sgd) is
-from training, and which assumption costs how much; the fate of each token and the snap of each
-class, predicted and simulated; and what that comes to, in words. --plot draws attention as
+from training, and how the error changes from one to the next; the fate of each token and the snap
+of each class, predicted and simulated; and what that comes to, in words. --plot draws attention as
 predicted (by the last theory that speaks) and in training. The rates are those of attnlab simulate
 unless they are given; Assumption 1c asks for a smaller --eta-z.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RUNGS = ("printed", "corrected", "sgd", "joma-stationary", "joma", "joma-moving")
 HELP = """Say what a theory expects of a run, without running it.
 
-CLASSES and the options are as in attnlab simulate. The theory is a rung of a ladder: printed
+CLASSES and the options are as in attnlab simulate. The theory is one of the levels printed
 (Eq. 10 of the paper as printed), corrected (with our corrections) or sgd (the decoder that SGD
 trains); of --model joint it is joma-stationary, joma or joma-moving (docs/theory-joma.md). Each of
 its assumptions is listed with the value it has here.
@@ -42,7 +42,7 @@ Examples:
 def predict_verb(
     classes: options.ClassesName,
     theory: Annotated[
-        str, typer.Option(help="A rung of a ladder.", autocompletion=completing(*RUNGS))
+        str, typer.Option(help="Name of a theory.", autocompletion=completing(*RUNGS))
     ] = "corrected",
     model: options.ModelName = None,
     engine: options.EngineName = defaults.ENGINE,

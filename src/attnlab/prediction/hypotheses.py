@@ -64,6 +64,17 @@ def weak_correlations(case: Case) -> tuple[Hypothesis, ...]:
     )  # fmt: skip
 
 
+def weak_correlations_with_residual(case: Case) -> tuple[Hypothesis, ...]:
+    """|lambda_1| < 1/K for what the decoder sees with a residual connection, LN(f_n + x_T).
+
+    Two classes of one query are at least 1/2 correlated then, so that no classes that share a query
+    are inside.
+    """
+    radius = np.abs(np.linalg.eigvalsh(theory.residual_correlation(case.E, psi=case.psi))).max()
+    says = "|lambda_1| < 1/K for the overlaps with the residual"
+    return (Hypothesis("Assumption 2", says, float(radius), BELOW, 1.0 / case.K),)
+
+
 def uniform_classes(case: Case) -> tuple[Hypothesis, ...]:
     """Each class appears uniformly."""
     spread = float(np.abs(case.classes.prior * case.K - 1.0).max())

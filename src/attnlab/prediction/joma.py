@@ -1,9 +1,9 @@
 """The ladder of JoMA: what its joint dynamics say of a run of `Joint`.
 
-Each rung drops one assumption. `JomaStationary`: the gradient that arrives at hidden units stays as
+`JomaStationary`: the gradient that arrives at hidden units stays as
 it starts (claim 2: the erf law). `Joma`: it follows the outputs; attention is eliminated by the
 invariant with b-bar fixed (claim 1). `JomaMoving` (ours): with the b-bar of the moment, and several
-queries each by its own share. The next rung is training. All start from v(0) = 0, and measure what
+queries each by its own share. After it comes training. All start from v(0) = 0, and measure what
 they assume on the path that they predict.
 """
 
@@ -40,7 +40,7 @@ def joint_model(model: Any) -> Joint:
 
 
 class _Joma(Theory):
-    """A rung; `moving` and `stationary` are arguments of `theory.reduced_joint_flow`."""
+    """A level; `moving` and `stationary` are arguments of `theory.reduced_joint_flow`."""
 
     moving: ClassVar[bool] = False
     stationary: ClassVar[bool] = False

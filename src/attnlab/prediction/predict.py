@@ -48,7 +48,7 @@ def predict(
     engine : Engine, optional
         Of the simulation. With a `Simulation`, engine and fields replace its own.
     theory : str or Theory, optional
-        A rung of the ladder, "printed" (Eq. 10 as printed), "corrected" (with our corrections) or
+        A level of the theory: "printed" (Eq. 10 as printed), "corrected" (with our corrections) or
         "sgd" (the decoder that SGD trains, at the starting attention); of the model `Joint`,
         "joma-stationary", "joma" or "joma-moving" (docs/theory-joma.md); or a `Theory`.
     at : array_like, optional

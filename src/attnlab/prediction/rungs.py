@@ -1,4 +1,4 @@
-"""Theories by name: the rungs of every ladder."""
+"""Theories by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from attnlab.prediction.theory import LADDER, Theory
 
 
 def as_theory(theory: str | Theory) -> Theory:
-    """A theory, or the rung of that name."""
+    """Return the theory, looking it up if a name is given."""
     if isinstance(theory, Theory):
         return theory
     known = {of.name: of for of in (*LADDER, *JOMA_LADDER)}

@@ -1,8 +1,9 @@
-"""Theories: what can be asked of a run, rung by rung, and by anyone's own theory.
+"""Theories that predict a run: the levels of "Scan and Snap", and the base class for others.
 
-The ladder of "Scan and Snap" drops one assumption at a time: `Printed` (Eq. 10 as printed),
-`Corrected` (with our corrections), `Sgd` (the decoder that SGD trains instead of Theorem 1's); the
-next rung is training itself.
+`Printed` is Eq. 10 as printed. `Corrected` has our corrections and the same assumptions. `Sgd`
+replaces Theorem 1's decoder by the one that SGD trains: it drops all that Theorem 1 asks for beyond
+Assumption 1 and Y(0) = 0, and adds that the decoder is trained at the starting attention
+(docs/theory-sgd.md). After it comes training.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Theory(ABC):
     """What a theory says of a case: one set of classes, one pair of rates.
 
     A subclass has a `name`, says what it assumes and predicts at given times. Rates that are swept,
-    momentum, several sets of classes, labels and measures are none of its business. A rung of a
-    ladder also says in a few words what it `leans_on` and the next rung does not.
+    momentum, several sets of classes, labels and measures are handled elsewhere. A level in a
+    sequence of theories also names in `leans_on` what the next level does without.
     """
 
     name: ClassVar[str]
@@ -54,7 +55,7 @@ class Theory(ABC):
 
 
 class _ScanAndSnap(Theory):
-    """A rung of the paper's ladder; `asked` are its hypotheses."""
+    """A level of the theory of "Scan and Snap"; `asked` are its hypotheses."""
 
     asked: ClassVar[tuple[Callable[[Case], tuple[Hypothesis, ...]], ...]]
 
@@ -114,18 +115,21 @@ class Corrected(_Eq10):
     """Eq. 10 with our corrections (docs/errata.md): Eq. 88, the class weight, uneven classes."""
 
     name, form = "corrected", "corrected"
-    leans_on = "Theorem 1's decoder (weak correlations, a large vocabulary)"
+    leans_on = (
+        "Theorem 1's decoder (Eq. 26, weak correlations, uniform classes, a large vocabulary)"
+    )
 
 
 class Sgd(_ScanAndSnap):
     """Ours: the decoder that SGD trains (Eq. 7) with attention held at its start, then Lemma 1.
 
-    It needs neither weak correlations nor uniform classes nor a large vocabulary: what is left of
-    Assumption 1 is eta_Y >> eta_Z and T to infinity (docs/theory-sgd.md).
+    It drops the modified update, weak correlations, uniform classes, one class to a next token, a
+    large vocabulary and the conditions on eta_Y and t. It keeps Assumption 1 and Y(0) = 0, and adds
+    that the decoder is trained at the starting attention (docs/theory-sgd.md).
     """
 
     name = "sgd"
-    leans_on = "Assumption 1 (eta_Y >> eta_Z, long sequences)"
+    leans_on = "a decoder trained at the starting attention (eta_Y >> eta_Z), long sequences"
     asked = (*hypotheses.ASSUMPTION_1, hypotheses.zero_decoder)
 
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:

@@ -31,7 +31,7 @@ CONFIDENCE = 0.95
 # What was trained on: classes for T to infinity, classes at length T, the windows themselves.
 TRAININGS = ("limit", "sampled", "windows")
 TARGETS = ("logits", "attention")
-# The ladder of theories, and what needs none.
+# The levels of the theory, and scores that need none.
 PRINTED, THEORY, SGD = "Eq. 10 as printed", "Eq. 10", "SGD's decoder"
 IDF = ("TF-IDF of classes", "TF-IDF of windows")
 SCORES = (PRINTED, THEORY, SGD, "frequency", *IDF)

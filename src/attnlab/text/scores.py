@@ -47,7 +47,7 @@ def eq10(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) 
 
 
 def sgd(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
-    """The next rung (ours): the decoder that SGD trains in place of Theorem 1's."""
+    """Score by the level "sgd" (ours): the decoder that SGD trains in place of Theorem 1's."""
     flow = theory.sgd_flow(classes, steps, eta_y=eta_y, eta_z=eta_z, **_TOLERANCES)
     return _by_logits(classes, flow.logits)
 

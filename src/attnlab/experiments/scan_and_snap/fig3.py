@@ -25,7 +25,7 @@ ROUTES = {
     "sgd": r"SGD's decoder (ours): $\chi_l$",
     "training": r"training: $\chi_l$",
 }
-BY_OVERLAP = ("eq10", "sgd", "training")  # the ladder
+BY_OVERLAP = ("eq10", "sgd", "training")  # levels, and training
 LATE_RECORDS = 181  # from the last time shown to the last one looked at
 
 
@@ -53,7 +53,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     printed: the upper bound exp(2 B_n) of Eq. 12 with B_n of Theorem 4 as it stands. corrected:
     with B_n(0) = 0 and the class weight. eq10: chi of the dominant distinct token along the
-    solution of Eq. 10. sgd: along that of the next rung, with the decoder that SGD trains.
+    solution of Eq. 10. sgd: along that of the next level, with the decoder that SGD trains.
     training: the same token in the joint flow, whose time counts steps as the
     theory's does; training_late: the same at the recipe's `late` times. weak: whether the overlap
     is below 1 / (K (K - 1)), so that |lambda_1| < 1 / K as Assumption 2 asks.
@@ -111,7 +111,7 @@ def _curves(recipe: Recipe, setting: joint.Section6, progress: Progress) -> xr.D
 
 
 def draw(curves: xr.Dataset) -> Figure:
-    """Theorem 4 above; below, for each overlap, the ladder from Eq. 10 to training.
+    """Theorem 4 above; below, for each overlap, the levels from Eq. 10 to training.
 
     Each panel has its own scale, and a dotted line at t_0 of each eta_Y.
     """
@@ -172,7 +172,7 @@ def judge(curves: xr.Dataset) -> Judgement:
     moments = np.concatenate([end["training"].values[..., None], late], axis=-1)
     steps = np.sign(np.diff(moments, axis=1))
     kept, reversed_ = (np.all(steps == sign, axis=1) for sign in (-1, 1))
-    # whether the rung before training has its order, at the end of what is shown
+    # whether the level before training has its order, at the end of what is shown
     alike = np.all(np.sign(end["sgd"].diff("eta_y").values) == steps[..., 0], axis=1)
     times = [float(curves["time"][-1]), *curves["late"].values.tolist()]
     low, high = float(curves["eta_y"][0]), float(curves["eta_y"][-1])

@@ -278,9 +278,11 @@ def plain_coefficients(
 
     Exact for the decoder of `plain_decoder`, in units of the gamma(t) of Theorem 1, so that they
     compare with `iota` and `beta`. Not in the paper, which says after Theorem 1 that it still holds
-    with a smaller learning rate. Its form, (a) and (b) do; beta's size does not: it starts at -q0,
-    about 1/M, and grows about as (M eta_Y t / K)^rho / M until it saturates, so that the
-    interaction between classes is far weaker than in `beta` for long after t_0.
+    with a smaller learning rate. Its form, (a) and (b) do; beta's size does not. It starts at -q0,
+    about 1/M, grows as exp(rho eta_Y t / K) / M well before t_0 and about as (M eta_Y t / K)^rho /
+    M from t_0 to 100 t_0, where it is far smaller than `beta`. Later it overtakes `beta` (for rho =
+    0.3 and M = 1000 at 1.1e6 t_0): for K = 2 beta/iota tends to 2 rho/(1 + rho^2), up to 1/M, where
+    Theorem 1 has about rho, but only like 1/ln t.
 
     Parameters
     ----------

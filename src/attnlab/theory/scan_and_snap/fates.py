@@ -177,12 +177,13 @@ def sign_fates(P: Contexts) -> IntArray:
 
 
 def common_token_margin(P: Contexts, z: ArrayLike | None = None) -> FloatArray:
-    """For K = 2 classes of one query: how far each common token is from growing.
+    """For K = 2 equally frequent classes of one query: the sign of each common token's velocity.
 
-    f_1.f_2 - 2 f_1l f_2l / (f_1l^2 + f_2l^2): the token gains attention under Eq. 10 if and only if
-    this is positive (the velocity is beta times f_1l^2 + f_2l^2 times it). Not in the paper, where
-    Theorem 2b covers one common token and Corollary 2 the symmetric case, and in both of these it
-    is negative.
+    f_1.f_2 - 2 f_1l f_2l / (f_1l^2 + f_2l^2). Under Eq. 10 dz_l/dt at this z is positive if and
+    only if this is positive (the velocity is beta times f_1l^2 + f_2l^2 times it, up to the class
+    weight). It changes as attention moves, so that its value at z = 0 decides the first move of a
+    token and not where it ends. Not in the paper, where Theorem 2b covers one common token and
+    Corollary 2 the symmetric case, and in both of these it is negative.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Attention under the decoder that SGD trains (ours): one assumption less than Theorem 1.
+"""Attention under the decoder that SGD trains at the starting attention (ours).
 
 Theorem 1 is about a modified update (Eq. 26). Here the decoder follows SGD itself (Eq. 7), with
 attention held at its start, which is what eta_Y >> eta_Z asks for; then z follows Lemma 1 with that

@@ -35,7 +35,8 @@ class Snapping(NamedTuple):
     snapping
         Eq. 131, claimed for t >= t_0; nan while M eta_Y t < K.
     asymptotic
-        Eq. 132, for t to infinity; nan while M eta_Y t < K.
+        The bracket of Eq. 132, for t to infinity; nan while M eta_Y t < K. As printed it stays
+        (1/4) ln C_0 above B_n.
     """
 
     t0_prime: float

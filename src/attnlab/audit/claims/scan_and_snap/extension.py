@@ -17,11 +17,16 @@ from attnlab.data import SequenceClasses
 from attnlab.dynamics import Extended
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check, Form
-from attnlab.prediction.hypotheses import ASSUMPTION_1, EQ_10, FAST
+from attnlab.prediction.hypotheses import (
+    ASSUMPTION_1,
+    EQ_10,
+    FAST,
+    weak_correlations_with_residual,
+)
 from attnlab.prediction.relation import ABOVE, BELOW, EQUAL, LEADING, within
 
-# Two queries with two classes each, within Assumption 2; tokens 2 and 3 are distinct within a
-# query and common across.
+# Two queries with two classes each, within Assumption 2 without the residual; tokens 2 and 3 are
+# distinct within a query and common across.
 PSI = np.array([0, 0, 1, 1])
 ACROSS = np.array(
     [
@@ -145,7 +150,7 @@ residual_beta = Claim(
     source="Section 7, residue connection",
     relation=within(4.0),
     case=TWO_QUERIES,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
+    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
     predicts="the size of beta within a query, and the direction in which z moves",
     measures="the exact beta (residual-exact); the joint flow past t_0",
     because="~; and 1 - cosine below 0.05 for the direction of a path",
@@ -153,7 +158,7 @@ residual_beta = Claim(
     test="tests/theory/test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
     number="as an order of magnitude: it is {:.2g} times the right one",
     training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
-    recorded=OnRecord(Verdict.HOLDS, 2.737, Verdict.HOLDS, 0.03047),
+    recorded=OnRecord(Verdict.OUTSIDE, 2.737, Verdict.OUTSIDE, 0.03047),
     measure=_residual_beta,
 )
 
@@ -189,7 +194,9 @@ def _local_roles(case: Case) -> Measurement:
         f"(0,.15,0,.28,0,0,0,.57), M = {s.M}: tokens 2 and 3 are distinct within each query; with "
         f"the exact beta z moves at {local.min():.4f} (times eta_Z gamma) and attention to them "
         f"goes from {weight[0]:.3f} to {weight[1]:.3f} (tau = 10). Trained, they end at z from "
-        f"{moved.min():+.4f} on, without the residual from {without.min():+.4f} on. The paper: "
+        f"{moved.min():+.4f} on, without the residual from {without.min():+.4f} on. Not a "
+        "counterexample: with the residual two classes of one query overlap by 1/2 or more, so "
+        "that Assumption 2 cannot hold for what the decoder sees. The paper: "
         '"Here we just present the most straightforward analysis and leave this extension for '
         'future work"',
     )  # fmt: skip
@@ -205,15 +212,15 @@ local_roles = Claim(
     source="Section 7, residue connection",
     relation=ABOVE,
     case=TWO_QUERIES,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
+    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
     predicts="rising logits of the tokens that are distinct within a query",
     measures="their velocity with the exact beta of a residual connection; z after training",
     because="a strict sign",
     code=("local_roles", "residual_velocity"),
     test="tests/theory/test_residual.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
-    number="a locally distinct token moves at {:.2g} (times eta_Z gamma)",
+    number="there a locally distinct token can move at {:.2g} (times eta_Z gamma)",
     training_number="trained, no locally distinct token ends below z = {:+.3g}",
-    recorded=OnRecord(Verdict.FAILS, -0.00345, Verdict.HOLDS, 0.001468),
+    recorded=OnRecord(Verdict.OUTSIDE, -0.00345, Verdict.OUTSIDE, 0.001468),
     measure=_local_roles,
 )
 
