@@ -120,7 +120,7 @@ def test_tokens_of_which_no_theorem_speaks_are_counted_with_the_reason():
     fastest, snap = found.clocks
     assert snap.simulated == Moment(1.0, ">=")
     assert snap.factor("sgd") is None
-    assert "It comes to rest at t >= 1 in training" in found.sentences[-1]
+    assert "It snaps at t >= 1 in training" in found.sentences[-1]
     assert "by sgd at t >= 1 (cannot be told)" in found.sentences[-1]
     assert "and the run ends at t = 1" in found.sentences[-2]
     assert fastest.simulated.sign == ">="

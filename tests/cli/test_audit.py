@@ -107,7 +107,7 @@ def test_times_that_have_not_come_are_bounds(tmp_path, call):
     code, out, err = call("audit", "syn-small", "--steps", "1", cwd=tmp_path)
     assert code == 0, err
     assert " ".join(out.split()).count("0 32 >= 1 >= 1 >= 1 >= 1") == 1
-    assert "It comes to rest at t >= 1 in training" in " ".join(out.split())
+    assert "It snaps at t >= 1 in training" in " ".join(out.split())
 
 
 def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, call):

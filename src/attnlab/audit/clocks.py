@@ -1,4 +1,4 @@
-"""Clocks: when attention moves fastest and when it comes to rest, by theories and in training."""
+"""Clocks: when attention moves fastest and when it snaps, by theories and in training."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Conclusion:
     off first. moved: how many tokens have moved at all; of the others nothing can be told.
     asked: what the theorems ask for, each with its value here. signs: of how many tokens a theory
     has the right sign of z, by its name. transition: t_0' and t_0 of Lemma 9. end: of the run.
-    clocks: when attention is fastest and when it comes to rest, each in the class where theories
+    clocks: when attention is fastest and when it snaps, each in the class where theories
     are furthest off. queries: how many there are.
     """
 
@@ -124,7 +124,7 @@ class Conclusion:
         )
         where = f'in training (class {clock.sequence_class}, next "{clock.next}")'
         if clock.event == "snap":
-            return f"It comes to rest {clock.simulated} {where}{said}."
+            return f"It snaps {clock.simulated} {where}{said}."
         first, last = self.transition
         window = f"Lemma 9 has t_0' <= t <= t_0 for the transition, {first:.4g} <= t <= {last:.4g}"
         if last > self.end:
