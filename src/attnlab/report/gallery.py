@@ -40,6 +40,7 @@ with its data in a folder of its name.
 
 # Figures on text come at laptop size, and at paper size by the recipes in recipes/wikitext.
 PAPER_SIZE = "./lab reproduce {name} --recipes recipes/wikitext --out out-wikitext"
+_FINDING = re.compile(r"^\*\*(.+?)\.\*\* (.+)$", re.MULTILINE)
 
 
 def gallery(made: Mapping[str, Made], docs: Path) -> str:
@@ -50,12 +51,12 @@ def gallery(made: Mapping[str, Made], docs: Path) -> str:
         if name in first:
             paper = first[name]
             shown.append(f"## {paper.name} ({paper.authors}, {paper.venue} {paper.year})\n")
-        shown.append(entry(name, part))
-        at_paper_size = docs / "wikitext" / f"{name}.md"
-        if at_paper_size.exists():
+        path = docs / "wikitext" / f"{name}.md"
+        larger = path.read_text(encoding="utf-8") if path.exists() else ""
+        shown.append(entry(name, part, larger))
+        if larger:
             shown.append(
-                f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)\n\n"
-                f"{at_paper_size.read_text(encoding='utf-8')}\n"
+                f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)\n\n{larger}\n"
                 f"`{PAPER_SIZE.format(name=name)}` · recipe "
                 f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
             )
@@ -75,13 +76,27 @@ def refresh_studies(docs: Path) -> None:
         temporary.write_text(f"{figures}{studies(docs)}", encoding="utf-8")
 
 
-def entry(name: str, part: Made) -> str:
+def verdict(outcome: str, headline: str, larger: str) -> tuple[str, str]:
+    """Return outcome and headline of an experiment, those at paper size first where it has them.
+
+    larger: what `at_paper_size` wrote, or a page that holds it; empty where there is none.
+    """
+    finding = _FINDING.search(larger)
+    if finding is None:
+        return outcome, headline
+    there, found = finding.groups()
+    there = there[0].lower() + there[1:]
+    return there, f"At paper size: {found} At laptop size ({outcome}): {headline}"
+
+
+def entry(name: str, part: Made, larger: str = "") -> str:
     """A figure: claim, finding, picture, what it shows, numbers, and how to make it."""
+    outcome, headline = verdict(part.outcome, part.headline, larger)
     data = [f"`out/{name}/{file}`" for file in part.files if file.endswith((".csv", ".nc"))]
     lines = [
         f"### {figure_title(name)}. {part.title}",
         f"{capitalised(part.source)}: {part.about}",
-        f"**{capitalised(part.outcome)}.** {part.headline}",
+        f"**{capitalised(outcome)}.** {headline}",
         f"Ours, not the paper's: {part.settings['ours']}." if "ours" in part.settings else "",
         f"![{figure_title(name)}: {part.title}](images/{name}.png)",
         f"What it shows: {part.alt}",
@@ -165,7 +180,9 @@ def at_paper_size(name: str, out: Path) -> str:
     judgement = figure.judge(data)
     lines = [
         "At paper size, on WikiText-2, trained on its test split and judged on its validation "
-        f"split. **{capitalised(figure.in_words(judgement.standing))}.** {judgement.summary}",
+        "split.",
+        f"**{capitalised(figure.in_words(judgement.standing))}.** {judgement.headline}",
+        judgement.summary.removeprefix(judgement.headline).strip(),
     ]
     if figure.table:
         lines.append(markdown(figure.table(data).shown()))
