@@ -9,7 +9,7 @@ import xarray as xr
 
 from attnlab.experiments import Standing, experiment, on_halves, recipe_for
 from attnlab.experiments.joma import dip
-from attnlab.experiments.joma.dip import Arm, interval, turns
+from attnlab.experiments.joma.dip import Arm, turns
 from attnlab.experiments.scan_and_snap import freeze
 from attnlab.files.recipe import read_recipe
 from attnlab.files.shipped import recipe_folder
@@ -108,9 +108,14 @@ def test_the_shape_of_a_curve_is_told(curve, shape, standing):
         assert "published 1.554 at 2,000, 2.213" in judgement.summary
 
 
-def test_an_interval_is_that_of_students_t():
-    mean, half = interval(xr.DataArray([1.0, 2.0, 3.0, np.nan]))
-    assert (mean, half) == (2, pytest.approx(4.303 / np.sqrt(3), rel=1e-3))
+def test_runs_of_one_start_count_once():
+    """Two rates whose runs are equal tell no more than one of them."""
+    runs = made_up(lambda x: 2.5 + hollow(x, 0.01, 1) - x / (x + 0.1), seeds=12)
+    runs = runs.isel(rate=[0, 0]).assign_coords(rate=[1e-5, 1.1e-5])
+    both, one = (dip.judge(of).numbers for of in (runs, runs.isel(rate=[0])))
+    for end in ("", "_low", "_high"):
+        assert both[f"first_kept_1{end}"] == pytest.approx(one[f"first_kept_1{end}"])
+    assert both["first_kept_1_low"] < both["first_kept_1"] < both["first_kept_1_high"]
 
 
 def test_freeze_measures_how_much_of_attention_moves():

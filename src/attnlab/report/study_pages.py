@@ -53,7 +53,11 @@ def found(made: Made) -> str:
 
 
 def _number(made: Made, name: str) -> str:
-    """A number with its error; a share with its count, and without an error that no seed shows."""
+    """A number with its error or its interval; a share with its count, and without an error that
+    no seed shows."""
+    if f"{name}_low" in made.numbers:
+        low, high = (made.numbers[f"{name}_{end}"] for end in ("low", "high"))
+        return f"{made.numbers[name]:.4g} ({low:.4g} to {high:.4g})"
     error, total = (made.numbers.get(f"{name}_{what}") for what in ("error", "total"))
     sure = f" ± {error:.2g}" if error or (error is not None and total is None) else ""
     count = "" if total is None else f" ({made.numbers[f'{name}_hits']:.0f} of {total:.0f})"
