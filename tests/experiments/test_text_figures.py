@@ -78,13 +78,21 @@ def test_fig10_has_a_mean_and_a_deviation_for_each_rate():
     assert [(row["layers"], row["rate"]) for row in rows] == [(1, 0.5), (1, 5.0)]
     assert rows[1]["entropy_mean"] == float(cells["entropy_mean"][0, 1])
     assert fig10.judge(cells).summary.endswith(".")
+    assert (cells["best_loss_mean"] <= cells["loss_mean"]).all()
+    assert cells["best_step"].max() <= recipe.training.steps
+
+
+def test_fig10_compares_the_best_losses_and_not_the_last():
+    cells = entropies(2.0, 1.5, 1.0)  # at the end the loss is lowest at rate 1
+    assert "the best loss of a training is lowest at 5)" in fig10.judge(cells).summary
 
 
 def entropies(*values, std=0.01, seeds=3, layers=1):
     row = xr.DataArray([values], dims=("layers", "rate"), coords={"rate": [1.0, 2.0, 5.0]})
     cells = {
         "entropy_mean": row, "entropy_std": 0 * row + std, "loss_mean": 5 - row,
-        "loss_std": 0 * row + std, "start": row[:, 0], "finite": 0 * row + seeds,
+        "loss_std": 0 * row + std, "best_loss_mean": 3 + row, "best_loss_std": 0 * row + std,
+        "best_step": 0 * row, "start": row[:, 0], "finite": 0 * row + seeds,
     }  # fmt: skip
     return xr.Dataset(cells, {"layers": [layers]}, {"seeds": seeds, "steps": 9, "corpus": "x"})
 
