@@ -16,6 +16,7 @@ from attnlab.experiments.catalogue import by_paper, module_of, papers
 from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.netcdf import load
+from attnlab.files.shipped import recipe_folder
 from attnlab.report.page import capitalised, figure_title
 
 DPI = 110  # pictures of a page on a screen, not on paper
@@ -29,7 +30,9 @@ The figures of the papers, made by one command:
 It writes to `out/`: for each figure a folder with PNG and PDF and its data as CSV and netCDF, the
 audit, and `report.html` with settings, verdicts and numbers. Each entry has what the paper says
 beside what was found, what the picture shows, its data and its code; published values stand where
-they are known. This page is made from it by `./lab python -m attnlab.report.gallery out docs`.
+they are known. Experiments on text come at two sizes: the verdict is that at paper size, on
+WikiText-2, and that at laptop size is named beside it. This page is made from it by
+`./lab python -m attnlab.report.gallery out docs`.
 """
 STUDIES = """## Studies of our own
 
@@ -39,7 +42,7 @@ with its data in a folder of its name.
 
 
 # Figures on text come at laptop size, and at paper size by the recipes in recipes/wikitext.
-PAPER_SIZE = "./lab reproduce {name} --recipes recipes/wikitext --out out-wikitext"
+PAPER_SIZE = "./lab {verb} {name} --recipes recipes/wikitext --out out-wikitext"
 _FINDING = re.compile(r"^\*\*(.+?)\.\*\* (.+)$", re.MULTILINE)
 
 
@@ -57,7 +60,7 @@ def gallery(made: Mapping[str, Made], docs: Path) -> str:
         if larger:
             shown.append(
                 f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)\n\n{larger}\n"
-                f"`{PAPER_SIZE.format(name=name)}` · recipe "
+                f"`{PAPER_SIZE.format(verb='reproduce', name=name)}` · recipe "
                 f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
             )
     return "\n".join([*shown, studies(docs)])
@@ -110,13 +113,19 @@ def entry(name: str, part: Made, larger: str = "") -> str:
 def study_entry(name: str, headline: str, outcome: str) -> str:
     """A study: what is asked, what was found, picture, and how to make it."""
     study, about = experiment(name), recipe_for(name).about or ""
+    larger = f"recipes/wikitext/study-{name}.yaml"
+    at_paper_size = (
+        f" · at paper size `{PAPER_SIZE.format(verb='study', name=name)}`, [{larger}](../{larger})"
+    )
+    has_both = (recipe_folder() / "wikitext" / f"study-{name}.yaml").is_file()
     lines = [
         f"### {capitalised(name)}. {study.title}",
         about,
         f"**{capitalised(outcome)}.** {headline}",
         f"![{capitalised(name)}: {study.title}](images/studies/{name}.png)",
         f"`./lab study {name}` · {_sources(name, f'recipes/study-{name}.yaml')} · data "
-        f"`out/{name}/{name}.csv`, `out/{name}/{name}.nc` · [page](studies/{name}.md)",
+        f"`out/{name}/{name}.csv`, `out/{name}/{name}.nc` · [page](studies/{name}.md)"
+        + (at_paper_size if has_both else ""),
     ]
     return "\n\n".join(lines) + "\n"
 
