@@ -8,7 +8,13 @@ import pytest
 from attnlab.experiments import experiment, names_of, recipe_for
 from attnlab.experiments.base import WORDS
 from attnlab.measures.published import fig6
-from attnlab.report.gallery import markdown, refresh_studies, study_rows, verdict
+from attnlab.report.gallery import (
+    markdown,
+    paper_size_command,
+    refresh_studies,
+    study_rows,
+    verdict,
+)
 from attnlab.report.page import figure_title
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -50,7 +56,8 @@ def test_the_verdict_is_that_at_paper_size_where_there_is_one(name):
     """The gallery and the list of studies say both, that at paper size first."""
     kind = experiment(name).kind
     page = DOCS / ("wikitext" if kind == "figure" else "studies") / f"{name}.md"
-    larger = page.read_text().partition("At paper size, on WikiText-2")[2]
+    larger = page.read_text().partition("At paper size, on WikiText-2 (")[2]
+    assert larger.startswith(f"`{paper_size_command(name)}`), trained on its test split")
     outcomes = [of.format(source=experiment(name).source) for of in WORDS[kind].values()]
     (there,) = [of for of in outcomes if f"\n\n**{of[0].upper()}{of[1:]}.** " in larger]
     gallery = (DOCS / "gallery.md").read_text()

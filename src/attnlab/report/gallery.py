@@ -41,9 +41,13 @@ with its data in a folder of its name.
 """
 
 
-# Figures on text come at laptop size, and at paper size by the recipes in recipes/wikitext.
-PAPER_SIZE = "./lab {verb} {name} --recipes recipes/wikitext --out out-wikitext"
 _FINDING = re.compile(r"^\*\*(.+?)\.\*\* (.+)$", re.MULTILINE)
+
+
+def paper_size_command(name: str) -> str:
+    """The command for an experiment on text at paper size, by its recipe in recipes/wikitext."""
+    verb = "reproduce" if experiment(name).kind == "figure" else "study"
+    return f"./lab {verb} {name} --recipes recipes/wikitext --out out-wikitext"
 
 
 def gallery(made: Mapping[str, Made], docs: Path) -> str:
@@ -60,8 +64,7 @@ def gallery(made: Mapping[str, Made], docs: Path) -> str:
         if larger:
             shown.append(
                 f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)\n\n{larger}\n"
-                f"`{PAPER_SIZE.format(verb='reproduce', name=name)}` · recipe "
-                f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
+                f"Recipe [recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
             )
     return "\n".join([*shown, studies(docs)])
 
@@ -114,9 +117,7 @@ def study_entry(name: str, headline: str, outcome: str) -> str:
     """A study: what is asked, what was found, picture, and how to make it."""
     study, about = experiment(name), recipe_for(name).about or ""
     larger = f"recipes/wikitext/study-{name}.yaml"
-    at_paper_size = (
-        f" · at paper size `{PAPER_SIZE.format(verb='study', name=name)}`, [{larger}](../{larger})"
-    )
+    at_paper_size = f" · at paper size `{paper_size_command(name)}`, [{larger}](../{larger})"
     has_both = (recipe_folder() / "wikitext" / f"study-{name}.yaml").is_file()
     lines = [
         f"### {capitalised(name)}. {study.title}",
@@ -155,7 +156,7 @@ def _sources(name: str, recipe: str) -> str:
 def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
     """Draw the figures from their data in `out` at a modest size, and write the page.
 
-    wikitext: what `PAPER_SIZE` made; kept in docs/wikitext, so that the page can be made without.
+    wikitext: what `paper_size_command` made. It is kept in docs/wikitext, and not needed again.
     """
     for folder in ("images", "wikitext"):
         (docs / folder).mkdir(parents=True, exist_ok=True)
@@ -188,8 +189,8 @@ def at_paper_size(name: str, out: Path) -> str:
     figure, data = experiment(name), load(out / name / f"{name}.nc")
     judgement = figure.judge(data)
     lines = [
-        "At paper size, on WikiText-2, trained on its test split and judged on its validation "
-        "split.",
+        f"At paper size, on WikiText-2 (`{paper_size_command(name)}`), trained on its test split "
+        "and judged on its validation split.",
         f"**{capitalised(figure.in_words(judgement.standing))}.** {judgement.headline}",
         judgement.summary.removeprefix(judgement.headline).strip(),
     ]

@@ -132,7 +132,8 @@ def _told(values: xr.DataArray, digits: str = ".2f") -> str:
 def _at(text: xr.Dataset, name: str) -> Median:
     """Rate x steps of a turn: a seed's rates are averaged in the logarithm."""
     found = median(xr.apply_ufunc(np.log, text["rate"] * text[f"{name}_at"]))
-    return Median(*np.exp([found.value, found.low, found.high]).tolist(), found.count)
+    value, low, high = np.exp([found.value, found.low, found.high])
+    return Median(float(value), float(low), float(high), found.count)
 
 
 def _numbers(name: str, found: Median) -> dict[str, float]:
@@ -345,7 +346,7 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 def _turn_numbers(text: xr.Dataset, key: str) -> dict[str, float]:
     """Where the runs turn that do: medians over seeds, with their intervals."""
-    found = {}
+    found: dict[str, float] = {}
     for name in TURNS:
         found |= _numbers(f"{name}_{key}", median(text[name]))
         found |= _numbers(f"{name}_at_{key}", _at(text, name))
