@@ -165,6 +165,18 @@ def test_slowed_is_what_the_seeds_agree_on(left, verdict, standing):
     )  # the word of other measures
 
 
+def test_what_is_left_is_as_uncertain_as_the_fastest_change():
+    dims = {"seed": range(4), "moment": range(5)}
+    peaks = np.array([1.0, 2.0, 3.0, 4.0])[:, None]
+    same_end = xr.DataArray(np.hstack([peaks, np.ones((4, 4))]), dims, ("seed", "moment"))
+    assert freeze.left(same_end).error > 0.05  # the peaks differ, although the ends do not
+    same_share = xr.DataArray(peaks * np.array([1.0, 0.5, 0.5, 0.5, 0.5]), dims, ("seed", "moment"))
+    assert freeze.left(same_share).value == pytest.approx(0.5)
+    assert freeze.left(same_share).error == pytest.approx(0)
+    best = xr.DataArray([0, 0, 0, 0], {"seed": range(4)}, ("seed",))
+    assert freeze.left(same_share, best=best).value == pytest.approx(1)
+
+
 @pytest.mark.parametrize("name", ["dip", "freeze"])
 def test_the_recipes_at_paper_size_are_read(name):
     study = experiment(name)

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from attnlab.experiments import text_runs
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table
-from attnlab.experiments.estimate import Estimate, jackknife, mean
+from attnlab.experiments.estimate import Estimate, jackknife
 from attnlab.experiments.recipe import StudyRecipe
 from attnlab.experiments.text_runs import SLOWED, TextRecipe
 from attnlab.files.errors import InputError
@@ -76,15 +76,19 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def left(change: xr.DataArray, *, best: xr.DataArray | None = None) -> Estimate:
-    """What is left of the fastest speed: at the end, or at each run's `best` moment.
+    """What is left of the fastest change: at the end, or at each run's `best` moment.
 
-    The fastest moment is that of the mean over seeds, of which a single run's luck is no part.
+    The fastest change is that of the mean over seeds; its own error counts in that of the ratio.
     """
-    fastest = change.mean("seed").argmax("moment")
-    of_peak = change / change.mean("seed").isel(moment=fastest)
-    if best is None:
-        return mean(of_peak.isel(moment=slice(-LAST, None)).mean("moment"))
-    return mean(of_peak.sel(moment=best))
+
+    def ratio(kept: xr.DataArray) -> float:
+        if best is None:
+            own = kept.isel(moment=slice(-LAST, None)).mean("moment", skipna=False)
+        else:
+            own = kept.sel(moment=best.sel(seed=kept["seed"]))
+        return float(own.mean("seed", skipna=False) / kept.mean("seed").max("moment"))
+
+    return jackknife(ratio, change)
 
 
 def best_moment(losses: xr.DataArray) -> xr.DataArray:
