@@ -15,7 +15,7 @@ from attnlab.experiments import (
     share,
     unsettled,
 )
-from attnlab.experiments.estimate import power
+from attnlab.experiments.estimate import coverage, median, power
 
 
 def test_the_jackknife_of_a_mean_is_its_standard_error():
@@ -81,3 +81,28 @@ def test_a_share_is_told_as_a_count():
     assert found.value == 0.8
     assert found.error > 0
     assert str(share(xr.ones_like(hits))) == "6 of 6"
+
+
+@pytest.mark.parametrize(("seeds", "chance"), [(2, 0.5), (3, 0.75), (5, 0.9375), (12, 0.9614)])
+def test_the_interval_of_a_median_covers_as_often_as_it_says_and_stays_in_range(seeds, chance):
+    """Entropies that gather near 0 and near the most there is, and two equal runs of each start."""
+    assert coverage(seeds) == pytest.approx(chance, abs=1e-4)
+    rng = np.random.default_rng(seeds)
+    most, tries = 2.63, 2000
+    starts = most * rng.beta(0.4, 0.3, size=(tries, seeds))
+    centre = np.median(most * rng.beta(0.4, 0.3, size=200_000))
+    within = 0
+    for start in starts:
+        runs = xr.DataArray([start, start, np.full(seeds, np.nan)], dims=("rate", "seed"))
+        found = median(runs)
+        assert 0 <= found.low <= found.value <= found.high <= most
+        assert found.count == seeds
+        within += found.low <= centre <= found.high
+    assert within / tries == pytest.approx(chance, abs=0.03)
+
+
+def test_a_median_of_few_seeds_says_so():
+    none = median(xr.DataArray([np.nan, np.nan], dims="seed"))
+    assert (none.count, none.told()) == (0, "-")
+    assert median(xr.DataArray([2.33, np.nan], dims="seed")).told() == "2.33"
+    assert median(xr.DataArray([1.82, 2.34, np.nan], dims="seed")).told() == "2.08 (1.82 to 2.34)"

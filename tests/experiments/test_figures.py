@@ -220,8 +220,12 @@ def test_fig6_tells_a_panel_that_lies_apart_from_chance(shift, rest, outcome):
     entropy = theirs["entropy_mean"] + xr.DataArray(moved, dims=(*fig6.AXES, "seed"))
     judgement = fig6.judge(fig6.compared(entropy))
     assert judgement.standing == outcome
-    words = "no more than chance" if outcome == Standing.HOLDS else "more than chance"
+    words = "do not differ" if outcome == Standing.HOLDS else "the figures differ"
     assert words in judgement.headline
+    numbers = judgement.numbers
+    assert f"joint p = {numbers['joint_p_shift']:.2g} for such a shift" in judgement.headline
+    assert (numbers["joint_p_shift"] < fig6.LEAST_CHANCE) == (shift > 0)
+    assert (numbers["joint_p_rest"] < fig6.LEAST_CHANCE) == (rest > 0)
     assert "standard errors from the published ones" in judgement.headline
     assert "fig6_published.csv" in judgement.summary
 
@@ -235,13 +239,15 @@ def test_fig6_needs_its_trends():
     assert judgement.numbers["cells_falling_with_eta_z"] < 0.2
 
 
-def test_a_panel_agrees_with_itself_as_often_as_chance_has_it():
-    """Two samples of one panel, whose cells are correlated: the chances are what they say."""
+@pytest.mark.parametrize("count", [1, 4])
+def test_panels_agree_with_themselves_as_often_as_chance_has_it(count):
+    """Two samples of one figure, whose cells are correlated: the chances are what they say."""
     rng = np.random.default_rng(0)
     root = np.linalg.cholesky(0.7 * np.ones((16, 16)) + 0.3 * np.eye(16))
+    between = np.linalg.cholesky(0.9 * np.eye(count) + 0.1)  # as over 100 seeds of ours
     found = []
     for _ in range(500):
-        ours, theirs = root @ rng.normal(size=(2, 16, 10))
+        ours, theirs = np.kron(between, root) @ rng.normal(size=(2, 16 * count, 10))
         of = agreement(ours, theirs.mean(axis=1), theirs.std(axis=1, ddof=1), seeds=10)
         found.append((of.shift_chance, of.rest_chance, of.rest))
     shift, rest, size = np.transpose(found)

@@ -1,5 +1,6 @@
 """Figs. 7 and 10 at a size that a test can afford, and what their judges say."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
     assert set(judgement.numbers) == {
         f"{name}_1"
         for name in (
-            "entropy_start", "entropy_end", "first_change", "last_change", "sparse", "frozen",
+            "entropy_start", "entropy_end", "first_change", "last_change", "sparse", "slowed",
         )
     }  # fmt: skip
     assert judgement.standing == Standing.OPEN  # of one seed
@@ -77,13 +78,21 @@ def test_fig10_has_a_mean_and_a_deviation_for_each_rate():
     assert [(row["layers"], row["rate"]) for row in rows] == [(1, 0.5), (1, 5.0)]
     assert rows[1]["entropy_mean"] == float(cells["entropy_mean"][0, 1])
     assert fig10.judge(cells).summary.endswith(".")
+    assert (cells["best_loss_mean"] <= cells["loss_mean"]).all()
+    assert cells["best_step"].max() <= recipe.training.steps
+
+
+def test_fig10_compares_the_best_losses_and_not_the_last():
+    cells = entropies(2.0, 1.5, 1.0)  # at the end the loss is lowest at rate 1
+    assert "the best loss of a training is lowest at 5)" in fig10.judge(cells).summary
 
 
 def entropies(*values, std=0.01, seeds=3, layers=1):
     row = xr.DataArray([values], dims=("layers", "rate"), coords={"rate": [1.0, 2.0, 5.0]})
     cells = {
         "entropy_mean": row, "entropy_std": 0 * row + std, "loss_mean": 5 - row,
-        "loss_std": 0 * row + std, "start": row[:, 0], "finite": 0 * row + seeds,
+        "loss_std": 0 * row + std, "best_loss_mean": 3 + row, "best_loss_std": 0 * row + std,
+        "best_step": 0 * row, "start": row[:, 0], "finite": 0 * row + seeds,
     }  # fmt: skip
     return xr.Dataset(cells, {"layers": [layers]}, {"seeds": seeds, "steps": 9, "corpus": "x"})
 
@@ -128,7 +137,7 @@ def test_fig10_draws_no_entropy_below_zero():
     ("ends", "lasts", "outcome"),
     [
         ([1.0, 1.0, 1.2], [0.1, 0.1, 0.1], Standing.HOLDS),
-        ([1.0, 1.0, 1.2], [0.1, 0.5, 0.1], Standing.PARTLY),  # two of three runs freeze
+        ([1.0, 1.0, 1.2], [0.1, 0.5, 0.1], Standing.PARTLY),  # two of three runs slow down
         ([1.0, 1.0, 1.2], [0.5, 0.5, 0.5], Standing.PARTLY),
         ([2.5, 2.5, 2.5], [0.5, 0.5, 0.5], Standing.FAILS),
         ([1.0], [0.1], Standing.OPEN),
@@ -139,15 +148,23 @@ def test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds(ends, lasts
     frames = xr.Dataset(
         {
             "entropy": (("layers", "seed", "step"), [[[2.0, end] for end in ends]]),
-            "change": (("layers", "seed", "moment"), [[[np.nan, 0.6, last] for last in lasts]]),
+            # the fastest change is the second, not the first
+            "change": (
+                ("layers", "seed", "moment"),
+                [[[np.nan, 0.3, 0.6, last] for last in lasts]],
+            ),
         },
-        {"layers": [1], "step": [0, 20], "moment": [0, 10, 20], "word": ("key", ["a", "b"])},
+        {"layers": [1], "step": [0, 20], "moment": [0, 5, 10, 20], "word": ("key", ["a", "b"])},
         {"rate": 5.0, "corpus": "x"},
     )
     judgement = fig7.judge(frames)
     assert judgement.standing == outcome
     assert ("too few seeds" in judgement.headline) is (len(ends) == 1)
     assert "our measure" in judgement.summary
+    assert "slows to a quarter of its fastest change" in judgement.headline
+    assert not re.search(
+        "fr[eo]+z", judgement.summary + judgement.alt
+    )  # the word of other measures
 
 
 def test_the_recipes_at_paper_size_are_the_protocol():

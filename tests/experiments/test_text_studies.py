@@ -1,5 +1,6 @@
 """The studies on text at a size that a test can afford; what their judges say of made-up runs."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,13 +9,12 @@ import xarray as xr
 
 from attnlab.experiments import Standing, experiment, on_halves, recipe_for
 from attnlab.experiments.joma import dip
-from attnlab.experiments.joma.dip import Arm, interval, turns
+from attnlab.experiments.joma.dip import Arm, turns
 from attnlab.experiments.scan_and_snap import freeze
-from attnlab.experiments.scan_and_snap.freeze import Reading, drawn_text
 from attnlab.files.recipe import read_recipe
 from attnlab.files.shipped import recipe_folder
 from attnlab.measures.turning import SHAPES
-from attnlab.text import Corpus, TransformerSpec
+from attnlab.text import TransformerSpec
 
 SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)
 
@@ -108,71 +108,73 @@ def test_the_shape_of_a_curve_is_told(curve, shape, standing):
         assert "published 1.554 at 2,000, 2.213" in judgement.summary
 
 
-def test_an_interval_is_that_of_students_t():
-    mean, half = interval(xr.DataArray([1.0, 2.0, 3.0, np.nan]))
-    assert (mean, half) == (2, pytest.approx(4.303 / np.sqrt(3), rel=1e-3))
+def test_runs_of_one_start_count_once():
+    """Two rates whose runs are equal tell no more than one of them."""
+    runs = made_up(lambda x: 2.5 + hollow(x, 0.01, 1) - x / (x + 0.1), seeds=12)
+    runs = runs.isel(rate=[0, 0]).assign_coords(rate=[1e-5, 1.1e-5])
+    both, one = (dip.judge(of).numbers for of in (runs, runs.isel(rate=[0])))
+    for end in ("", "_low", "_high"):
+        assert both[f"first_kept_1{end}"] == pytest.approx(one[f"first_kept_1{end}"])
+    assert both["first_kept_1_low"] < both["first_kept_1"] < both["first_kept_1_high"]
 
 
 def test_freeze_measures_how_much_of_attention_moves():
-    texts = {"real": Reading(layers=(1,)), "drawn": Reading(layers=(1,), drawn=True)}
     runs, judgement = make(
-        "freeze", texts=texts, moments=(2, 6, 12, 20), gap=2, training={"rates": (0.1, 5.0)}
+        "freeze", layers=(1, 2), moments=(2, 6, 12, 20), gap=2, training={"rates": (0.1, 5.0)}
     )
-    assert runs["change"].dims == ("text", "layers", "rate", "seed", "moment")
+    assert runs["change"].dims == ("layers", "rate", "seed", "moment")
     assert ((runs["change"] > 0) & (runs["change"] < 1)).all()
     # in the first steps it moves as fast as the rate is large
     first = runs["change"].isel(moment=0).mean("seed")
     assert (first.sel(rate=5.0) > 5 * first.sel(rate=0.1)).all()
-    assert runs["drawn"].values.tolist() == [False, True]
-    assert "left_at_best_drawn_1_5" in judgement.numbers
+    assert {"left_at_best_1_5", "left_2_0.1"} <= judgement.numbers.keys()
 
 
 @pytest.mark.parametrize(
     ("left", "verdict", "standing"),
     [
-        ((0.1, 0.1), "frozen", Standing.HOLDS),
+        ((0.1, 0.1), "slowed", Standing.HOLDS),
         ((0.9, 0.9), "moving", Standing.PARTLY),  # sparse it is all the same
         ((0.0, 0.5), "cannot tell", Standing.OPEN),
     ],
 )
-def test_frozen_is_what_the_seeds_agree_on(left, verdict, standing):
+def test_slowed_is_what_the_seeds_agree_on(left, verdict, standing):
     moments, seeds = [1, 10, 100, 1000, 2000, 3000], 6
     low, high = left
     ends = np.where(np.arange(seeds) % 2, low, high)[:, None] + 0.01 * np.arange(3)
     change = np.concatenate([np.ones((seeds, 3)), ends], axis=1)
     entropy = np.concatenate([np.full((seeds, 3), 2.5), np.full((seeds, 3), 1.0)], axis=1)
     entropy = entropy + 0.01 * np.arange(seeds)[:, None]
-    dims, shape = ("text", "layers", "rate", "seed", "moment"), (1, 1, 1, seeds, len(moments))
+    dims, shape = ("layers", "rate", "seed", "moment"), (1, 1, seeds, len(moments))
     falling = np.broadcast_to(np.linspace(3, 2, len(moments)), shape)
     runs = xr.Dataset(
         {
             "change": (dims, change.reshape(shape)), "entropy": (dims, entropy.reshape(shape)),
             "top": (dims, entropy.reshape(shape)), "validation_loss": (dims, falling),
-            "train_loss": (dims, falling), "drawn": ("text", [False]),
+            "train_loss": (dims, falling),
         },
-        {"text": ["real"], "layers": [1], "rate": [1.0], "seed": range(seeds), "moment": moments},
+        {"layers": [1], "rate": [1.0], "seed": range(seeds), "moment": moments},
         {"corpus": "made up", "gap": 1},
     )  # fmt: skip
     assert freeze.verdict(freeze.left(runs["change"].squeeze())) == verdict
-    assert freeze.judge(runs).standing == standing
+    judgement = freeze.judge(runs)
+    assert judgement.standing == standing
+    assert "slowed to a quarter of its fastest change" in judgement.headline
+    assert not re.search(
+        "fr[eo]+z", judgement.summary + judgement.alt
+    )  # the word of other measures
 
 
-def test_a_drawn_text_has_the_texts_own_neighbours_and_does_not_come_again():
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, 12, 3000).astype(np.int32)
-    vocabulary = tuple(f"w{i}" for i in range(12))
-    corpus = Corpus("dice", "word", vocabulary, ids, ids[:500], "dice")
-    drawn = drawn_text(corpus, 50_000)
-    assert (drawn.train.size, drawn.validation.size) == (50_000, freeze.DRAWN_VALIDATION)
-    assert drawn.digest != corpus.digest
-    assert drawn_text(corpus, 50_000).train.tolist() == drawn.train.tolist()
-    # within a chain every pair is one of the text, round its end
-    rows = -(-70_000 // freeze.CHAINS)
-    chains = drawn.train[: 100 * rows].reshape(100, rows)
-    pairs = {*zip(ids, np.roll(ids, -1), strict=True)}
-    assert {*zip(chains[:, :-1].ravel(), chains[:, 1:].ravel(), strict=True)} <= pairs
-    shares = [np.bincount(of, minlength=12) / of.size for of in (drawn.train, ids)]
-    np.testing.assert_allclose(*shares, atol=0.02)
+def test_what_is_left_is_as_uncertain_as_the_fastest_change():
+    dims = {"seed": range(4), "moment": range(5)}
+    peaks = np.array([1.0, 2.0, 3.0, 4.0])[:, None]
+    same_end = xr.DataArray(np.hstack([peaks, np.ones((4, 4))]), dims, ("seed", "moment"))
+    assert freeze.left(same_end).error > 0.05  # the peaks differ, although the ends do not
+    same_share = xr.DataArray(peaks * np.array([1.0, 0.5, 0.5, 0.5, 0.5]), dims, ("seed", "moment"))
+    assert freeze.left(same_share).value == pytest.approx(0.5)
+    assert freeze.left(same_share).error == pytest.approx(0)
+    best = xr.DataArray([0, 0, 0, 0], {"seed": range(4)}, ("seed",))
+    assert freeze.left(same_share, best=best).value == pytest.approx(1)
 
 
 @pytest.mark.parametrize("name", ["dip", "freeze"])
@@ -189,7 +191,7 @@ def test_recipes_that_make_no_sense_are_refused():
     for wrong, message in (
         ({"moments": (1, 10)}, "moments: expected more than 3 rising steps"),
         ({"gap": 1000}, "gap: expected at least 1, and less than"),
-        ({"texts": {"real": Reading(layers=())}}, "texts.real.layers: expected different depths"),
+        ({"layers": ()}, "layers: expected different depths"),
     ):
         with pytest.raises(ValueError, match=message):
             replace(recipe, **wrong)

@@ -1,11 +1,20 @@
 """The gallery shows every figure as it is now."""
 
+import re
 from pathlib import Path
+
+import pytest
 
 from attnlab.experiments import experiment, names_of, recipe_for
 from attnlab.experiments.base import WORDS
 from attnlab.measures.published import fig6
-from attnlab.report.gallery import markdown, refresh_studies, study_rows
+from attnlab.report.gallery import (
+    markdown,
+    paper_size_command,
+    refresh_studies,
+    study_rows,
+    verdict,
+)
 from attnlab.report.page import figure_title
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -40,6 +49,34 @@ def test_it_has_the_studies_and_what_they_found():
         assert f"**{outcome[0].upper()}{outcome[1:]}.** {headline}\n" in entry, name
         assert f"(images/studies/{name}.png)" in entry
         assert f"`./lab study {name}`" in entry
+
+
+@pytest.mark.parametrize("name", ["fig7", "fig10", "dip", "freeze"])
+def test_the_verdict_is_that_at_paper_size_where_there_is_one(name):
+    """The gallery and the list of studies say both, that at paper size first."""
+    kind = experiment(name).kind
+    page = DOCS / ("wikitext" if kind == "figure" else "studies") / f"{name}.md"
+    larger = page.read_text().partition("At paper size, on WikiText-2 (")[2]
+    assert larger.startswith(f"`{paper_size_command(name)}`), trained on its test split")
+    outcomes = [of.format(source=experiment(name).source) for of in WORDS[kind].values()]
+    (there,) = [of for of in outcomes if f"\n\n**{of[0].upper()}{of[1:]}.** " in larger]
+    gallery = (DOCS / "gallery.md").read_text()
+    entry = gallery.partition(f"{experiment(name).title}\n")[2].partition("\n##")[0]
+    assert f"**{there[0].upper()}{there[1:]}.** At paper size: " in entry
+    at_laptop_size = re.search(r" At laptop size \((.+?)\): ", entry.partition("![")[0])
+    assert at_laptop_size[1] in outcomes
+    if kind == "study":
+        headline, outcome = study_rows((DOCS / "studies" / "README.md").read_text())[name]
+        assert (outcome, headline[:14]) == (there, "At paper size:")
+
+
+def test_a_verdict_names_both_sizes():
+    assert verdict("reproduced", "It falls.", "") == ("reproduced", "It falls.")
+    larger = "At paper size.\n\n**Reproduced in part.** It hardly falls.\n\nMore.\n"
+    assert verdict("reproduced", "It falls.", larger) == (
+        "reproduced in part",
+        "At paper size: It hardly falls. At laptop size (reproduced): It falls.",
+    )
 
 
 def test_its_studies_follow_their_list(tmp_path):

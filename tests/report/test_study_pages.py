@@ -1,5 +1,7 @@
 """The pages of the studies say what a run found."""
 
+import math
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,17 @@ def test_studies_on_text_say_what_was_found_at_paper_size(name):
     assert f"./lab study {name} --recipes recipes/wikitext" in page
 
 
+def test_no_interval_of_dip_leaves_the_range_of_what_it_is_about():
+    """Entropies, steps and ranks are positive, and entropy is below ln of the context's length."""
+    page = (DOCS / "studies" / "dip.md").read_text()
+    for value, half in re.findall(r"(\d[\d.,]*) ± (\d[\d.,]*)", page):
+        assert float(half.replace(",", "")) < float(value.replace(",", "")), f"{value} ± {half}"
+    summary = page.partition(BEGIN)[2].partition("![")[0]
+    turns = re.findall(r"(?:minimum|return) [\d.]+ \(([\d.]+) to ([\d.]+)\)", summary)
+    assert len(turns) >= 12
+    assert all(0 <= float(low) <= float(high) < math.log(35) for low, high in turns)
+
+
 def made_with(numbers, halves, bounds):
     return Made(
         name="length", key="", title="", about="", outcome="as the paper says", headline="",
@@ -51,6 +64,12 @@ def test_numbers_come_with_their_errors_their_halves_and_their_bounds():
     assert text.startswith("**As the paper says.** It falls.")
     assert "![A line.](../images/studies/length.png)" in text
     assert "| `slope` | -0.956 ± 0.01 | -0.95 and -0.96 | -1.02 to -0.88 |" in text
+
+
+def test_medians_come_with_their_intervals():
+    numbers = {"first": 2.46, "first_low": 2.44, "first_high": 2.48}
+    text = found(made_with(numbers, [{"first": 2.4}, {"first": 2.5}], {"first": (2, 3)}))
+    assert "| `first` | 2.46 (2.44 to 2.48) | 2.4 and 2.5 | 2 to 3 |" in text
 
 
 def test_shares_come_with_their_counts_and_never_with_an_error_of_nothing():

@@ -20,6 +20,7 @@ from attnlab.experiments.base import Judgement
 from attnlab.files.errors import InputError
 
 MOST_APART = 3.0  # halves agree where they differ by no more errors than this
+COVERAGE = 0.95  # of an interval, where there are seeds enough
 
 Numbers = Mapping[str, float]
 
@@ -97,6 +98,76 @@ def jackknife(statistic: Callable[[xr.DataArray], float], values: xr.DataArray) 
     )
     error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
     return Estimate(float(statistic(values)), float(error), n)
+
+
+@dataclass(frozen=True)
+class Median:
+    """A median over seeds, and an interval that holds the median of all possible seeds.
+
+    Parameters
+    ----------
+    value : float
+        The median.
+    low, high : float
+        Ends of the interval, each the value of a seed.
+    count : int
+        Number of seeds that have a value.
+    """
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+    def told(self, digits: str = ".2f") -> str:
+        """The median and its interval in brackets; "-" of no seed."""
+        if not self.count:
+            return "-"
+        between = f" ({self.low:{digits}} to {self.high:{digits}})" if self.count > 1 else ""
+        return f"{self.value:{digits}}{between}"
+
+
+def median(values: xr.DataArray) -> Median:
+    """Return the median over seeds, with an interval between two of the seeds' values.
+
+    What a seed has along other dims (learning rates) shares its start, so it is averaged first, and
+    a seed counts once. The interval is that of the order statistics: of n seeds the k-th and the
+    (n+1-k)-th hold the median with `coverage(n)`, whatever the distribution, and never leave the
+    range of the values.
+
+    Parameters
+    ----------
+    values : xarray.DataArray
+        What each seed has; NaN where it has none.
+
+    Returns
+    -------
+    Median
+        Of the seeds that have a value.
+    """
+    own = values.mean([dim for dim in values.dims if dim != "seed"]).values.astype(np.float64)
+    own = np.sort(own[np.isfinite(own)])
+    if not own.size:
+        return Median(math.nan, math.nan, math.nan, 0)
+    rank = _rank(own.size)
+    return Median(float(np.median(own)), float(own[rank]), float(own[-1 - rank]), own.size)
+
+
+def coverage(seeds: int) -> float:
+    """Probability with which the interval of `median` holds the median; 0.94 of 5 seeds."""
+    return _between(seeds, _rank(seeds))
+
+
+def _rank(seeds: int) -> int:
+    """The innermost rank, from 0, whose interval covers enough; 0, the range, where none does."""
+    enough = [k for k in range((seeds + 1) // 2) if _between(seeds, k) >= COVERAGE]
+    return max(enough, default=0)
+
+
+def _between(seeds: int, rank: int) -> float:
+    """Probability that the median lies between the seeds of this rank from either end."""
+    outside = sum(math.comb(seeds, fewer) for fewer in range(rank + 1))
+    return 1 - 2 * outside / 2**seeds
 
 
 def standard_error(values: xr.DataArray) -> xr.DataArray:

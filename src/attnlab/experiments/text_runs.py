@@ -18,6 +18,9 @@ from attnlab.text import Corpus, Training, open_corpus, train
 
 # What decides a training's numbers, apart from its recipe.
 NUMBERS = ("measures", "dynamics", "text")
+SLOWED = (
+    0.25  # of the fastest change: attention below it has slowed to a quarter (docs/measures.md)
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from attnlab.experiments.catalogue import by_paper, module_of, papers
 from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.netcdf import load
+from attnlab.files.shipped import recipe_folder
 from attnlab.report.page import capitalised, figure_title
 
 DPI = 110  # pictures of a page on a screen, not on paper
@@ -29,7 +30,9 @@ The figures of the papers, made by one command:
 It writes to `out/`: for each figure a folder with PNG and PDF and its data as CSV and netCDF, the
 audit, and `report.html` with settings, verdicts and numbers. Each entry has what the paper says
 beside what was found, what the picture shows, its data and its code; published values stand where
-they are known. This page is made from it by `./lab python -m attnlab.report.gallery out docs`.
+they are known. Experiments on text come at two sizes: the verdict is that at paper size, on
+WikiText-2, and that at laptop size is named beside it. This page is made from it by
+`./lab python -m attnlab.report.gallery out docs`.
 """
 STUDIES = """## Studies of our own
 
@@ -38,8 +41,13 @@ with its data in a folder of its name.
 """
 
 
-# Figures on text come at laptop size, and at paper size by the recipes in recipes/wikitext.
-PAPER_SIZE = "./lab reproduce {name} --recipes recipes/wikitext --out out-wikitext"
+_FINDING = re.compile(r"^\*\*(.+?)\.\*\* (.+)$", re.MULTILINE)
+
+
+def paper_size_command(name: str) -> str:
+    """The command for an experiment on text at paper size, by its recipe in recipes/wikitext."""
+    verb = "reproduce" if experiment(name).kind == "figure" else "study"
+    return f"./lab {verb} {name} --recipes recipes/wikitext --out out-wikitext"
 
 
 def gallery(made: Mapping[str, Made], docs: Path) -> str:
@@ -50,14 +58,13 @@ def gallery(made: Mapping[str, Made], docs: Path) -> str:
         if name in first:
             paper = first[name]
             shown.append(f"## {paper.name} ({paper.authors}, {paper.venue} {paper.year})\n")
-        shown.append(entry(name, part))
-        at_paper_size = docs / "wikitext" / f"{name}.md"
-        if at_paper_size.exists():
+        path = docs / "wikitext" / f"{name}.md"
+        larger = path.read_text(encoding="utf-8") if path.exists() else ""
+        shown.append(entry(name, part, larger))
+        if larger:
             shown.append(
-                f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)\n\n"
-                f"{at_paper_size.read_text(encoding='utf-8')}\n"
-                f"`{PAPER_SIZE.format(name=name)}` · recipe "
-                f"[recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
+                f"![{figure_title(name)} on WikiText-2](images/{name}-wikitext.png)\n\n{larger}\n"
+                f"Recipe [recipes/wikitext/{name}.yaml](../recipes/wikitext/{name}.yaml)\n"
             )
     return "\n".join([*shown, studies(docs)])
 
@@ -75,13 +82,27 @@ def refresh_studies(docs: Path) -> None:
         temporary.write_text(f"{figures}{studies(docs)}", encoding="utf-8")
 
 
-def entry(name: str, part: Made) -> str:
+def verdict(outcome: str, headline: str, larger: str) -> tuple[str, str]:
+    """Return outcome and headline of an experiment, those at paper size first where it has them.
+
+    larger: what `at_paper_size` wrote, or a page that holds it; empty where there is none.
+    """
+    finding = _FINDING.search(larger)
+    if finding is None:
+        return outcome, headline
+    there, found = finding.groups()
+    there = there[0].lower() + there[1:]
+    return there, f"At paper size: {found} At laptop size ({outcome}): {headline}"
+
+
+def entry(name: str, part: Made, larger: str = "") -> str:
     """A figure: claim, finding, picture, what it shows, numbers, and how to make it."""
+    outcome, headline = verdict(part.outcome, part.headline, larger)
     data = [f"`out/{name}/{file}`" for file in part.files if file.endswith((".csv", ".nc"))]
     lines = [
         f"### {figure_title(name)}. {part.title}",
         f"{capitalised(part.source)}: {part.about}",
-        f"**{capitalised(part.outcome)}.** {part.headline}",
+        f"**{capitalised(outcome)}.** {headline}",
         f"Ours, not the paper's: {part.settings['ours']}." if "ours" in part.settings else "",
         f"![{figure_title(name)}: {part.title}](images/{name}.png)",
         f"What it shows: {part.alt}",
@@ -95,13 +116,17 @@ def entry(name: str, part: Made) -> str:
 def study_entry(name: str, headline: str, outcome: str) -> str:
     """A study: what is asked, what was found, picture, and how to make it."""
     study, about = experiment(name), recipe_for(name).about or ""
+    larger = f"recipes/wikitext/study-{name}.yaml"
+    at_paper_size = f" · at paper size `{paper_size_command(name)}`, [{larger}](../{larger})"
+    has_both = (recipe_folder() / "wikitext" / f"study-{name}.yaml").is_file()
     lines = [
         f"### {capitalised(name)}. {study.title}",
         about,
         f"**{capitalised(outcome)}.** {headline}",
         f"![{capitalised(name)}: {study.title}](images/studies/{name}.png)",
         f"`./lab study {name}` · {_sources(name, f'recipes/study-{name}.yaml')} · data "
-        f"`out/{name}/{name}.csv`, `out/{name}/{name}.nc` · [page](studies/{name}.md)",
+        f"`out/{name}/{name}.csv`, `out/{name}/{name}.nc` · [page](studies/{name}.md)"
+        + (at_paper_size if has_both else ""),
     ]
     return "\n\n".join(lines) + "\n"
 
@@ -131,7 +156,7 @@ def _sources(name: str, recipe: str) -> str:
 def write_gallery(out: Path, docs: Path, wikitext: Path | None = None) -> None:
     """Draw the figures from their data in `out` at a modest size, and write the page.
 
-    wikitext: what `PAPER_SIZE` made; kept in docs/wikitext, so that the page can be made without.
+    wikitext: what `paper_size_command` made. It is kept in docs/wikitext, and not needed again.
     """
     for folder in ("images", "wikitext"):
         (docs / folder).mkdir(parents=True, exist_ok=True)
@@ -164,8 +189,10 @@ def at_paper_size(name: str, out: Path) -> str:
     figure, data = experiment(name), load(out / name / f"{name}.nc")
     judgement = figure.judge(data)
     lines = [
-        "At paper size, on WikiText-2, trained on its test split and judged on its validation "
-        f"split. **{capitalised(figure.in_words(judgement.standing))}.** {judgement.summary}",
+        f"At paper size, on WikiText-2 (`{paper_size_command(name)}`), trained on its test split "
+        "and judged on its validation split.",
+        f"**{capitalised(figure.in_words(judgement.standing))}.** {judgement.headline}",
+        judgement.summary.removeprefix(judgement.headline).strip(),
     ]
     if figure.table:
         lines.append(markdown(figure.table(data).shown()))

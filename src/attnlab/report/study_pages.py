@@ -18,10 +18,10 @@ from attnlab.experiments import Made
 from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
-from attnlab.report.gallery import at_paper_size, draw_small, refresh_studies
+from attnlab.report.gallery import at_paper_size, draw_small, refresh_studies, verdict
 from attnlab.report.make import STUDIES
 from attnlab.report.page import capitalised
-from attnlab.report.recorded import write_recorded
+from attnlab.report.recorded import read_recorded, write_recorded
 
 BEGIN, END = "<!-- found: begin -->", "<!-- found: end -->"
 FOUND = (BEGIN, END)
@@ -53,7 +53,11 @@ def found(made: Made) -> str:
 
 
 def _number(made: Made, name: str) -> str:
-    """A number with its error; a share with its count, and without an error that no seed shows."""
+    """A number with its error or its interval; a share with its count, and without an error that
+    no seed shows."""
+    if f"{name}_low" in made.numbers:
+        low, high = (made.numbers[f"{name}_{end}"] for end in ("low", "high"))
+        return f"{made.numbers[name]:.4g} ({low:.4g} to {high:.4g})"
     error, total = (made.numbers.get(f"{name}_{what}") for what in ("error", "total"))
     sure = f" ± {error:.2g}" if error or (error is not None and total is None) else ""
     count = "" if total is None else f" ({made.numbers[f'{name}_hits']:.0f} of {total:.0f})"
@@ -64,16 +68,11 @@ def write_pages(out: Path, docs: Path, names: Sequence[str] = STUDIES) -> None:
     """Bring the pages and pictures of studies up to date with the run in `out`."""
     studies = {name: the_record(out / name) for name in names}
     (docs / "images" / "studies").mkdir(parents=True, exist_ok=True)
-    rows = _rows((docs / "studies" / "README.md").read_text(encoding="utf-8"))
     for name, made in studies.items():
         draw_small(name, out, docs / "images" / "studies" / f"{name}.png")
         write_recorded(docs, made)
         _rewrite(docs / "studies" / f"{name}.md", found(made))
-        headline = made.headline.replace("|", "\\|")  # a bar would end the cell
-        rows[name] = f"| [{name}]({name}.md) | {headline} | {made.outcome} |"
-    table = "\n".join(["| study | what was found | |", "|---|---|---|", *rows.values()])
-    _rewrite(docs / "studies" / "README.md", table)
-    refresh_studies(docs)
+    write_list(docs, list(studies.values()))
 
 
 def write_paper_size(out: Path, docs: Path, names: Sequence[str]) -> None:
@@ -83,12 +82,23 @@ def write_paper_size(out: Path, docs: Path, names: Sequence[str]) -> None:
         draw_small(name, out, docs / picture)
         text = f"{at_paper_size(name, out)}\n![{name} on WikiText-2](../{picture})"
         _rewrite(docs / "studies" / f"{name}.md", text, WIKITEXT)
+    recorded = [read_recorded(name, docs) for name in names]
+    write_list(docs, [study.made for study in recorded if study is not None])
 
 
-def _rows(page: str) -> dict[str, str]:
-    """The row of each study, as it stands in the list."""
-    lines = page.splitlines()
-    return {name: next(s for s in lines if s.startswith(f"| [{name}](")) for name in STUDIES}
+def write_list(docs: Path, studies: Sequence[Made]) -> None:
+    """Bring the rows of these studies in the list and in the gallery up to date."""
+    lines = (docs / "studies" / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = {name: next(s for s in lines if s.startswith(f"| [{name}](")) for name in STUDIES}
+    for made in studies:
+        page = (docs / "studies" / f"{made.name}.md").read_text(encoding="utf-8")
+        larger = page.partition(WIKITEXT[0])[2].partition(WIKITEXT[1])[0]
+        outcome, headline = verdict(made.outcome, made.headline, larger)
+        shown = headline.replace("|", "\\|")  # a bar would end the cell
+        rows[made.name] = f"| [{made.name}]({made.name}.md) | {shown} | {outcome} |"
+    table = "\n".join(["| study | what was found | |", "|---|---|---|", *rows.values()])
+    _rewrite(docs / "studies" / "README.md", table)
+    refresh_studies(docs)
 
 
 def _rewrite(path: Path, text: str, marks: tuple[str, str] = FOUND) -> None:

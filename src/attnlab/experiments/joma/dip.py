@@ -21,7 +21,7 @@ from matplotlib.ticker import LogLocator
 
 from attnlab.experiments import text_runs
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table
-from attnlab.experiments.estimate import Share, power, share
+from attnlab.experiments.estimate import Median, Share, coverage, median, power, share
 from attnlab.experiments.recipe import StudyRecipe
 from attnlab.experiments.text_runs import CorpusRecipe
 from attnlab.files.errors import InputError
@@ -124,22 +124,20 @@ def turns(runs: xr.Dataset, what: str) -> xr.Dataset:
     return turning_points(runs[what], least=runs.attrs["turn"])
 
 
-def interval(values: xr.DataArray) -> tuple[float, float]:
-    """The mean over the runs that have a value, and half of its 95 % interval by Student's t."""
-    from scipy.stats import t
-
-    own = values.values[np.isfinite(values.values)].astype(np.float64)
-    if own.size < 2:
-        return (float(own[0]) if own.size else float("nan")), float("nan")
-    half = t.ppf(0.975, own.size - 1) * own.std(ddof=1) / np.sqrt(own.size)
-    return float(own.mean()), float(half)
-
-
 def _told(values: xr.DataArray, digits: str = ".2f") -> str:
-    mean, half = interval(values)
-    if np.isnan(mean):
-        return "-"
-    return f"{mean:{digits}}" + ("" if np.isnan(half) else f" ± {half:{digits}}")
+    """The median over seeds and its interval."""
+    return median(values).told(digits)
+
+
+def _at(text: xr.Dataset, name: str) -> Median:
+    """Rate x steps of a turn: a seed's rates are averaged in the logarithm."""
+    found = median(xr.apply_ufunc(np.log, text["rate"] * text[f"{name}_at"]))
+    value, low, high = np.exp([found.value, found.low, found.high])
+    return Median(float(value), float(low), float(high), found.count)
+
+
+def _numbers(name: str, found: Median) -> dict[str, float]:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def table(runs: xr.Dataset) -> Table:
@@ -157,19 +155,28 @@ def table(runs: xr.Dataset) -> Table:
                 for i, shape in enumerate(SHAPES):
                     row[f"{what}_{shape.replace(' ', '_')}"] = float((one["shape"] == i).sum())
                 for name in TURNS:
-                    row[f"{what}_{name}"], row[f"{what}_{name}_interval"] = interval(one[name])
-                    at, half = interval(rate * one[f"{name}_at"])
-                    row[f"{what}_{name}_at"], row[f"{what}_{name}_at_interval"] = at, half
+                    row |= _numbers(f"{what}_{name}", median(one[name]))
+                    row |= _numbers(f"{what}_{name}_at", median(rate * one[f"{name}_at"]))
             rows.append(row)
             if layer in (0, depth - 1):
                 cells.append(_row(runs, found, place))
     caption = (
         "Turning points of the entropy of attention (nats), and under each the rate x steps at "
-        f"which it is reached; mean ± half the 95 % interval over {runs.sizes['seed']} seeds, of "
-        "those that reach it; an extreme at the end may not be one. Shapes: how many seeds each. "
-        "In table.csv all layers, and arms by number."
+        f"which it is reached: median over the seeds that reach it, {_brackets(runs)}. An extreme "
+        "at the end may not be one. Shapes: how many seeds each. In table.csv all layers, and arms "
+        "by number."
     )
     return Table(rows, caption, cells)
+
+
+def _brackets(runs: xr.Dataset) -> str:
+    """Say what stands in brackets behind a median."""
+    seeds = int(runs.sizes["seed"])
+    fewer = "".join(f", {100 * coverage(n):.0f} % where {n} do" for n in (3, 2) if n < seeds)
+    return (
+        f"in brackets an interval between two seeds' values that holds the median of all possible "
+        f"seeds with {100 * coverage(seeds):.0f} % where {seeds} seeds have a value{fewer}"
+    )
 
 
 _HEADING = [
@@ -318,12 +325,13 @@ def judge(runs: xr.Dataset) -> Judgement:
         for d in main
     )
     headline = (
-        f"Entropy of the first layer falls, and then ({arms[0]}, of {rates.size} rates x {seeds} "
-        f"seeds) {counted}."
+        f"Entropy of the first layer falls, and then ({arms[0]}; {seeds} seeds, each one start "
+        f"at {rates.size} rates) {counted}."
     )
     summary = (
         f"{headline} Shapes of the first layer's curve on the validation text, and where it turns "
-        f"(entropy in nats at rate x steps, mean ± half the 95 % interval over runs): "
+        f"(entropy in nats at rate x steps; the mean over its rates counts once for each seed; the "
+        f"median over seeds, {_brackets(runs)}): "
         f"{'; '.join(told)}. {_meanwhile(runs, arms[0], main[0])}{_published(runs, arms)} A turn "
         f"counts from {runs.attrs['turn']:g} nats on; on {runs.attrs['corpus']}, rates "
         f"{rates[0]:g} to {rates[-1]:g}, {int(runs['step'][-1])} steps."
@@ -337,13 +345,11 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 
 def _turn_numbers(text: xr.Dataset, key: str) -> dict[str, float]:
-    """Where the runs turn that do: over rates and seeds, with the 95 % interval."""
-    found = {}
+    """Where the runs turn that do: medians over seeds, with their intervals."""
+    found: dict[str, float] = {}
     for name in TURNS:
-        found[f"{name}_{key}"], found[f"{name}_{key}_interval"] = interval(text[name])
-        places = xr.apply_ufunc(np.log, text["rate"] * text[f"{name}_at"])
-        mean, half = interval(places)
-        found[f"{name}_at_{key}"], found[f"{name}_at_{key}_factor"] = np.exp(mean), np.exp(half)
+        found |= _numbers(f"{name}_{key}", median(text[name]))
+        found |= _numbers(f"{name}_at_{key}", _at(text, name))
     # -1 where rate x steps decides
     steps = text["first_at"].mean("seed")
     there = steps.notnull().values
@@ -358,10 +364,7 @@ def _in_words(arm: str, depth: int, own: Mapping[str, xr.Dataset]) -> str:
     points = []
     for name, words in zip(TURNS, ("first minimum", "return", "second minimum"), strict=True):
         if text[name].notnull().any():
-            at = xr.apply_ufunc(np.log, text["rate"] * text[f"{name}_at"])
-            mean, half = interval(at)
-            spread = "" if np.isnan(half) else f" (a factor of {np.exp(half):.2f} either way)"
-            points.append(f"{words} {_told(text[name])} at {np.exp(mean):.2g}{spread}")
+            points.append(f"{words} {_told(text[name])} at {_at(text, name).told('.2g')}")
     return (
         f"{arm}, {text_runs.depth_name(depth)}: {_shapes(text['shape'])} (one window: "
         f"{_shapes(window['shape'])})" + (f", {', '.join(points)}" if points else "")

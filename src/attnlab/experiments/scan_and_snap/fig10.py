@@ -15,7 +15,10 @@ from attnlab.experiments.text_runs import TextRecipe
 from attnlab.files.progress import Progress
 from attnlab.plots import style
 
-COLUMNS = ("entropy_mean", "entropy_std", "loss_mean", "loss_std", "finite")
+COLUMNS = (
+    "entropy_mean", "entropy_std", "loss_mean", "loss_std", "best_loss_mean", "best_loss_std",
+    "best_step", "finite",
+)  # fmt: skip
 PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are shown, not judged
 NOISE = 0.05  # a change that equal means show more often than this is within noise
 
@@ -23,17 +26,24 @@ NOISE = 0.05  # a change that equal means show more often than this is within no
 def data(recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """First-layer entropy (nats) and validation loss over (layers, rate), at the end.
 
-    Mean and standard deviation over the seeds that stayed finite; `finite` counts them. `start`:
+    Mean and standard deviation over the seeds that stayed finite; `finite` counts them. best_loss:
+    the lowest validation loss of each training, and best_step where it is, on average: a large rate
+    overfits sooner, so that losses after as many steps do not tell which rate learns best. start:
     the entropy before training, over layers.
     """
     parts = []
     for result in text_runs.run(recipe, progress=progress, keep=keep):
         entropy = result["entropy"].isel(layer=0, drop=True).mean("head")
         cells = {"start": entropy.isel(step=0, drop=True).mean(["rate", "seed"])}
-        ends = {"entropy": entropy, "loss": result["validation_loss"]}
+        loss = result["validation_loss"]
+        ends = {
+            "entropy": entropy.isel(step=-1, drop=True), "loss": loss.isel(step=-1, drop=True),
+            "best_loss": loss.min("step"),
+        }  # fmt: skip
         for name, values in ends.items():
-            end = values.isel(step=-1, drop=True).astype(np.float64)
-            cells |= {f"{name}_mean": end.mean("seed"), f"{name}_std": end.std("seed", ddof=1)}
+            own = values.astype(np.float64)
+            cells |= {f"{name}_mean": own.mean("seed"), f"{name}_std": own.std("seed", ddof=1)}
+        cells["best_step"] = loss.fillna(np.inf).idxmin("step").mean("seed")
         cells["finite"] = (result["diverged_step"] < 0).sum("seed")
         parts.append(xr.Dataset(cells))
     found = xr.concat(parts, "layers").assign_coords(layers=list(recipe.layers))
@@ -48,7 +58,11 @@ def table(cells: xr.Dataset) -> Table:
         cell = cells.sel(layers=layers, rate=rate)
         rows.append({"layers": int(layers), "rate": float(rate)})
         rows[-1] |= {name: float(cell[name]) for name in COLUMNS}
-    return Table(rows, "After training, by the number of layers and the rate; entropy in nats.")
+    caption = (
+        "After training, by the number of layers and the rate; entropy in nats. best_loss: the "
+        "lowest of a training, at best_step on average."
+    )
+    return Table(rows, caption)
 
 
 def draw(cells: xr.Dataset) -> Figure:
@@ -56,7 +70,7 @@ def draw(cells: xr.Dataset) -> Figure:
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 2)
         colours = style.ordered(cells.sizes["layers"])
-        for ax, name in zip(axes, ("entropy", "loss"), strict=True):
+        for ax, name in zip(axes, ("entropy", "best_loss"), strict=True):
             for i, colour in enumerate(colours):
                 line = cells.isel(layers=i)
                 depth = text_runs.depth_name(int(line["layers"]))
@@ -73,7 +87,7 @@ def draw(cells: xr.Dataset) -> Figure:
             ax.minorticks_off()
             ax.set_xlabel(r"learning rate $\eta$")
         axes[0].set_ylabel("entropy of attention,\nfirst layer (nats)")
-        axes[1].set_ylabel("validation loss (nats per token)")
+        axes[1].set_ylabel("lowest validation loss\n(nats per token)")
         style.panel_titles(axes, ["attention", "what was learnt"])
         style.legend_above(
             figure, axes[0],
@@ -85,7 +99,7 @@ def draw(cells: xr.Dataset) -> Figure:
 
 def judge(cells: xr.Dataset) -> Judgement:
     """Does the entropy of the 1-layer transformer fall with the rate, beyond noise?"""
-    loss, rates, depths = cells["loss_mean"], cells["rate"].values, cells["layers"].values
+    loss, rates, depths = cells["best_loss_mean"], cells["rate"].values, cells["layers"].values
     numbers: dict[str, float] = {}
     told, counts = [], {}
     for depth in depths:
@@ -106,7 +120,7 @@ def judge(cells: xr.Dataset) -> Judgement:
             f"with {text_runs.depth_name(depth)} from {float(entropy[0]):.2f} to "
             f"{float(entropy[-1]):.2f} nats (beyond noise it falls in {falls} and rises in {rises} "
             f"of {len(steps)} steps between neighbouring rates; lowest at rate {sparsest:g}; the "
-            f"loss is lowest at {best:g})"
+            f"best loss of a training is lowest at {best:g})"
         )
     lost = int(cells.attrs["seeds"] * cells["finite"].size - cells["finite"].sum())
     span = f"from rate {rates[0]:g} to {rates[-1]:g}"
@@ -131,7 +145,7 @@ def judge(cells: xr.Dataset) -> Judgement:
     )
     alt = (
         f"Entropy of the first layer's attention on the validation text against the learning rate, "
-        f"{span}, and the validation loss beside it. Entropy goes {'; '.join(told)}."
+        f"{span}, and the lowest validation loss beside it. Entropy goes {'; '.join(told)}."
     )
     return Judgement(outcome, headline, summary, alt, numbers)
 

@@ -12,14 +12,11 @@ from matplotlib.figure import Figure
 
 from attnlab.experiments import text_runs
 from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.text_runs import TextRecipe
+from attnlab.experiments.text_runs import SLOWED, TextRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.plots import style, words
 
-# Attention counts as frozen when it changes between the last two moments by less than this share
-# of what it changed between the first two.
-FROZEN = 0.25
 FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
 
 
@@ -95,12 +92,12 @@ def draw(frames: xr.Dataset) -> Figure:
 
 
 def judge(frames: xr.Dataset) -> Judgement:
-    """In how many runs does the first layer's attention become sparse, and freeze?"""
+    """In how many runs does the first layer's attention become sparse, and slow to a quarter?"""
     depths, seeds = frames["layers"].values, frames.sizes["seed"]
     entropy = frames["entropy"].isel(step=[0, -1])
-    change = frames["change"].dropna("moment", how="all").isel(moment=[0, -1])
+    change = frames["change"].dropna("moment", how="all")
     sparse = entropy.isel(step=-1) < entropy.isel(step=0)
-    frozen = change.isel(moment=-1) < FROZEN * change.isel(moment=0)
+    slowed = change.isel(moment=-1) < SLOWED * change.max("moment")
     numbers: dict[str, float] = {}
     told = []
     for depth in depths:
@@ -109,7 +106,7 @@ def judge(frames: xr.Dataset) -> Judgement:
             "entropy_start": ends.isel(step=0).mean(), "entropy_end": ends.isel(step=-1).mean(),
             "first_change": changes.isel(moment=0).mean() / 100,
             "last_change": changes.isel(moment=-1).mean() / 100,
-            "sparse": sparse.sel(layers=depth).sum(), "frozen": frozen.sel(layers=depth).sum(),
+            "sparse": sparse.sel(layers=depth).sum(), "slowed": slowed.sel(layers=depth).sum(),
         }  # fmt: skip
         numbers |= {f"{name}_{depth}": float(value) for name, value in found.items()}
         told.append(
@@ -123,7 +120,7 @@ def judge(frames: xr.Dataset) -> Judgement:
     steps, moments = int(frames["step"][-1]), [int(moment) for moment in frames["moment"].values]
     headline = (
         f"In {steps} iterations the first layer's attention becomes sparse in {int(sparse.sum())} "
-        f"of {runs} and freezes in {int(frozen.sum())}."
+        f"of {runs} and slows to a quarter of its fastest change in {int(slowed.sum())}."
     )
     if seeds < FEWEST_SEEDS:
         headline += " That is too few seeds for a rate at which training is chaotic."
@@ -131,10 +128,10 @@ def judge(frames: xr.Dataset) -> Judgement:
         f"{headline} At rate {frames.attrs['rate']:g} on {frames.attrs['corpus']}, "
         f"{'; '.join(told)} (moments: iterations {', '.join(map(str, moments))}"
         f"{'; in brackets the range over seeds' if seeds > 1 else ''}). "
-        f"A change is the share of a query's attention that has gone elsewhere; "
-        f"frozen is a last change below {100 * FROZEN:.0f} % of the first; that is our measure. At "
-        f"this rate training is chaotic: another machine sees other maps. That attention freezes "
-        f"later than iteration {steps} is not ruled out."
+        f"A change is the share of a query's attention that has gone elsewhere from one moment to "
+        f"the next; slowed to a quarter: the last is below {100 * SLOWED:.0f} % of the largest, "
+        f"which is our measure. At this rate training is chaotic: another machine sees other maps. "
+        f"That attention slows down later than iteration {steps} is not ruled out."
     )
     alt = (
         f"Attention maps of the first layer on the words "
@@ -143,10 +140,10 @@ def judge(frames: xr.Dataset) -> Judgement:
     )
     if seeds < FEWEST_SEEDS:
         outcome = Standing.OPEN
-    elif bool(sparse.all()) and bool(frozen.all()):
+    elif bool(sparse.all()) and bool(slowed.all()):
         outcome = Standing.HOLDS
     else:
-        outcome = Standing.PARTLY if bool((sparse | frozen).any()) else Standing.FAILS
+        outcome = Standing.PARTLY if bool((sparse | slowed).any()) else Standing.FAILS
     return Judgement(outcome, headline, summary, alt, numbers)
 
 
