@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from attnlab import theory
@@ -21,6 +22,7 @@ from attnlab.audit.claims.scan_and_snap.attention import TIMES
 from attnlab.audit.fit import slope
 from attnlab.audit.readings import (
     as_dataset,
+    first_turn,
     logits,
     mean_entropy,
     most_and_least_frequent,
@@ -105,9 +107,9 @@ def _distinct_attention(case: Case) -> Measurement:
     attention = _dominant_attention(s, z)[:, 0]
     late = climbed(LATE)
     rare = _dominant_attention(LATE, logits(LATE, late))[..., 1]
-    peaks = late["time"].values[rare.argmax(axis=1)]
+    turns = [first_turn(late["time"].values, path) for path in rare]
     rung = TRAINED_RATIOS.index(FAST)
-    turned = [(r, peak) for r, peak in zip(TRAINED_RATIOS, peaks, strict=True) if peak < LATE.steps]
+    turned = [(r, turn) for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)]
     return Measurement(
         tuple(checks),
         number=float(_dominant_attention(s, reduced(s, TIMES[-1:]).logits)[0, 0]),
@@ -116,10 +118,10 @@ def _distinct_attention(case: Case) -> Measurement:
         f"{attention[-1]:.3f} by t = {times[-1]:.0e} while its logit ends at {z[-1, 0, 1]:+.4f}, "
         f"because the common token's falls faster. It can fall, much later: {LATE.classes.origin}, "
         f"attention to token 2 rises from {rare[rung, 0]:.3f} to {rare[rung].max():.3f}, at t = "
-        f"{peaks[rung]:.1e}, and is {rare[rung, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
+        f"{turns[rung]:.1e}, and is {rare[rung, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
         + ", ".join(f"{ratio:g}" for ratio, _ in turned)
         + " it turns at t = "
-        + ", ".join(f"{peak:.1e}" for _, peak in turned),
+        + ", ".join(f"{turn:.1e}" for _, turn in turned),
         holds_from=holds_from([bool((rung > 0).all()) for rung in ladder]),
     )
 
@@ -289,21 +291,23 @@ def _growth_slows(case: Case) -> Measurement:
     checks, quicker, fastest = [], {}, {}
     for name, z in (("Eq. 10", reduced(s, times).logits), ("training", path)):
         chi = theory.growth_factor(z[:, 0, high])
-        early, late = (times > 0) & (times <= t0_prime), times >= t0
+        early = (times > 0) & (times <= t0_prime)
         power = np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))
-        per_fold = np.diff(chi[late]) / np.diff(np.log(times[late]))
+        # From t_0 on, at times between the records as well: d chi/d ln t.
+        late = np.geomspace(t0, times[-1], 1000)
+        spline = scipy.interpolate.CubicSpline(np.log(times[1:]), chi[1:])
+        per_fold = spline.derivative()(np.log(late))
         quicker[name] = float(per_fold.max() / per_fold[0])
-        fastest[name] = float(times[late][per_fold.argmax()])
-        last = times[late][1:] >= times[-1] / 10.0
+        fastest[name] = float(late[per_fold.argmax()])
+        last = late >= times[-1] / 10.0
         checks += [
             Check(f"exponent of chi in t up to t_0', {name}", 1.0, float(power.max()), AT_MOST,
                   training=name == "training"),
             Check(f"exponent of chi's growth per e-fold of t, last decade, {name}", 0.0,
-                  slope(times[late][1:][last], per_fold[last]), relative=False,
+                  slope(late[last], per_fold[last]), relative=False,
                   training=name == "training"),
         ]  # fmt: skip
-    z = path[:, 0, high]
-    done = float(np.interp(np.log(t0), np.log(times[1:]), z[1:]) / z[-1])
+    done = float(path[times == t0, 0, high].item() / path[-1, 0, high])
     return Measurement(
         tuple(checks),
         number=quicker["Eq. 10"],
