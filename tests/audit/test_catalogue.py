@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from attnlab import theory
-from attnlab.audit import CLAIMS, NUMBERED, SECTIONS, Verdict, select
+from attnlab.audit import CLAIMS, NUMBERED, SECTIONS, Verdict, claims_of, select
+from attnlab.audit.catalogue import ORIGINS, Origin
 from attnlab.files.mathematics import dollars, typeset
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,16 @@ def test_every_numbered_statement_is_a_claim():
         assert any(source in claim.source for claim in CLAIMS), source
     assert len(ids) == len(set(ids))
     assert sum(len(section) for section in SECTIONS.values()) == len(CLAIMS)
+
+
+def test_what_others_say_is_never_counted_as_the_papers():
+    assert set(ORIGINS) == {claim.id for claim in CLAIMS}
+    elsewhere = ("poster", "slides", "summary", "JoMA", "Scan and Snap")
+    for claim in CLAIMS:
+        by_the_paper = not claim.ours and not claim.source.startswith(elsewhere)
+        assert (ORIGINS[claim.id] is Origin.PAPER) == by_the_paper, claim.id
+    assert {ORIGINS[claim.id] for claim in claims_of("joma")} == {Origin.JOMA, Origin.OURS_JOMA}
+    assert set(ORIGINS.values()) == set(Origin)
 
 
 WITHOUT_FORMULA = (
