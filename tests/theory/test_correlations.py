@@ -57,6 +57,19 @@ def test_lemmas_13_to_17(random_classes, seed, K, overlap):
     np.testing.assert_allclose((E * Ep).sum(1), -np.diagonal(Ep), atol=1e-12)
 
 
+@exact
+@given(seed=seeds, K=sizes, overlap=st.floats(0.02, 0.3))
+def test_the_modified_update_changes_by_less_than_2_over_sqrt_3(random_classes, seed, K, overlap):
+    f = unit_attention(random_classes(seed, K=K, overlap=overlap))
+    E = f @ f.T - np.eye(K)
+    radius = np.abs(np.linalg.eigvalsh(E)).max()
+    change = np.linalg.norm(f.T @ e_prime(E), axis=0).max()
+    assert change <= radius / np.sqrt(1.0 - radius**2) + 1e-12
+    pair = np.array([[1.0, 0.0], [0.4999, np.sqrt(1.0 - 0.4999**2)]])  # |lambda_1| just below 1/2
+    most = np.linalg.norm(pair.T @ e_prime(pair @ pair.T - np.eye(2)), axis=0).max() / 0.4999
+    assert most == pytest.approx(2 / np.sqrt(3), abs=1e-4)
+
+
 def test_printed_sign_of_e_prime_breaks_eqs_26_to_30(syn_small):
     f = unit_attention(syn_small)
     E = correlation(syn_small)

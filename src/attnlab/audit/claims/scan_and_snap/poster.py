@@ -305,7 +305,7 @@ poster_slightly = Claim(
     relation=BELOW,
     case=WEAK.at(eta_y=0.225, eta_z=0.001),
     hypotheses=(rate_window, weak_correlations),
-    predicts="more than half of B_n at four times eta_Y; corrected: less of it, by at most (1/4) ln 4",
+    predicts="more than half of B_n at four times eta_Y; corrected: smaller, by at most (1/4) ln 4",
     measures="B_n under Eq. 10 from 10 to 10^6 t_0",
     because='the source gives no number: a loss of half or more is not "slightly"',
     code=("growth_bound", "attention_flow"),
