@@ -170,7 +170,8 @@ lemma_13 = _algebra(
     13, "max |E_ij| <= |lambda_1|",
     r"$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$",
     "Lemma 13",
-    OnRecord(Verdict.HOLDS, 1.0), _lemma_13, "the bound is reached to {:.3g}",
+    OnRecord(Verdict.HOLDS, 1.0), _lemma_13,
+    "the left side is at most {:.3g} times the right (two classes: equal)",
 )  # fmt: skip
 lemma_14 = _algebra(
     14, "(I + E)^-1 = I - E', with eigenvalues lambda/(1 + lambda)",
@@ -184,7 +185,8 @@ lemma_15 = _algebra(
     r"If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le "
     r"\frac{\lvert \lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$",
     "Lemma 15, Eq. 78",
-    OnRecord(Verdict.HOLDS, 1.0), _lemma_15, "the bound is reached to {:.3g}",
+    OnRecord(Verdict.HOLDS, 1.0), _lemma_15,
+    "the left side is at most {:.3g} times the right (two classes: equal)",
 )  # fmt: skip
 lemma_16 = _algebra(
     16, "E'_ii <= 0, and < 0 for a class that overlaps another",
@@ -199,7 +201,7 @@ lemma_17 = _algebra(
     r"\frac{\lvert \lambda_1 \rvert^2}{1 - \lvert \lambda_1 \rvert}$",
     "Lemma 17, Eq. 80",
     OnRecord(Verdict.HOLDS, 0.9996), _lemma_17,
-    "the bound is reached to {:.3g} (printed for lambda_1 < 1; it needs |lambda_1| < 1)",
+    "the left side is at most {:.4g} times the right (it needs |lambda_1| < 1, not lambda_1 < 1)",
 )  # fmt: skip
 
 

@@ -148,7 +148,7 @@ theorem_1a = Claim(
     because="a strict inequality",
     code=("xi",),
     test="tests/theory/test_coefficients.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
-    number="with the printed beta xi_n/gamma is at least {:.2g} min lambda^2",
+    number="above 0: with the printed beta the least xi_n/gamma is {:.4g} times min lambda^2",
     recorded=OnRecord(Verdict.HOLDS, 0.9998),
     measure=_theorem_1a,
 )
