@@ -70,6 +70,17 @@ def test_the_modified_update_changes_by_less_than_2_over_sqrt_3(random_classes, 
     assert most == pytest.approx(2 / np.sqrt(3), abs=1e-4)
 
 
+@exact
+@given(seed=seeds, K=sizes, overlap=st.floats(0.02, 0.3))
+def test_f_has_full_column_rank(random_classes, seed, K, overlap):
+    f = unit_attention(random_classes(seed, K=K, overlap=overlap))
+    radius = np.abs(np.linalg.eigvalsh(f @ f.T - np.eye(K))).max()
+    least = np.linalg.svd(f, compute_uv=False).min()
+    assert least**2 >= 1.0 - radius - 1e-12
+    twice = np.vstack([f, f[:1]])  # a class that is there twice
+    assert np.linalg.matrix_rank(twice) == K
+
+
 def test_printed_sign_of_e_prime_breaks_eqs_26_to_30(syn_small):
     f = unit_attention(syn_small)
     E = correlation(syn_small)

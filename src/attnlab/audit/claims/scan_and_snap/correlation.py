@@ -136,6 +136,85 @@ def _lemma_17(case: Case) -> Measurement:
     return Measurement((Check("max |E' - E|", bound, gap, AT_MOST),), number=_tightest(bound, gap))
 
 
+def _full_rank(case: Case) -> Measurement:
+    least = [float(np.linalg.svd(f, compute_uv=False).min()) for f in random_attention()]
+    floor = [
+        float(np.sqrt(1.0 - np.abs(np.linalg.eigvalsh(theory.gram(f))).max()))
+        for f in random_attention()
+    ]
+    return Measurement(
+        (
+            Check("smallest singular value of F", 0.0, least, ABOVE, tolerance=0.0),
+            Check("smallest singular value of F above sqrt(1 - |lambda_1|)", floor, least,
+                  AT_LEAST, tolerance=1e-12),
+        ),
+        number=min(least),
+        note="|lambda_1| < 1/K alone gives it: the eigenvalues of F^T F = I + E are at least "
+        "1 - 1/K; neither M >> K^2 nor the floor 6/sqrt(M) is needed",
+    )  # fmt: skip
+
+
+full_rank = Claim(
+    id="full-rank",
+    statement="By Assumption 2 F^T F is invertible and F has full column rank",
+    latex=r"By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank",
+    source="Section 4, after Assumption 2",
+    relation=ABOVE,
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    predicts="singular values of F above 0",
+    measures="the smallest one for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K",
+    because="a strict inequality; 1e-12 for rounding",
+    code=("gram", "unit_attention"),
+    test="tests/theory/test_correlations.py::test_f_has_full_column_rank",
+    number="in 200 random sets the smallest singular value is {:.3g}",
+    recorded=OnRecord(Verdict.HOLDS, 0.8242),
+    measure=_full_rank,
+)
+
+
+def _eq_90(case: Case) -> Measurement:
+    entry, radius, printed, last = [], [], [], []
+    for f in random_attention():
+        E = theory.gram(f)
+        K, Ep = len(E), theory.e_prime(E)
+        entry.append(float(np.abs(Ep).max()))
+        radius.append(float(np.abs(np.linalg.eigvalsh(Ep)).max()))
+        printed.append(float(np.abs(np.linalg.eigvalsh(E)).max()) / (1.0 - 1.0 / K))
+        last.append(1.0 / (K - 1.0))
+    return Measurement(
+        (
+            Check("|E'_kn| below max |lambda_i(E')|", radius, entry),
+            Check("max |lambda_i(E')| below |lambda_1|/(1 - 1/K)", printed, radius),
+            Check("|lambda_1|/(1 - 1/K) below 1/(K-1)", last, printed),
+        ),
+        number=_tightest(last, entry),
+    )
+
+
+eq_90 = Claim(
+    id="eq-90",
+    statement="|E'_kn| <= max |lambda_i(E')| <= |lambda_1|/(1 - 1/K) <= 1/(K-1)",
+    latex=(
+        r"$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - 1/K} "
+        r"\lvert \lambda_1 \rvert \le \frac{1}{K-1}$"
+    ),
+    source="Eq. 90 (proof of Theorem 1)",
+    relation=AT_MOST,
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    predicts="the three inequalities, for any E with |lambda_1| < 1/K",
+    measures="all four for 200 random sets of 2 to 6 classes",
+    tolerance=1e-13,
+    because="rounding of 6 x 6 linear algebra",
+    code=("e_prime", "gram"),
+    test="tests/theory/test_correlations.py::test_lemmas_13_to_17",
+    number="in 200 random sets the largest |E'_kn| is {:.3g} times 1/(K-1)",
+    recorded=OnRecord(Verdict.HOLDS, 0.6473),
+    measure=_eq_90,
+)
+
+
 def _algebra(
     number: int,
     statement: str,
@@ -355,6 +434,7 @@ floor_at_all_times = Claim(
 
 CLAIMS = (
     assumption_2,
+    full_rank,
     floor_at_all_times,
     e_prime,
     lemma_13,
@@ -362,5 +442,6 @@ CLAIMS = (
     lemma_15,
     lemma_16,
     lemma_17,
+    eq_90,
     eq_88,
 )
