@@ -40,8 +40,8 @@ def _adam(case: Case) -> Measurement:
         s.classes, Sampled(), eta_y=eta, eta_z=eta, steps=ADAM_STEPS, optimizer="adam",
         seeds=SEEDS, save=Save(what="attention", at=(ADAM_STEPS,)), progress=False,
     )  # fmt: skip
-    attention = result["attention"].isel(step=-1, token=s.classes.in_play)
-    attention = attention.transpose("rate", "seed", "sequence_class", "token").values
+    end = result["attention"].isel(step=-1, token=s.classes.in_play)
+    attention = end.transpose("rate", "seed", "sequence_class", "token").values
     ranks = np.argsort(np.argsort(-np.where(distinct, attention, -1.0), axis=-1), axis=-1)
     favourites = (ranks < FAVOURITES).astype(float)
     # Favourites that two runs have in common: (rate, seed, rate, seed), mean over classes.

@@ -50,7 +50,7 @@ def _theorem_1(case: Case) -> Measurement:
     at = times.tolist().index(s.t0)
     ahead = []
     for ratio, z in zip(TRAINED_RATIOS, logits(s, climbed(s).sel(time=s.t0)), strict=True):
-        eq_10 = reduced(s.at(eta_z=s.eta_y / ratio), s.t0).logits
+        eq_10 = reduced(s.at(eta_z=s.eta_y / ratio), np.array([s.t0])).logits[0]
         ahead.append((eq_10[0, high] / z[0, high], np.linalg.norm(eq_10) / np.linalg.norm(z)))
     return Measurement(
         tuple(checks),

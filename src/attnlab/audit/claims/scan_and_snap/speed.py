@@ -120,9 +120,10 @@ def _lemma_9(case: Case) -> Measurement:
         return np.log(M - 1.0) + 0 * t, np.log((M - 1.0) * x(t))
 
     vast = np.array([1e30, 1e150])
-    at = dict(K=K, M=vast, eta_y=y)
-    t = theory.transition_times(**at).t0
-    limit = theory.gamma(t, **at) / theory.gamma_stages(t, **at).late
+    t = theory.transition_times(K=K, M=vast, eta_y=y).t0
+    limit = (
+        theory.gamma(t, K=K, M=vast, eta_y=y) / theory.gamma_stages(t, K=K, M=vast, eta_y=y).late
+    )
     return Measurement(
         (
             Check("gamma over eta_Y t/K, first stage", rate_early, g_early),
