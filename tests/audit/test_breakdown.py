@@ -48,7 +48,7 @@ def test_the_other_knobs(monkeypatch, over_ratio):
     assert float(over_length["gain"][0, 0]) > 10 * stepped
 
 
-def test_where_the_order_turns_recedes_with_time(monkeypatch):
+def test_the_ratio_at_which_the_order_turns_grows_with_time(monkeypatch):
     monkeypatch.setattr(breakdown, "COMMON", (0.4,))
     turn = breakdown.clock_map()["turn"].values[:, 0]
     assert np.all(np.diff(turn) > 0)

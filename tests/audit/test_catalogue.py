@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from attnlab import theory
-from attnlab.audit import CLAIMS, NUMBERED, SECTIONS, Verdict, select
+from attnlab.audit import CLAIMS, NUMBERED, SECTIONS, Verdict, claims_of, select
+from attnlab.audit.catalogue import ORIGINS, Origin
 from attnlab.files.mathematics import dollars, typeset
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,8 @@ WORDS = (  # the informal claims of Sections 3 to 9, and equations with errors
     "distinct-attention", "several-common-tokens", "two-fates", "b-at-t0", "eq-132-condition",
     "eq-133", "fig7-freezes", "fig10-rate", "fig11-recall", "fig12-recall", "recall-sparsity",
     "residual-exact", "multilayer-remark", "poster-faster", "poster-slightly", "fig4-eta-y",
-    "fig6-eta-z",
+    "fig6-eta-z", "eq-86", "eq-87", "eq-89", "eq-90", "full-rank", "corollary-1-sigma",
+    "theorem-4-chi", "fig10-wikitext-103",
 )  # fmt: skip
 
 
@@ -37,9 +39,20 @@ def test_every_numbered_statement_is_a_claim():
     assert sum(len(section) for section in SECTIONS.values()) == len(CLAIMS)
 
 
+def test_what_others_say_is_never_counted_as_the_papers():
+    assert set(ORIGINS) == {claim.id for claim in CLAIMS}
+    elsewhere = ("poster", "slides", "summary", "JoMA", "Scan and Snap")
+    for claim in CLAIMS:
+        by_the_paper = not claim.ours and not claim.source.startswith(elsewhere)
+        assert (ORIGINS[claim.id] is Origin.PAPER) == by_the_paper, claim.id
+    assert {ORIGINS[claim.id] for claim in claims_of("joma")} == {Origin.JOMA, Origin.OURS_JOMA}
+    assert set(ORIGINS.values()) == set(Origin)
+
+
 WITHOUT_FORMULA = (
-    "adam-subsets", "discriminative-bias", "distinct-attention", "fig10-rate", "fig7-freezes",
-    "frequency-bias", "joma-siblings", "layer-norm", "multilayer-remark", "no-winner-takes-all",
+    "adam-subsets", "discriminative-bias", "distinct-attention", "fig10-rate",
+    "fig10-wikitext-103", "fig7-freezes", "frequency-bias", "joma-siblings", "layer-norm",
+    "multilayer-remark", "no-winner-takes-all",
     "one-hot-or-not", "recall-sparsity", "slides-suppressed", "slides-tf-idf", "spurious-tokens",
     "summary-frequency",
 )  # fmt: skip

@@ -12,6 +12,7 @@ import xarray as xr
 
 from attnlab.audit import CLAIMS, NUMBERED, Verdict, examine_all, select
 from attnlab.audit.breakdown import KINDS
+from attnlab.audit.catalogue import ORIGINS, Origin
 from attnlab.audit.document import audit_document
 from attnlab.audit.html import page
 from attnlab.audit.theorem_map import theorem_map
@@ -36,6 +37,18 @@ def test_the_theorem_map_has_a_row_for_every_claim():
         assert len(re.findall(r"(?<!\\)\|", row)) == 9, row
     for name in NUMBERED:
         assert any(row.startswith(f"| **{name}**") for row in rows), name
+
+
+def test_the_tally_counts_each_origin_apart():
+    rows = [line.split(" | ") for line in theorem_map().splitlines() if "algebra, Eq. 10 |" in line]
+    assert [row[0].removeprefix("| ").partition(" (")[0] for row in rows] == list(Origin)
+    for row, origin in zip(rows, Origin, strict=True):
+        of_origin = [claim for claim in CLAIMS if ORIGINS[claim.id] is origin]
+        fails = sum(claim.recorded.verdict is Verdict.FAILS for claim in of_origin)
+        assert row[0].endswith(f"({len(of_origin)} claims)")
+        assert row[2 + list(Verdict).index(Verdict.FAILS)] == str(fails)
+    wrong = {claim.id for claim in CLAIMS if claim.recorded.verdict is Verdict.FAILS}
+    assert int(rows[0][5]) < len(wrong)  # the paper is not charged with what others say of it
 
 
 def fake_map(knob):

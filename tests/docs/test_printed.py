@@ -60,7 +60,7 @@ def missing(expected, found):
 def test_pages_that_print_are_found_and_differences_are_seen():
     named = [page.name for page in PAGES]
     own = ["own_claim.md", "own_model.md", "own_theory.md"]
-    theory = ["common-tokens.md", "gamma.md", "theory-joma.md", "theory-sgd.md"]
+    theory = ["common-tokens.md", "gamma.md", "snap.md", "theory-joma.md", "theory-sgd.md"]
     assert named == ["audit.md", *own, "text.md", "start.md", *theory]
     shown = "class a 0.50 → 1,000\n...\nend\n"
     assert missing(shown, "class  a\n0.51 → 1,001 b 2 end") is None

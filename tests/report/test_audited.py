@@ -19,7 +19,12 @@ def test_it_examines_the_claims_of_every_source_and_is_found_again(tmp_path, mon
     made = audited.make_audit(folder=tmp_path / "audit", progress=fractions.append)
     assert asked == [claim.id for claim in claims_of("joma")]
     assert fractions == [0.0]
-    assert made.headline == "2 claims examined, 0 of them do not hold as printed; all as recorded."
+    assert made.headline == (
+        "Of 1 claims of Scan and Snap 0 do not hold as printed; beside them 1 of other origin were "
+        "examined; all as recorded."
+    )
+    assert "The paper (1 claims): on paper (algebra and reduced dynamics) 1 holds" in made.summary
+    assert "JoMA, as we read it (1 claims)" in made.summary
     document = audited.read_audit(tmp_path / "audit")
     assert [claim["id"] for claim in document["claims"]] == ["lemma-18", "joma-tree"]
     page = (tmp_path / "audit" / "audit.html").read_text()

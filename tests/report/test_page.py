@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from attnlab.audit import CLAIMS
+from attnlab.audit.catalogue import ORIGINS
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.scan_and_snap import fig6
 from attnlab.files.mathematics import mathml
@@ -36,7 +37,8 @@ def claims():
             {
                 "id": claim.id, "statement": claim.statement, "latex": claim.latex,
                 "source": claim.source,
-                "ours": claim.ours, "verdict": claim.recorded.verdict, "number": "1.5 < 2",
+                "ours": claim.ours, "origin": ORIGINS[claim.id],
+                "verdict": claim.recorded.verdict, "number": "1.5 < 2",
                 "training": None, "training_number": "", "counterexample": "",
                 "as_recorded": True, "figure": claim.figure,
             }

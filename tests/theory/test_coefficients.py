@@ -128,6 +128,19 @@ def test_plain_update_starts_with_beta_one_over_m(random_classes, M):
     assert beta(correlation(f), M=M).max() > 3 / M
 
 
+def test_remainders_of_eqs_87_and_89_are_below_3_over_m():
+    M, q1 = 1000.0, 1000.0 / 999.0
+    for rho in (0.05, 0.3, 0.49):
+        E = np.array([[0.0, rho], [rho, 0.0]])
+        Ep = np.eye(2) - np.linalg.inv(np.eye(2) + E)
+        second = iota(E, M=M) - q1 * (1.0 - np.diagonal(Ep))
+        third = beta(E, M=M)[0, 1] - q1 * Ep[0, 1]
+        # by hand, q_0 = -M/(M-1)^2: delta_2 = -q_0 E'_12, delta_3 = -q_0 (1 - E'_22)
+        np.testing.assert_allclose(second, M / (M - 1) ** 2 * Ep[0, 1], rtol=1e-9)
+        assert third == pytest.approx(M / (M - 1) ** 2 * (1.0 - Ep[1, 1]), rel=1e-9)
+        assert max(np.abs(second).max(), abs(third)) < 3.0 / M
+
+
 def test_leading_axes():
     E = np.stack([equal(3, 0.1), equal(3, 0.2)])
     np.testing.assert_allclose(beta(E, M=50)[1], beta(E[1], M=50))

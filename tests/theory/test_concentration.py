@@ -72,6 +72,19 @@ def test_lemma_11_needs_few_strays():
     assert abs(sigma_at(34.0, mean, M, 1.0)) < printed
 
 
+def test_sigma_of_corollary_1_stays_within_its_bounds():
+    rng, K, N, M, eta_y, delta = np.random.default_rng(3), 5, 10**5, 1000.0, 0.9, 0.1
+    sigma = np.array(
+        [
+            visit_deviations(rng.multinomial(N, np.full(K, 1.0 / K)), M=M, eta_y=eta_y).sigma
+            for _ in range(500)
+        ]
+    )
+    assert np.all(sigma > -1.0)
+    assert np.mean(np.abs(sigma) <= K / np.sqrt(N) * np.sqrt(np.log(1 / delta))) >= 1 - delta
+    assert np.mean(np.abs(sigma) <= eta_y * np.sqrt(N * np.log(1 / delta))) >= 1 - delta
+
+
 def test_visit_deviations_are_zero_for_equal_visits():
     theta, sigma = visit_deviations([20, 20, 20], M=50, eta_y=0.5)
     np.testing.assert_allclose([theta, sigma], 0.0, atol=1e-14)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from attnlab.theory import (
@@ -55,6 +55,31 @@ def test_lemmas_13_to_17(random_classes, seed, K, overlap):
     assert np.all(np.diagonal(Ep)[overlaps] < 0)
     np.testing.assert_allclose(np.diagonal(Ep)[~overlaps], 0.0, atol=1e-14)
     np.testing.assert_allclose((E * Ep).sum(1), -np.diagonal(Ep), atol=1e-12)
+
+
+@exact
+@given(seed=seeds, K=sizes, overlap=st.floats(0.02, 0.3))
+def test_the_modified_update_changes_by_less_than_2_over_sqrt_3(random_classes, seed, K, overlap):
+    f = unit_attention(random_classes(seed, K=K, overlap=overlap))
+    E = f @ f.T - np.eye(K)
+    radius = np.abs(np.linalg.eigvalsh(E)).max()
+    assume(radius < 1.0)  # Assumption 2 asks for |lambda_1| < 1/K
+    change = np.linalg.norm(f.T @ e_prime(E), axis=0).max()
+    assert change <= radius / np.sqrt(1.0 - radius**2) + 1e-12
+    pair = np.array([[1.0, 0.0], [0.4999, np.sqrt(1.0 - 0.4999**2)]])  # |lambda_1| just below 1/2
+    most = np.linalg.norm(pair.T @ e_prime(pair @ pair.T - np.eye(2)), axis=0).max() / 0.4999
+    assert most == pytest.approx(2 / np.sqrt(3), abs=1e-4)
+
+
+@exact
+@given(seed=seeds, K=sizes, overlap=st.floats(0.02, 0.3))
+def test_f_has_full_column_rank(random_classes, seed, K, overlap):
+    f = unit_attention(random_classes(seed, K=K, overlap=overlap))
+    radius = np.abs(np.linalg.eigvalsh(f @ f.T - np.eye(K))).max()
+    least = np.linalg.svd(f, compute_uv=False).min()
+    assert least**2 >= 1.0 - radius - 1e-12
+    twice = np.vstack([f, f[:1]])  # a class that is there twice
+    assert np.linalg.matrix_rank(twice) == K
 
 
 def test_printed_sign_of_e_prime_breaks_eqs_26_to_30(syn_small):

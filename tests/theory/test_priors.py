@@ -21,6 +21,18 @@ def test_bias_is_a_prior_on_tokens(syn_small):
     np.testing.assert_allclose(started, tilted + bias, atol=1e-8)
 
 
+def test_alibi_keeps_few_positions_at_any_length():
+    """Mean attention forgets the bias; attention in one sequence does not become its mean."""
+    rng, p = np.random.default_rng(0), np.array([0.2, 0.8])
+    for length in (200, 2000):
+        w = np.exp(-0.5 * np.arange(length))
+        first = rng.random((4000, length)) < p[0]
+        attention = (first * w).sum(1) / w.sum()
+        assert attention.mean() == pytest.approx(p[0], abs=0.02)
+        count = p[0] * p[1] / attention.var()
+        assert count == pytest.approx(1 / np.tanh(0.25), rel=0.1)  # 4.1 positions
+
+
 def test_position_bias_needs_tokens_that_depend_on_position(syn_small):
     bias = np.array([0.0, -1.0, -2.0])
     same = np.stack([syn_small] * 3)

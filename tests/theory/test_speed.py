@@ -81,6 +81,18 @@ def test_lemma_9_stages(M):
     assert np.all(np.exp(M * h(late / 4, M=M, eta_y=0.5)) >= M - 1)
 
 
+def test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4():
+    M = np.array([1e9, 1e30, 1e100, 1e150])
+    rates = {"K": 4, "M": M, "eta_y": 0.5}
+    t0 = transition_times(**rates).t0
+    short_of_2 = 2.0 - gamma(t0, **rates) / gamma_stages(t0, **rates).late
+    assert np.all((short_of_2 > 0) & (np.diff(short_of_2, append=0.0) < 0))
+    assert short_of_2[-1] < 0.01
+    few = np.arange(2.0, 1001.0)
+    room = (few - 2.0 + (few - 1.0) * np.log(few - 1.0)) / few - np.log(few)  # Eq. 52
+    assert few[room <= 0].tolist() == [2.0, 3.0, 4.0]
+
+
 def test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m():
     ratios = []
     for M in (1e3, 1e6, 1e9):

@@ -42,6 +42,16 @@ def test_b_n_starts_at_zero_only_when_corrected():
     assert growth_bound(np.inf, **FIG_3, C0=C0) == np.inf
 
 
+def test_the_bound_on_chi_starts_at_one_only_when_corrected():
+    at = {"K": 10, "M": 1000, "eta_y": 0.9, "eta_z": 0.03}
+    share = 0.24  # f_l0(0)^2
+    for C0, claims_too_much in ((12.8, True), (0.1, False)):
+        printed = np.exp(2 * share * growth_bound(0.0, C0=C0, form="printed", **at))
+        assert printed == pytest.approx(C0 ** (share / 2))
+        assert (printed > 1.0) == claims_too_much
+        assert np.exp(2 * share * growth_bound(0.0, C0=C0, **at)) == 1.0
+
+
 def test_slope_of_b_n_is_eta_z_xi():
     # Eq. 123: xi = gamma / (C_0 + 4 Gamma); the constant does not change the slope.
     t = np.geomspace(1, 1e5, 20)

@@ -100,7 +100,8 @@ def ratio_map() -> xr.Dataset:
     for prob in COMMON:
         case = Case(graded(2, prob), ETA_Y, ETA_Z, 1e6)
         time = 10 * case.t0
-        at = trained(case.classes, ratios(*RATIOS, eta_y=ETA_Y), case.steps).interp(time=time)
+        rates = ratios(*RATIOS, eta_y=ETA_Y)
+        at = trained(case.classes, rates, case.steps, exactly=(time,)).sel(time=time)
         for i, ratio in enumerate(RATIOS):
             z = logits(case, at.isel(run=i))
             here = case.at(eta_z=ETA_Y / ratio)

@@ -74,9 +74,17 @@ FIG3 = Case(
 SYN_SMALL = Case(syn_small(), *RATES, 1e6)
 
 
-def recorded_at(steps: float) -> list[float]:
-    """The times at which a flow is recorded: 0, and in even ratios from 1e-2 of a step on."""
-    return [0.0, *np.geomspace(1e-2, steps, RECORDS - 1).tolist()]
+def recorded_at(steps: float, exactly: Sequence[float] = ()) -> list[float]:
+    """Return the times at which a flow is recorded: 0, and in even ratios from 1e-2 of a step on.
+
+    The record nearest to each time in `exactly` is moved onto it, so that what is quoted there is
+    read there and the number of records stays the same.
+    """
+    times = np.geomspace(1e-2, steps, RECORDS - 1)
+    for time in exactly:
+        if times[0] < time < times[-1]:
+            times[1 + np.abs(np.log(times[1:-1] / time)).argmin()] = time
+    return [0.0, *times.tolist()]
 
 
 def joint_flow(
@@ -85,12 +93,13 @@ def joint_flow(
     steps: float,
     start: ArrayLike | None = None,
     model: Model | None = None,
+    exactly: Sequence[float] = (),
 ) -> xr.Dataset:
     """The joint flow of Y and Z (Lemma 1, T to infinity, float64) at pairs (eta_Y, eta_Z).
 
-    Dims: run (with coords eta_y and eta_z), time (0, and geometric from 1e-2 of a step to `steps`),
-    sequence_class, query, token. `start` gives z(0), one logit for each token of the vocabulary
-    (or for each head, query and token), `model` another model than the paper's.
+    Dims: run (with coords eta_y and eta_z), time (`recorded_at`), sequence_class, query, token.
+    `start` gives z(0), one logit for each token of the vocabulary (or for each head, query and
+    token), `model` another model than the paper's, `exactly` times that must be recorded.
     """
     eta_y, eta_z = (xr.DataArray(column, dims="run") for column in np.array(rates).T)
     result = simulate(
@@ -100,7 +109,7 @@ def joint_flow(
         eta_z=eta_z,
         steps=steps,
         init="zero" if start is None else np.asarray(start),
-        save=Save(("attention", "logits", "loss"), at=recorded_at(steps)),
+        save=Save(("attention", "logits", "loss"), at=recorded_at(steps, exactly)),
         dtype="float64",
         model=model,
         progress=False,
@@ -115,12 +124,14 @@ def trained(
     steps: float,
     start: tuple[Any, ...] | None = None,
     model: Model | None = None,
+    exactly: tuple[float, ...] = (),
 ) -> xr.Dataset:
     """`joint_flow` for up to `RUNS` pairs of rates, kept, and always run as `RUNS` of them."""
     if len(rates) > RUNS:
         raise InputError(f"rates: at most {RUNS} pairs to a call, got {len(rates)}")
     padded = rates + rates[-1:] * (RUNS - len(rates))
-    return joint_flow(classes, padded, steps, start, model).isel(run=slice(len(rates)))
+    run = joint_flow(classes, padded, steps, start, model, exactly)
+    return run.isel(run=slice(len(rates)))
 
 
 def ratios(*values: float, eta_y: float) -> tuple[tuple[float, float], ...]:
@@ -129,8 +140,12 @@ def ratios(*values: float, eta_y: float) -> tuple[tuple[float, float], ...]:
 
 
 def climbed(case: Case) -> xr.Dataset:
-    """The joint flow at every ratio of the ladder, which labels dim `ratio`."""
-    run = trained(case.classes, ratios(*TRAINED_RATIOS, eta_y=case.eta_y), case.steps)
+    """The joint flow at every ratio of the ladder, which labels dim `ratio`.
+
+    t_0 and 10 t_0 are among the records.
+    """
+    rates = ratios(*TRAINED_RATIOS, eta_y=case.eta_y)
+    run = trained(case.classes, rates, case.steps, exactly=(case.t0, 10 * case.t0))
     return run.swap_dims(run="ratio").assign_coords(ratio=list(TRAINED_RATIOS))
 
 

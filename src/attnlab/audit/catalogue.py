@@ -1,13 +1,14 @@
 """The catalogue: every claim by its source, in the order of the paper, then what others say of it.
 
 `SOURCES` are what `attnlab audit --source` examines, each with its sections; `SECTIONS` and
-`CLAIMS` are all of them.
+`CLAIMS` are all of them; `ORIGINS` says whose statement each is.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from enum import StrEnum
 
 from attnlab.audit.claim import Claim
 from attnlab.audit.claims import studies
@@ -36,6 +37,8 @@ from attnlab.files.errors import InputError
 
 Sections = dict[str, tuple[Claim, ...]]
 
+POSTER, SUMMARY = "Poster and slides", "A summary of the paper"
+
 SCAN_AND_SNAP: Sections = {
     "The model (Section 3, Appendices C, H)": (*model.CLAIMS, *setup.CLAIMS),
     "The decoder's growth (Appendices D.2, D.3)": growth.CLAIMS,
@@ -54,8 +57,8 @@ SCAN_AND_SNAP: Sections = {
     "Extensions (Sections 5, 7)": extension.CLAIMS,
     "Experiments (Section 8, Appendix G)": experiment.CLAIMS,
     "Optimisers and data (Sections 8, 9)": studies.CLAIMS,
-    "Poster and slides": poster.CLAIMS,
-    "A summary of the paper": summary.CLAIMS,
+    POSTER: poster.CLAIMS,
+    SUMMARY: summary.CLAIMS,
 }
 JOMA: Sections = {
     "JoMA: the invariants (claim 1)": invariant.CLAIMS,
@@ -67,6 +70,38 @@ JOMA: Sections = {
 SOURCES: dict[str, Sections] = {"scan-and-snap": SCAN_AND_SNAP, "joma": JOMA}
 SECTIONS: Sections = {title: part for source in SOURCES.values() for title, part in source.items()}
 CLAIMS: tuple[Claim, ...] = tuple(claim for section in SECTIONS.values() for claim in section)
+
+
+class Origin(StrEnum):
+    """Whose statement a claim is.
+
+    Verdicts are counted for each origin apart: what a poster, a summary or we ourselves say is not
+    the paper's.
+    """
+
+    PAPER = "the paper"
+    POSTER = "its poster and slides"
+    SUMMARY = "a summary of it, not by the authors"
+    OURS = "our own questions about it"
+    JOMA = "JoMA, as we read it"
+    OURS_JOMA = "our own questions about JoMA"
+
+
+def _origin(source: str, title: str, claim: Claim) -> Origin:
+    if source == "joma":
+        return Origin.OURS_JOMA if claim.ours else Origin.JOMA
+    if claim.ours:
+        return Origin.OURS
+    return {POSTER: Origin.POSTER, SUMMARY: Origin.SUMMARY}.get(title, Origin.PAPER)
+
+
+# The origin of each claim, by its id.
+ORIGINS: dict[str, Origin] = {
+    claim.id: _origin(source, title, claim)
+    for source, sections in SOURCES.items()
+    for title, claims in sections.items()
+    for claim in claims
+}
 
 # Every numbered statement of the paper, which the catalogue must have.
 NUMBERED = (

@@ -10,6 +10,7 @@ import xarray as xr
 
 from attnlab import __version__
 from attnlab.audit.cases import TRAINED_RATIOS
+from attnlab.audit.catalogue import ORIGINS
 from attnlab.audit.claim import Finding
 from attnlab.files.provenance import versions
 from attnlab.prediction.hypothesis import Hypothesis
@@ -40,6 +41,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "latex": claim.latex,
         "source": claim.source,
         "ours": claim.ours,
+        "origin": ORIGINS.get(claim.id, "yours"),
         "relation": str(claim.relation),
         "case": {
             "classes": finding.case.classes.origin,

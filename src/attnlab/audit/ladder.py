@@ -18,7 +18,8 @@ def ladder_of(trial: Trial) -> xr.Dataset:
 
     `z_error` is the largest error in z, relative to the largest |z| of training; `attention_error`
     the largest one in attention. nan where a theory is silent or nothing has moved. `time` says
-    when: for t_0, the nearest record. `leans_on` is what a level uses and the next does not.
+    when: for t_0, the nearest record, which is t_0 itself where the audit chose the records.
+    `leans_on` is what a level uses and the next does not.
     """
     clock = trial.simulation.clock
     times = trial.simulated[clock].values.astype(np.float64)

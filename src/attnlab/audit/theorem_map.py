@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from attnlab.audit.catalogue import CLAIMS, SECTIONS
+from attnlab.audit.catalogue import CLAIMS, ORIGINS, SECTIONS, Origin
 from attnlab.audit.claim import Claim
 from attnlab.audit.verdict import Verdict
 from attnlab.files.atomic import atomic_path
@@ -46,6 +46,8 @@ asked for; of JoMA's claims, about \
 the gradient flow of `Joint`. `./lab audit --claim \
 NAME` prints each hypothesis with its value and how it is read. Code is in `attnlab.theory`, tests \
 are in `tests/theory`; that every verdict and number is what is measured is tested in `tests/audit`.
+
+Verdicts are counted by whose statement it is, and not added up.
 """
 
 
@@ -55,11 +57,18 @@ def theorem_map() -> str:
 
 
 def _tally() -> str:
-    verdicts = Counter(claim.recorded.verdict for claim in CLAIMS)
-    training = Counter(claim.recorded.training for claim in CLAIMS if claim.recorded.training)
-    lines = ["| | " + " | ".join(Verdict) + " |", "|---" * (len(Verdict) + 1) + "|"]
-    for name, tally in (("algebra, Eq. 10", verdicts), ("in training", training)):
-        lines.append(f"| {name} | " + " | ".join(str(tally[v]) for v in Verdict) + " |")
+    """How many claims have which verdict: two rows for each origin, which are never added up."""
+    lines = ["| whose | verdict | " + " | ".join(Verdict) + " |", "|---" * (len(Verdict) + 2) + "|"]
+    for origin in Origin:
+        recorded = [claim.recorded for claim in CLAIMS if ORIGINS[claim.id] is origin]
+        algebra = Counter(of.verdict for of in recorded)
+        training = Counter(of.training for of in recorded)
+        for whose, name, counts in (
+            (f"{origin} ({len(recorded)} claims)", "algebra, Eq. 10", algebra),
+            ("", "in training", training),
+        ):
+            cells = [whose, name, *(str(counts[verdict]) for verdict in Verdict)]
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

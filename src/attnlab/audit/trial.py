@@ -40,11 +40,19 @@ class Trial(Case):
     @property
     def transition(self) -> tuple[float, float]:
         """From t_0' of the first class to t_0 of the last (Lemma 9), in the simulation's time."""
-        times = theory.transition_times(K=1.0 / self.prior, M=self.M, eta_y=self.eta_y)
-        first, last = float(np.min(times.t0_prime)), float(np.max(times.t0))
-        momentum = self.simulation.moving.momentum or 0.0
-        first, last = np.asarray(theory.momentum_steps([first, last], momentum=momentum)).tolist()
-        return first, last
+        return transition_of(self.simulation)
+
+
+def transition_of(simulation: Simulation) -> tuple[float, float]:
+    """Return t_0' of the first class and t_0 of the last (Lemma 9), in the simulation's time."""
+    (classes,) = simulation.sets
+    times = theory.transition_times(
+        K=1.0 / classes.prior, M=classes.vocab_size, eta_y=simulation.eta_y
+    )
+    first, last = float(np.min(times.t0_prime)), float(np.max(times.t0))
+    momentum = simulation.moving.momentum or 0.0
+    first, last = np.asarray(theory.momentum_steps([first, last], momentum=momentum)).tolist()
+    return first, last
 
 
 def simulation_of(
@@ -60,7 +68,8 @@ def simulation_of(
         if "save" not in chosen:
             if simulation.steps <= 1e-2:
                 raise InputError(f"steps: expected a time above 0.01, got {simulation.steps:g}")
-            simulation = replace(simulation, save=Save(at=recorded_at(simulation.steps)))
+            at = recorded_at(simulation.steps, exactly=[transition_of(simulation)[1]])
+            simulation = replace(simulation, save=Save(at=at))
     else:
         simulation = as_simulation(given, engine, **settings)
         _check(simulation)

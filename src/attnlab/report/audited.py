@@ -11,6 +11,7 @@ from typing import Any
 
 from attnlab.audit import SOURCES, Verdict, claims_of, examine_all, whole_audit
 from attnlab.audit.built_in import PAPER, WHOLE
+from attnlab.audit.catalogue import Origin
 from attnlab.audit.document import audit_document
 from attnlab.audit.html import page
 from attnlab.experiments.made import Made, file_digest, read_record, write_record
@@ -95,24 +96,35 @@ def read_audit(folder: Path) -> dict[str, Any]:
 
 
 def _headline(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    wrong = sum(
-        claim["verdict"] in ("corrected", "fails") and not claim["ours"] for claim in claims
-    )
+    """Count the paper's own statements apart from those of posters, summaries, JoMA and ours."""
+    own = [claim for claim in claims if claim["origin"] == Origin.PAPER]
+    wrong = sum(claim["verdict"] in ("corrected", "fails") for claim in own)
     as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
-    return f"{len(claims)} claims examined, {wrong} of them do not hold as printed; {as_recorded}."
+    return (
+        f"Of {len(own)} claims of Scan and Snap {wrong} do not hold as printed; beside them "
+        f"{len(claims) - len(own)} of other origin were examined; {as_recorded}."
+    )
 
 
 def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    algebra = Counter(claim["verdict"] for claim in claims if claim["verdict"])
-    training = Counter(claim["training"] for claim in claims if claim["training"])
-    told = (
-        f"{len(claims)} claims. On paper (algebra and reduced dynamics): {_tally(algebra)}. In "
-        f"training (joint dynamics), where a claim says something about it: {_tally(training)}."
+    told = []
+    for origin in Origin:
+        of_origin = [claim for claim in claims if claim["origin"] == origin]
+        algebra = Counter(claim["verdict"] for claim in of_origin if claim["verdict"])
+        training = Counter(claim["training"] for claim in of_origin if claim["training"])
+        if of_origin:
+            told.append(
+                f"{origin} ({len(of_origin)} claims): on paper (algebra and reduced dynamics) "
+                f"{_tally(algebra)}; in training (joint dynamics) {_tally(training)}."
+            )
+    told.append(
+        f"Not as recorded: {', '.join(changed)}."
+        if changed
+        else "All verdicts are those on record."
     )
-    if changed:
-        return f"{told} Not as recorded: {', '.join(changed)}."
-    return f"{told} All verdicts are those on record."
+    return " ".join(f"{sentence[0].upper()}{sentence[1:]}" for sentence in told)
 
 
 def _tally(verdicts: Counter[str]) -> str:
-    return ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in Verdict if verdicts[verdict])
+    counts = [f"{verdicts[verdict]} {verdict}" for verdict in Verdict if verdicts[verdict]]
+    return ", ".join(counts) or "none"

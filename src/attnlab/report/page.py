@@ -100,7 +100,7 @@ def page(
         no_studies=[n for n in names_of("study") if n not in {of.made.name for of in studies}],
         audit=audit,
         sections=sections(claims) if claims else [],
-        errata=errata(claims) if claims else [],
+        errata=errata(claims) if claims else {},
         claims=len(claims["claims"]) if claims else 0,
         audited=audited(claims) if claims else [],
         tested={name: claims_of_figure(claims, name) for name in by_name},
@@ -139,14 +139,14 @@ def claims_of_figure(claims: Mapping[str, Any] | None, name: str) -> list[str]:
     return [claim["id"] for claim in claims["claims"] if claim["figure"] == name] if claims else []
 
 
-def errata(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The claims of the sources that do not hold as printed, on paper or in training."""
+def errata(claims: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the claims that do not hold as stated, on paper or in training, by their origin."""
     wrong = ("corrected", "fails")
-    return [
-        claim
-        for claim in claims["claims"]
-        if not claim["ours"] and (claim["verdict"] in wrong or claim["training"] in wrong)
-    ]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for claim in claims["claims"]:
+        if not claim["ours"] and (claim["verdict"] in wrong or claim["training"] in wrong):
+            found.setdefault(capitalised(claim["origin"]), []).append(claim)
+    return found
 
 
 def number(value: float | None) -> str:

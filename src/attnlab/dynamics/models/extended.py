@@ -128,8 +128,9 @@ class Extended(Model):
                 self.distance_bias.check(engine.distances)
         elif self.position is not None:
             raise InputError(
-                "position: for T to infinity a bias by distance cancels, because tokens are drawn "
-                "alike at all distances; use the engine Sampled"
+                "position: the engines for T to infinity train on mean attention, in which a bias "
+                "by distance cancels because tokens are drawn alike at all distances; use the "
+                "engine Sampled"
             )
         elif self.attend_self:
             raise InputError(
@@ -202,8 +203,8 @@ class Extended(Model):
     def class_attention(self, layout: Layout, trained: Parameters, fixed: Given) -> Block:
         """c_{l|m,n} of each head: X^T b at the expected mass of a class's sequences.
 
-        Tokens are drawn alike at all distances, so that a position bias cancels (Eq. 5 stays as
-        it is), but for the weight of all contextual tokens together against the query's own.
+        Tokens are drawn alike at all distances, so that a position bias cancels in the mean (Eq. 5
+        stays as it is), but for the weight of all contextual tokens against the query's own.
         """
         rows = class_rows(layout, layout.prior)
         if self.attend_self:

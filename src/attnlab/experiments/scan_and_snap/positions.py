@@ -1,8 +1,9 @@
 """Study: how does a position bias change who wins, how attention slows, and the order by P(l|n)?
 
-Tokens are drawn alike at every position, so that for T to infinity a bias cancels
-(`theory.position_prior`). At finite T it leaves fewer positions that count: with weights
-w_d = exp(bias at distance d), n_eff = (sum w)^2 / sum w^2 of them. The hypothesis: training with an
+Tokens are drawn alike at every position, so that in the mean a bias cancels
+(`theory.position_prior`). It leaves fewer positions that count: with weights
+w_d = exp(bias at distance d), n_eff = (sum w)^2 / sum w^2 of them, which for ALiBi stays finite
+however long the sequence is. The hypothesis: training with an
 ALiBi bias is training on unbiased sequences of n_eff contextual tokens.
 """
 

@@ -149,8 +149,9 @@ def correlation(
 def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
     """E' = I - (I + E)^-1, as Lemma 14 and Eqs. 26 to 30 need it.
 
-    Printed (Appendix D.1): (I + E)^-1 - I, the opposite sign; with that one Eq. 26 does not give
-    Eq. 8 and Theorem 5, Lemma 16 and Lemma 17 fail.
+    Printed (Appendix D.1; the minus is inferred, since our machine reading lost the operator):
+    (I + E)^-1 - I, the opposite sign; with it Eq. 26 does not give Eq. 8 and Theorem 5, and Lemmas
+    16 and 17 fail.
 
     Parameters
     ----------

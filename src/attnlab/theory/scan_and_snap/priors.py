@@ -46,11 +46,13 @@ def logit_prior(P: Contexts, bias: ArrayLike, *, psi: ArrayLike | None = None) -
 
 
 def position_prior(P: Contexts, bias: ArrayLike) -> FloatArray:
-    """What a relative-position bias (T5, ALiBi) makes of P when T is infinite.
+    """Return what a relative-position bias (T5, ALiBi) makes of P in the mean over sequences.
 
-    The result, sum_r P_r exp(bias_r) normalised, takes the place of P(l|n) everywhere. So a
-    position bias is a prior on tokens only where tokens depend on the position: if P is the same at
-    all positions it changes nothing.
+    The result, sum_r P_r exp(bias_r) normalised, takes the place of P(l|n) where no position keeps
+    weight of its own as T grows, as for bands of positions that grow with T. Then a position bias
+    is a prior on tokens only where tokens depend on the position: if P is the same at all positions
+    it changes nothing. A bias that falls off with distance keeps its weight on few positions at any
+    T (ALiBi of slope s on coth(s/2) of them), so that attention in one sequence stays random.
 
     Parameters
     ----------

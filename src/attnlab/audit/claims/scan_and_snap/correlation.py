@@ -136,6 +136,85 @@ def _lemma_17(case: Case) -> Measurement:
     return Measurement((Check("max |E' - E|", bound, gap, AT_MOST),), number=_tightest(bound, gap))
 
 
+def _full_rank(case: Case) -> Measurement:
+    least = [float(np.linalg.svd(f, compute_uv=False).min()) for f in random_attention()]
+    floor = [
+        float(np.sqrt(1.0 - np.abs(np.linalg.eigvalsh(theory.gram(f))).max()))
+        for f in random_attention()
+    ]
+    return Measurement(
+        (
+            Check("smallest singular value of F", 0.0, least, ABOVE, tolerance=0.0),
+            Check("smallest singular value of F above sqrt(1 - |lambda_1|)", floor, least,
+                  AT_LEAST, tolerance=1e-12),
+        ),
+        number=min(least),
+        note="|lambda_1| < 1/K alone gives it: the eigenvalues of F^T F = I + E are at least "
+        "1 - 1/K; neither M >> K^2 nor the floor 6/sqrt(M) is needed",
+    )  # fmt: skip
+
+
+full_rank = Claim(
+    id="full-rank",
+    statement="By Assumption 2 F^T F is invertible and F has full column rank",
+    latex=r"By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank",
+    source="Section 4, after Assumption 2",
+    relation=ABOVE,
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    predicts="singular values of F above 0",
+    measures="the smallest one for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K",
+    because="a strict inequality; 1e-12 for rounding",
+    code=("gram", "unit_attention"),
+    test="tests/theory/test_correlations.py::test_f_has_full_column_rank",
+    number="in 200 random sets the smallest singular value is {:.3g}",
+    recorded=OnRecord(Verdict.HOLDS, 0.8242),
+    measure=_full_rank,
+)
+
+
+def _eq_90(case: Case) -> Measurement:
+    entry, radius, printed, last = [], [], [], []
+    for f in random_attention():
+        E = theory.gram(f)
+        K, Ep = len(E), theory.e_prime(E)
+        entry.append(float(np.abs(Ep).max()))
+        radius.append(float(np.abs(np.linalg.eigvalsh(Ep)).max()))
+        printed.append(float(np.abs(np.linalg.eigvalsh(E)).max()) / (1.0 - 1.0 / K))
+        last.append(1.0 / (K - 1.0))
+    return Measurement(
+        (
+            Check("|E'_kn| below max |lambda_i(E')|", radius, entry),
+            Check("max |lambda_i(E')| below |lambda_1|/(1 - 1/K)", printed, radius),
+            Check("|lambda_1|/(1 - 1/K) below 1/(K-1)", last, printed),
+        ),
+        number=_tightest(last, entry),
+    )
+
+
+eq_90 = Claim(
+    id="eq-90",
+    statement="|E'_kn| <= max |lambda_i(E')| <= |lambda_1|/(1 - 1/K) <= 1/(K-1)",
+    latex=(
+        r"$\lvert E'_{kn} \rvert \le \max_i \lvert \lambda_i(E') \rvert \le \frac{1}{1 - 1/K} "
+        r"\lvert \lambda_1 \rvert \le \frac{1}{K-1}$"
+    ),
+    source="Eq. 90 (proof of Theorem 1)",
+    relation=AT_MOST,
+    case=WEAK,
+    hypotheses=(weak_correlations,),
+    predicts="the three inequalities, for any E with |lambda_1| < 1/K",
+    measures="all four for 200 random sets of 2 to 6 classes",
+    tolerance=1e-13,
+    because="rounding of 6 x 6 linear algebra",
+    code=("e_prime", "gram"),
+    test="tests/theory/test_correlations.py::test_lemmas_13_to_17",
+    number="in 200 random sets the largest |E'_kn| is {:.3g} times 1/(K-1)",
+    recorded=OnRecord(Verdict.HOLDS, 0.6473),
+    measure=_eq_90,
+)
+
+
 def _algebra(
     number: int,
     statement: str,
@@ -170,7 +249,8 @@ lemma_13 = _algebra(
     13, "max |E_ij| <= |lambda_1|",
     r"$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$",
     "Lemma 13",
-    OnRecord(Verdict.HOLDS, 1.0), _lemma_13, "the bound is reached to {:.3g}",
+    OnRecord(Verdict.HOLDS, 1.0), _lemma_13,
+    "the left side is at most {:.3g} times the right (two classes: equal)",
 )  # fmt: skip
 lemma_14 = _algebra(
     14, "(I + E)^-1 = I - E', with eigenvalues lambda/(1 + lambda)",
@@ -184,7 +264,8 @@ lemma_15 = _algebra(
     r"If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le "
     r"\frac{\lvert \lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$",
     "Lemma 15, Eq. 78",
-    OnRecord(Verdict.HOLDS, 1.0), _lemma_15, "the bound is reached to {:.3g}",
+    OnRecord(Verdict.HOLDS, 1.0), _lemma_15,
+    "the left side is at most {:.3g} times the right (two classes: equal)",
 )  # fmt: skip
 lemma_16 = _algebra(
     16, "E'_ii <= 0, and < 0 for a class that overlaps another",
@@ -199,12 +280,12 @@ lemma_17 = _algebra(
     r"\frac{\lvert \lambda_1 \rvert^2}{1 - \lvert \lambda_1 \rvert}$",
     "Lemma 17, Eq. 80",
     OnRecord(Verdict.HOLDS, 0.9996), _lemma_17,
-    "the bound is reached to {:.3g} (printed for lambda_1 < 1; it needs |lambda_1| < 1)",
+    "the left side is at most {:.4g} times the right (it needs |lambda_1| < 1, not lambda_1 < 1)",
 )  # fmt: skip
 
 
 def _e_prime(case: Case) -> Measurement:
-    f = theory.unit_attention(case.P)
+    f, inverse = theory.unit_attention(case.P), np.linalg.inv(np.eye(case.K) + case.E)
     checks, missed = [], 0.0
     for form in FORMS:
         Ep = theory.e_prime(case.E, form=form)
@@ -212,20 +293,25 @@ def _e_prime(case: Case) -> Measurement:
         missed = missed or float(np.abs(moved - np.eye(case.K)).max())
         checks.append(Check("F^T (F - F E') = I", np.eye(case.K), moved, relative=False, form=form))
     rho = float(case.E.max())
+    # In our text of D.1 the operator is lost: the other two that it could be are tried as well.
+    others = {"plus": inverse + np.eye(case.K), "nothing": inverse}
+    off = {name: np.abs(f @ (f.T - f.T @ Ep) - np.eye(case.K)).max() for name, Ep in others.items()}
     return Measurement(
         tuple(checks),
         number=missed,
-        note=f"two classes, f_1.f_2 = {rho:.3f}: with D.1's sign F^T(F - F E') misses I by "
-        f"{missed:.3f} = 2 f_1.f_2, with Lemma 14's by rounding",
+        note="our text is a machine reading, in which D.1 has no operator: E' := (I + E)^-1 I. The "
+        "minus is inferred (the same list has M 1 for M - 1). Two classes, f_1.f_2 = "
+        f"{rho:.3f}: with it F^T(F - F E') misses I by {missed:.3f} = 2 f_1.f_2, with a plus by "
+        f"{off['plus']:.3g}, with nothing by {off['nothing']:.3g}, with Lemma 14's E' by rounding",
     )
 
 
 e_prime = Claim(
     id="e-prime",
-    statement="E' := (I + E)^-1 - I makes Eq. 26 move only row n of W (Eqs. 27-30)",
+    statement="E' := (I + E)^-1 - I makes Eq. 26 move only row n of W (the minus is inferred)",
     latex=(
         r"With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F E' e_n) "
-        r"= e_n$ (Eqs. 27-30)"
+        r"= e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is lost)"
     ),
     source="Appendix D.1 against Lemma 14",
     relation=EQUAL,
@@ -237,7 +323,7 @@ e_prime = Claim(
     because="rounding",
     code=("e_prime",),
     test="tests/theory/test_correlations.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
-    number="with D.1's sign Eq. 30 is off by {:.3g} (twice f_1.f_2)",
+    number="if D.1 has a minus, as we infer, Eq. 30 is off by {:.3g} (twice f_1.f_2)",
     recorded=OnRecord(Verdict.CORRECTED, 0.5518),
     measure=_e_prime,
 )
@@ -348,6 +434,7 @@ floor_at_all_times = Claim(
 
 CLAIMS = (
     assumption_2,
+    full_rank,
     floor_at_all_times,
     e_prime,
     lemma_13,
@@ -355,5 +442,6 @@ CLAIMS = (
     lemma_15,
     lemma_16,
     lemma_17,
+    eq_90,
     eq_88,
 )

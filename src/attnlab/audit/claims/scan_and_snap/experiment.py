@@ -304,6 +304,24 @@ fig10_rate = Claim(
     measure=_elsewhere,
 )
 
+fig10_wikitext_103 = Claim(
+    id="fig10-wikitext-103",
+    statement="On WikiText-103, too, a larger learning rate gives lower entropy of attention",
+    source="Appendix G, Fig. 10",
+    relation=BELOW,
+    case=WEAK,
+    predicts="entropy on the validation text falling with the rate, 1 layer, 5 seeds",
+    measures="nothing: WikiText-103 was not tried",
+    because="open",
+    code=("attention_flow",),
+    test="tests/experiments/test_text_figures.py::"
+    "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
+    figure="fig10",
+    number="open: not tried on WikiText-103",
+    recorded=OnRecord(Verdict.UNDECIDED),
+    measure=_elsewhere,
+)
+
 CLAIMS = (
     faster_and_denser,
     threshold,
@@ -313,4 +331,5 @@ CLAIMS = (
     recall_sparsity,
     fig7_freezes,
     fig10_rate,
+    fig10_wikitext_103,
 )

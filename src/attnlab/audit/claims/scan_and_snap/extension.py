@@ -238,6 +238,15 @@ def _position_bias(case: Case) -> Measurement:
     counts = np.array([rng.multinomial(500_000, half[0]) for half in halves])
     seen = (counts * np.exp([[0.0], [1.0]])).sum(0)
     cancelled = theory.position_prior(np.stack([s.P, s.P]), np.array([0.0, 1.0])) - s.P
+    # (sum w)^2/sum w^2 positions that count: half of them for the bias on halves, few for ALiBi.
+    slope, lengths = 0.5, np.array([10**3, 10**4, 10**5])
+    weights = {
+        "halves": [np.exp(1.0 * (np.arange(T) < T / 2)) for T in lengths],
+        "ALiBi": [np.exp(-slope * np.arange(T)) for T in lengths],
+    }
+    count = {
+        name: np.array([w.sum() ** 2 / (w**2).sum() for w in of]) for name, of in weights.items()
+    }
 
     full = np.zeros(s.M)
     full[s.classes.in_play] = bias
@@ -255,10 +264,21 @@ def _position_bias(case: Case) -> Measurement:
             Check("z from a biased start", same + bias, start, relative=False, tolerance=1e-7),
             Check("attention with a position bias", theory.position_prior(halves, np.array([0.0,
                   1.0]))[0], seen / seen.sum(), relative=False),
+            Check("P with a position bias, the same tokens at all positions", 0.0, cancelled,
+                  relative=False, tolerance=1e-12),
+            Check("positions that count over T, bias on halves", count["halves"][0] / lengths[0],
+                  count["halves"] / lengths, tolerance=1e-9),
+            Check("positions that count, ALiBi of slope 1/2", 1.0 / np.tanh(slope / 2.0),
+                  count["ALiBi"], tolerance=1e-9),
             Check("z from a biased start, training", logits(s, plain) + bias, logits(s, biased),
                   relative=False, tolerance=1e-6, training=True),
         ),
-        number=float(np.abs(cancelled).max()),
+        number=float(count["ALiBi"][-1]),
+        note="where P is the same at all positions a bias changes mean attention by "
+        f"{np.abs(cancelled).max():.0g}. For T to infinity attention of one sequence is that mean "
+        "only if no position keeps weight: a bias of 1 on the nearer half leaves "
+        f"{count['halves'][-1] / lengths[-1]:.2f} T positions that count, ALiBi of slope 1/2 "
+        f"{count['ALiBi'][-1]:.2f} at any T",
     )  # fmt: skip
 
 
@@ -278,8 +298,8 @@ position_bias = Claim(
     because="the sampling error of 10^6 tokens; 1e-7 and 1e-6 for the two solvers",
     code=("logit_prior", "position_prior"),
     test="tests/theory/test_priors.py::test_position_bias_needs_tokens_that_depend_on_position",
-    number="where P is the same at all positions a position bias changes it by {:.0g}: it cancels",
-    recorded=OnRecord(Verdict.HOLDS, 0.0, Verdict.HOLDS),
+    number="P the same at all positions: it cancels in the mean; ALiBi 1/2 keeps {:.2g} positions",
+    recorded=OnRecord(Verdict.HOLDS, 4.083, Verdict.HOLDS),
     measure=_position_bias,
 )
 

@@ -18,7 +18,7 @@ from attnlab.audit.verdict import Verdict
 from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check
 from attnlab.prediction.hypotheses import MUCH, SECTION_6, rate_window, single_query
-from attnlab.prediction.relation import ABOVE, BELOW, EQUAL, LEADING, within
+from attnlab.prediction.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, within
 
 
 def _eq_132(case: Case) -> Measurement:
@@ -281,4 +281,56 @@ two_fates = Claim(
     measure=_two_fates,
 )
 
-CLAIMS = (eq_132, condition, eq_133, at_t0, two_fates)
+
+def _chi(case: Case) -> Measurement:
+    s, C0 = case, constant(case)
+    t0_prime = float(theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y).t0_prime)
+    t = np.concatenate([[0.0], np.geomspace(1.0, t0_prime, 12)])
+    B = theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=C0)
+    fine = np.linspace(0.0, B[-1], 500)
+    shares = along_growth(s.P[0, s.P[0] > 0], fine)
+    dominant = shares[:, shares[0].argmax()]
+    z = scipy.integrate.cumulative_trapezoid(dominant, fine, initial=0.0)
+    chi = np.exp(2.0 * np.interp(B, fine, z))
+    grown = 2.0 * s.eta_y * s.eta_z * t**2 / s.K
+    bound = {
+        "printed": (C0 + grown) ** (0.5 * dominant[0]),
+        "corrected": (1.0 + grown / C0) ** (0.5 * dominant[0]),
+    }
+    return Measurement(
+        tuple(
+            Check("chi of the dominant token up to t_0'", bound[form], chi, form=form)
+            for form in FORMS
+        ),
+        number=float(bound["printed"][0]),
+        note=f"K = {s.K}, M = {s.M}, C_0 = {C0:.3g}: the bound starts at C_0^(f^2/2) = "
+        f"{bound['printed'][0]:.3f}, above chi(0) = 1; at t_0' it is {bound['printed'][-1]:.3f}, "
+        f"chi {chi[-1]:.3f}, the corrected bound {bound['corrected'][-1]:.3f}. For C_0 < 1 it is "
+        "true and weaker than need be",
+    )
+
+
+chi_bound = Claim(
+    id="theorem-4-chi",
+    statement="chi_l0(t) >= exp(2 f_l0(0)^2 B_n) = [(rho_0^4 + 2 eta_Y eta_Z t^2)/K]^(f_l0(0)^2/2)",
+    latex=(
+        r"$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 \eta_Y "
+        r"\eta_Z t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$"
+    ),
+    source="Theorem 4, attention scanning",
+    relation=AT_LEAST,
+    case=FIG3,
+    hypotheses=(rate_window, *SECTION_6),
+    predicts="a lower bound on chi; corrected: with 1 + 2 eta_Y eta_Z t^2/rho_0^4 in the bracket",
+    measures="chi by Eqs. 98 and 100 along Theorem 4's own B_n, from t = 0 to t_0'",
+    tolerance=0.01,
+    because="Eq. 130 neglects 8 % of h at t_0'",
+    code=("growth_bound", "growth_bounds"),
+    test="tests/theory/test_transition.py::test_the_bound_on_chi_starts_at_one_only_when_corrected",
+    figure="fig3",
+    number="at t = 0 it claims chi >= {:.3g} (C_0 = 12.8), but chi(0) = 1",
+    recorded=OnRecord(Verdict.CORRECTED, 1.352),
+    measure=_chi,
+)
+
+CLAIMS = (eq_132, condition, eq_133, at_t0, two_fates, chi_bound)

@@ -116,7 +116,7 @@ def _assumption_1(case: Case) -> Measurement:
         for T in lengths
     ]
     expected = [theory.expected_squared_norm(p, length=T) / (p @ p) - 1.0 for T in lengths]
-    late = climbed(case).sel(time=10 * case.t0, method="nearest")
+    late = climbed(case).sel(time=10 * case.t0)
     in_ratio = slope(TRAINED_RATIOS[2:], gain_error(case, logits(case, late))[2:])
     return Measurement(
         (

@@ -192,33 +192,4 @@ denser = Claim(
 )
 
 
-def _slightly(case: Case) -> Measurement:
-    s = case
-    t = np.array([10.0, 1e3, 1e6]) * s.t0
-    two = (s, s.at(eta_y=4.0 * s.eta_y))
-    B = np.array([reduced(at, t).growth_bound[:, 0] for at in two])
-    return Measurement(
-        (Check("B_n at 4 eta_Y over B_n at eta_Y", B[0], B[1]),),
-        number=float(B[1, -1] / B[0, -1]),
-    )
-
-
-slightly = Claim(
-    id="poster-slightly",
-    statement="Fixing eta_Z, a large eta_Y leads to slightly smaller B_n(t)",
-    latex=r"Fixing $\eta_Z$, a large $\eta_Y$ leads to slightly smaller $B_n(t)$",
-    source="poster and slides, (2)",
-    relation=BELOW,
-    case=WEAK.at(eta_y=0.225, eta_z=0.001),
-    hypotheses=(rate_window, weak_correlations),
-    predicts="a smaller B_n at four times the eta_Y",
-    measures="B_n under Eq. 10 from 10 t_0 on",
-    because="an order",
-    code=("growth_bound", "attention_flow"),
-    test="tests/theory/test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
-    number="B_n at four times eta_Y is {:.2g} of it (what attention does: eta-y-denser)",
-    recorded=OnRecord(Verdict.HOLDS, 0.3343),
-    measure=_slightly,
-)
-
-CLAIMS = (snap_time, both_rates, denser, slightly)
+CLAIMS = (snap_time, both_rates, denser)

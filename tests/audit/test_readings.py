@@ -1,0 +1,33 @@
+"""Where training runs are recorded, and how turns are located between records."""
+
+import numpy as np
+import pytest
+
+from attnlab.audit.cases import RECORDS, UNEVEN, WEAK, climbed, recorded_at
+from attnlab.audit.readings import first_turn, logits, run_at
+from attnlab.dynamics import Flow, Save, simulate
+
+
+def test_what_is_quoted_at_t0_is_recorded_there():
+    times = climbed(WEAK)["time"].values
+    assert {WEAK.t0, 10 * WEAK.t0} <= set(times.tolist())
+    assert times.size == RECORDS
+    assert np.all(np.diff(times) > 0)
+    assert times[-1] == WEAK.steps
+    elsewhere = WEAK.at(eta_z=WEAK.eta_y / 7.0)  # not a ratio of the ladder
+    assert WEAK.t0 in run_at(elsewhere)[0]
+    assert recorded_at(1e3, exactly=[1e9]) == recorded_at(1e3)
+
+
+def test_a_turn_is_located_between_records():
+    times, z = run_at(UNEVEN)
+    turn = first_turn(times, z[:, 0, 1])
+    run = simulate(
+        UNEVEN.classes, Flow(), eta_y=UNEVEN.eta_y, eta_z=UNEVEN.eta_z, steps=2e6, dtype="float64",
+        save=Save("logits", at=[0.0, *np.linspace(1e6, 2e6, 101)]), progress=False,
+    ).isel(seed=0)  # fmt: skip
+    dense = run["time"].values[logits(UNEVEN, run)[:, 0, 1].argmax()]
+    assert turn == pytest.approx(dense, rel=0.02)
+    assert turn not in times
+    assert first_turn(times, -z[:, 0, 0]) == np.inf  # the common token falls throughout
+    assert first_turn(times, -z[:, 0, 2]) == times[1]
