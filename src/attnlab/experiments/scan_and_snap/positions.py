@@ -29,7 +29,7 @@ MEASURES = {
     "winner": "the most frequent wins",
     "order": "order by $P(l|n)$",
     "contrast": "spread of $z$ over distinct tokens",
-    "slowed": "steps to a tenth of the peak speed",
+    "slowed": "steps to 1/10 of peak speed",
 }
 
 
@@ -153,7 +153,7 @@ def draw(runs: xr.Dataset) -> Figure:
         axes[5].plot(bias["distance"], bias.T, color=style.GREEN, linewidth=0.5, alpha=0.6)
         axes[5].set_xlabel("distance from the query")
         axes[5].set_ylabel("learned bias at the end")
-        titles = ["who wins", "order", "contrast", "slowing down, where all seeds do", "who gains"]
+        titles = ["who wins", "order", "contrast", "slowed, where all seeds are", "who gains"]
         style.panel_titles(axes, [*titles, "a learned bias"])
         style.legend_above(figure, axes[0], ncols=2)
     return figure
