@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -102,14 +103,62 @@ def test_latents_are_sought_in_the_units_of_their_layer():
     assert found["correlation"].dims == (
         "level", "way", "latents", "children", "seed", "latent",
     )  # fmt: skip
-    assert ((found["correlation"] <= 1) | found["correlation"].isnull()).all()
+    assert ((found["correlation"] <= 1 + 1e-12) | found["correlation"].isnull()).all()
     assert found["correlation"].sel(level="upper").isel(latent=4).isnull().all()  # there are four
     told = found["accuracy"].mean(["latents", "children", "seed"])
     assert float(told.sel(way="trained")) > float(told.sel(way="untrained")) + 0.2
+
+
+def test_the_first_number_of_the_pair_counts_the_lowest_latents():
+    """N_0, whose children are the tokens."""
+    recipe = small("joma_hierarchy")
+    assert recipe.layers((10, 20), 2, 0).widths == (recipe.labels, 20, 10, recipe.tokens)
+
+
+def test_a_sequence_lists_each_active_token_once_in_order():
+    on = active_tokens()
+    for label, text in enumerate(joma_hierarchy._sequences([on])[0]):
+        listed = text[:-1][text[:-1] >= 0]
+        assert listed.tolist() == np.flatnonzero(on[label]).tolist()
+        assert text[-1] == on.shape[1]  # the query
+
+
+def test_units_are_read_at_their_maximum_over_positions():
+    """And the positions that fill a sequence up change nothing."""
+    recipe = small("joma_hierarchy")
+    texts = joma_hierarchy._sequences([active_tokens()])[0]
+    weights = joma_hierarchy._begin(recipe, jax.random.key(0))
+    told, *units = joma_hierarchy._look(weights, texts)
+    for label, text in enumerate(texts):
+        alone = text[text >= 0][None]
+        for of, layer in zip(units, joma_hierarchy._layers(weights, alone), strict=True):
+            np.testing.assert_allclose(of[label], layer[0].max(0), rtol=1e-5, atol=1e-6)
+    assert told.shape == (recipe.labels,)
+
+
+def active_tokens():
+    recipe = small("joma_hierarchy")
+    return recipe.layers(recipe.latents[0], 2, 0).active()[-1]
+
+
+def test_latents_are_found_only_beyond_what_an_untrained_network_reads():
+    """Published values are not enough: an untrained network comes near them."""
     judge = experiment("joma_hierarchy").judge
-    unlearnt = found.copy(deep=True)
-    unlearnt["correlation"].loc[{"way": "trained"}] = 0.0
-    assert judge(unlearnt).standing == Standing.FAILS
+    found = make("joma_hierarchy")
+    published = xr.DataArray([0.97, 0.7], {"level": list(joma_hierarchy.LEVELS)}, "level")
+    noise = 0.001 * (-1.0) ** found["seed"]
+    met = found.assign(correlation=(published + noise).broadcast_like(found["correlation"]))
+    assert judge(met).standing == Standing.FAILS
+    untrained = met["way"] != "trained"
+    gained = xr.DataArray([0.3, 0.1], {"level": list(joma_hierarchy.LEVELS)}, "level")
+    learnt = met.assign(correlation=met["correlation"] - untrained * gained)
+    judgement = judge(learnt)
+    assert judgement.standing == Standing.HOLDS
+    assert judgement.numbers["lower_gain"] == pytest.approx(0.3)
+    upper_only = met.assign(
+        correlation=met["correlation"] - untrained * gained * (met["level"] == "upper")
+    )
+    assert judge(upper_only).standing == Standing.PARTLY
 
 
 def test_the_best_correlation_is_that_of_the_unit_that_follows_a_latent():
