@@ -9,7 +9,7 @@ import xarray as xr
 from made_small import make
 from small_recipes import small
 
-from attnlab.experiments import Standing, experiment
+from attnlab.experiments import Standing, experiment, recipe_for
 from attnlab.experiments.joma import joma_hierarchy, joma_invariants
 from attnlab.report import reproduce
 from attnlab.report.make import PARTS, chosen_parts
@@ -40,11 +40,21 @@ def test_salient_components_are_first_and_entropy_comes_back():
     judgement = experiment("joma_salience").judge(curves)
     assert judgement.standing == Standing.CORRECTED
     assert judgement.numbers["printed_late_ratio_error"] < 1e-2
+    ends = [judgement.numbers[f"drawn_entropy_back{end}"] for end in ("_least", "", "_most")]
+    assert ends == sorted(ends)
+    assert ends[0] < ends[-1]  # a range over draws, not one of them
     rows = experiment("joma_salience").table(curves).rows
     assert rows[0]["printed_end"] == rows[0]["printed_limit"] == 1
     backwards = curves.isel(component=slice(None, None, -1))
     backwards["component"] = curves["component"]
     assert experiment("joma_salience").judge(backwards).standing == Standing.FAILS
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("joma_salience", "draws"), ("joma_invariants", "seeds")]
+)
+def test_ranges_are_over_twenty_draws_or_more(name, field):
+    assert getattr(recipe_for(name), field) >= 20
 
 
 @pytest.fixture(scope="module")
