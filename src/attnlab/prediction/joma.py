@@ -23,8 +23,11 @@ from attnlab.prediction.hypothesis import Hypothesis
 from attnlab.prediction.relation import AT_MOST, EQUAL
 from attnlab.prediction.theory import Labelled, Theory
 
-# What counts as constant, uncorrelated, stationary: a tenth. The paper says no number.
+# What counts as constant, uncorrelated, stationary: a tenth. We know no number of the paper's.
 SMALL = 0.1
+# The error of z, as a norm over tokens and over how far z has moved, below which an invariant gives
+# z "in size". The paper reports correlations, and no number for this.
+IN_SIZE = 0.5
 # The scale of the paper's own start, N(0, 1)/100.
 USUAL_SCALE = 0.01
 # Where assumptions are measured, as parts of the run.

@@ -31,6 +31,7 @@ from matplotlib.figure import Figure
 from attnlab.data import LatentLayers
 from attnlab.dynamics.compiling import compiled
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments.estimate import standard_error
 from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
 from attnlab.plots import style
@@ -237,9 +238,9 @@ def _best_correlation(latent: Any, units: Any) -> Any:
     return abs(a.T @ b).max(axis=1)
 
 
-def _over_seeds(each: xr.DataArray) -> tuple[Any, Any]:
+def _over_seeds(each: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Mean over `seed`, and its standard error."""
-    return each.mean("seed"), each.std("seed", ddof=1) / np.sqrt(each.sizes["seed"])
+    return each.mean("seed"), standard_error(each)
 
 
 def draw(found: xr.Dataset) -> Figure:
