@@ -3,8 +3,11 @@
 import pytest
 
 from attnlab import theory
-from attnlab.audit import CLAIMS, SOURCES, Verdict, claims_of, select
+from attnlab.audit import CLAIMS, SOURCES, Verdict, claims_of, examine_all, select
 from attnlab.audit.built_in import PAPER
+from attnlab.audit.document import audit_document, finding_document
+from attnlab.audit.html import page
+from attnlab.audit.theorem_map import theorem_map
 
 
 def test_every_claim_has_one_source():
@@ -14,9 +17,15 @@ def test_every_claim_has_one_source():
         claims_of("jama")
 
 
-def test_what_is_known_from_memory_says_so():
-    for claim in claims_of("joma"):
-        assert "memory" in claim.source or claim.ours, claim.id
+def test_what_was_not_read_in_print_says_so():
+    assert all(claim.as_read for claim in claims_of("joma"))
+    assert not any(claim.as_read for claim in claims_of(PAPER))
+    (found,) = examine_all(select(["joma-tree"]))
+    assert finding_document(found)["as_read"]
+    assert ">exact</span> as we read it<" in page(audit_document([found]))
+    rows = [line for line in theorem_map().splitlines() if line.startswith("| **joma-")]
+    assert len(rows) == 15
+    assert all("** as we read it" in row for row in rows)
 
 
 @pytest.mark.parametrize(

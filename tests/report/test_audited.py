@@ -19,7 +19,11 @@ def test_it_examines_the_claims_of_every_source_and_is_found_again(tmp_path, mon
     made = audited.make_audit(folder=tmp_path / "audit", progress=fractions.append)
     assert asked == [claim.id for claim in claims_of("joma")]
     assert fractions == [0.0]
-    assert made.headline == "2 claims examined, 0 of them do not hold as printed; all as recorded."
+    assert made.headline == (
+        "1 claims examined, 0 of them do not hold as printed; 1 claims of JoMA as we read it; all "
+        "as recorded."
+    )
+    assert "Apart from these, 1 claims of JoMA as we read it" in made.summary
     document = audited.read_audit(tmp_path / "audit")
     assert [claim["id"] for claim in document["claims"]] == ["lemma-18", "joma-tree"]
     page = (tmp_path / "audit" / "audit.html").read_text()

@@ -40,6 +40,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "latex": claim.latex,
         "source": claim.source,
         "ours": claim.ours,
+        "as_read": claim.as_read,
         "relation": str(claim.relation),
         "case": {
             "classes": finding.case.classes.origin,

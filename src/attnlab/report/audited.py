@@ -25,8 +25,8 @@ NUMBERS = ("data", "measures", "dynamics", "theory")
 CODE = ("prediction", "audit")
 DOCUMENT = "audit.json"
 ABOUT = (
-    "Every lemma, theorem, corollary, remark and informal claim of Scan and Snap, and the main "
-    "ones of JoMA, predicted, measured and judged."
+    "Every lemma, theorem, corollary, remark and informal claim of Scan and Snap, predicted, "
+    "measured and judged; and, apart from them, the main ones of JoMA as we read it."
 )
 
 
@@ -95,23 +95,44 @@ def read_audit(folder: Path) -> dict[str, Any]:
 
 
 def _headline(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    wrong = sum(
-        claim["verdict"] in ("corrected", "fails") and not claim["ours"] for claim in claims
-    )
+    read, as_read = _by_reading(claims)
+    wrong = sum(claim["verdict"] in ("corrected", "fails") and not claim["ours"] for claim in read)
     as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
-    return f"{len(claims)} claims examined, {wrong} of them do not hold as printed; {as_recorded}."
+    others = f"{len(as_read)} claims of JoMA as we read it; " if as_read else ""
+    return (
+        f"{len(read)} claims examined, {wrong} of them do not hold as printed; {others}"
+        f"{as_recorded}."
+    )
 
 
 def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    algebra = Counter(claim["verdict"] for claim in claims if claim["verdict"])
-    training = Counter(claim["training"] for claim in claims if claim["training"])
-    told = (
-        f"{len(claims)} claims. On paper (algebra and reduced dynamics): {_tally(algebra)}. In "
-        f"training (joint dynamics), where a claim says something about it: {_tally(training)}."
-    )
+    read, as_read = _by_reading(claims)
+    told = f"{len(read)} claims. {_verdicts(read)}"
+    if as_read:
+        told += (
+            f" Apart from these, {len(as_read)} claims of JoMA as we read it, whose printed text "
+            f"is not known to us. {_verdicts(as_read)}"
+        )
     if changed:
         return f"{told} Not as recorded: {', '.join(changed)}."
     return f"{told} All verdicts are those on record."
+
+
+def _by_reading(claims: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Claims of sources that were read, and those that are stated as we read them."""
+    return (
+        [claim for claim in claims if not claim["as_read"]],
+        [claim for claim in claims if claim["as_read"]],
+    )
+
+
+def _verdicts(claims: list[dict[str, Any]]) -> str:
+    algebra = Counter(claim["verdict"] for claim in claims if claim["verdict"])
+    training = Counter(claim["training"] for claim in claims if claim["training"])
+    return (
+        f"On paper (algebra and reduced dynamics): {_tally(algebra)}. In training (joint "
+        f"dynamics), where a claim says something about it: {_tally(training)}."
+    )
 
 
 def _tally(verdicts: Counter[str]) -> str:

@@ -120,10 +120,11 @@ def _one_hot(case: Case) -> Measurement:
 
 one_hot = Claim(
     id="one-hot-or-not",
-    statement="No decay: not one-hot if normalised; else above 0.9 with no hidden layer or eta_z = 3 eta_y",
+    statement="No decay: not one-hot if normalised; else above 0.9 with no hidden layer or eta_z = "
+    "3 eta_y",
     latex=(
-        r"No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or $\eta_z = 3 "
-        r"\eta_y$"
+        r"No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or $\eta_z = "
+        r"3 \eta_y$"
     ),
     source="Scan and Snap (no winner takes all) against JoMA (claim 2, as we read it)",
     relation=ABOVE,
@@ -163,8 +164,8 @@ def _freeze(case: Case) -> Measurement:
         + f"; at eta_z = 0.3 eta_y {restless} of {len(FREE)} models without weight decay are "
         f"above {QUIET:g}; with weight decay {DECAY:g} and eta_z = 3 eta_y entropy rises from its "
         "lowest by " + ", ".join(f"{of:.2f}" for of in diluted)
-        + ": here entropy rises only where weights tend to a mu (joma-dip), by decay, and attention "
-        "outruns them",
+        + ": here entropy rises only where weights tend to a mu (joma-dip), by decay, and "
+        "attention outruns them",
     )  # fmt: skip
 
 
