@@ -347,5 +347,5 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 EXPERIMENT = Experiment(
     name="joma_invariants", kind="figure", title="Attention logits as a function of the MLP",
-    recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA",
+    recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we read it",
 )  # fmt: skip
