@@ -92,7 +92,7 @@ def _row(claim: Claim) -> str:
 def _verdict(claim: Claim, verdict: Verdict | None, number: str) -> str:
     if verdict is None:
         return ""
-    said = f"**{verdict}**" + (" as we read it" if claim.as_read else "")
+    said = f"**{verdict}**" + (", as we read it" if claim.as_read else "")
     return said + (f": {markdown(dollars(number))}" if number else "")
 
 

@@ -1,10 +1,12 @@
 """The ladder of JoMA: what its joint dynamics say of a run of `Joint`.
 
-Each rung drops one assumption. `JomaStationary`: the gradient that arrives at hidden units stays as
-it starts (claim 2: the erf law). `Joma`: it follows the outputs; attention is eliminated by the
-invariant with b-bar fixed (claim 1). `JomaMoving` (ours): with the b-bar of the moment, and several
-queries each by its own share. The next rung is training. All start from v(0) = 0, and measure what
-they assume on the path that they predict.
+`JomaStationary`: the gradient that arrives at hidden units stays as it starts (claim 2: the erf
+law), activations are linear, b-bar is fixed, and there is one query. `Joma`: the gradient follows
+the outputs, through any activation; attention is eliminated by the invariant with b-bar fixed
+(claim 1), for one query. `JomaMoving` (ours): with the b-bar of the moment, and several queries
+each by its own share. What is left, for softmax, is the factorisation of E[S b], which training does
+not need. All start from v(0) = 0, and measure what they assume on the path that they predict. JoMA's
+claims are as we read them.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _compared(run: xr.Dataset) -> xr.Dataset:
 
 
 def _norm(of: xr.DataArray) -> xr.DataArray:
-    return np.sqrt((of**2).sum("token"))
+    return (of**2).sum("token") ** 0.5
 
 
 def in_play(array: xr.DataArray, case: Case) -> NDArray[np.float64]:
