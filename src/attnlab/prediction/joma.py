@@ -4,9 +4,9 @@
 law), activations are linear, b-bar is fixed, and there is one query. `Joma`: the gradient follows
 the outputs, through any activation; attention is eliminated by the invariant with b-bar fixed
 (claim 1), for one query. `JomaMoving` (ours): with the b-bar of the moment, and several queries
-each by its own share. What is left, for softmax, is the factorisation of E[S b], which training does
-not need. All start from v(0) = 0, and measure what they assume on the path that they predict. JoMA's
-claims are as we read them.
+each by its own share. What is left, for softmax, is the factorisation of E[S b], which training
+does not need. All start from v(0) = 0, and measure what they assume on the path that they predict.
+JoMA's claims are as we read them.
 """
 
 from __future__ import annotations
