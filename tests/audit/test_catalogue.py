@@ -53,7 +53,7 @@ WITHOUT_FORMULA = (
     "adam-subsets", "discriminative-bias", "distinct-attention", "fig10-rate",
     "fig10-wikitext-103", "fig7-freezes", "frequency-bias", "joma-siblings", "layer-norm",
     "multilayer-remark", "no-winner-takes-all",
-    "one-hot-or-not", "recall-sparsity", "slides-suppressed", "slides-tf-idf", "spurious-tokens",
+    "recall-sparsity", "slides-suppressed", "slides-tf-idf", "spurious-tokens",
     "summary-frequency",
 )  # fmt: skip
 

@@ -3,8 +3,14 @@
 import pytest
 
 from attnlab import theory
-from attnlab.audit import CLAIMS, SOURCES, Verdict, claims_of, select
+from attnlab.audit import CLAIMS, SOURCES, Verdict, claims_of, examine_all, select
 from attnlab.audit.built_in import PAPER
+from attnlab.audit.claims.joma import runs
+from attnlab.audit.document import audit_document, finding_document
+from attnlab.audit.html import page
+from attnlab.audit.theorem_map import theorem_map
+from attnlab.experiments.joma import joma_invariants
+from attnlab.prediction.joma import IN_SIZE
 
 
 def test_every_claim_has_one_source():
@@ -14,9 +20,24 @@ def test_every_claim_has_one_source():
         claims_of("jama")
 
 
-def test_what_is_known_from_memory_says_so():
-    for claim in claims_of("joma"):
-        assert "memory" in claim.source or claim.ours, claim.id
+def test_what_was_not_read_in_print_says_so():
+    assert all(claim.as_read for claim in claims_of("joma"))
+    assert not any(claim.as_read for claim in claims_of(PAPER))
+    (found,) = examine_all(select(["joma-tree"]))
+    assert finding_document(found)["as_read"]
+    assert ">exact</span>, as we read it<" in page(audit_document([found]))
+    rows = [line for line in theorem_map().splitlines() if line.startswith("| **joma-")]
+    assert len(rows) == 15
+    assert all("**, as we read it" in row for row in rows)
+
+
+def test_the_size_of_z_has_one_tolerance_and_twenty_draws_or_more():
+    """The experiment joma_invariants judges by the same."""
+    assert {claim.tolerance for claim in select(["joma-softmax", "joma-size"])} == {IN_SIZE}
+    assert joma_invariants.IN_SIZE == IN_SIZE
+    draws = runs.toy_draws()
+    assert draws.sizes["draw"] == runs.DRAWS >= 20
+    assert float(draws["moving"].isel(time=-1).std()) > 0.05  # which one draw does not show
 
 
 @pytest.mark.parametrize(

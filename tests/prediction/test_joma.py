@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from attnlab import Flow, Joint, Limit, Save, Simulation, predict, simulate
-from attnlab.data import SequenceClasses
+from attnlab.data import SequenceClasses, joma_toy
 from attnlab.prediction import JOMA_LADDER, joint_invariants
 
 # Classes that differ in how often they have their tokens; all tokens are common.
@@ -99,6 +99,23 @@ def test_a_correlation_does_not_see_what_the_size_shows(softmax):
     last = [of.isel(seed=0, time=-1, query=0, token=slice(4)).values
             for of in (implied.sel(rung="joma"), measured["attention_logits"])]  # fmt: skip
     assert np.corrcoef(*last)[0, 1] > 0.97
+
+
+def test_one_of_several_sets_of_classes_can_be_asked_about():
+    """As the message about several of them advises."""
+    sets = [joma_toy(4, seed=seed) for seed in range(3)]
+    settings = {"model": Joint(), "steps": 4.0, "eta_y": 1.0, "eta_z": 1.0, "dtype": "float64",
+                "save": Save("logits", at=[0.0, 4.0]), "progress": False}  # fmt: skip
+    together = simulate(sets, Flow(), **settings)
+    with pytest.raises(ValueError, match=r"give one set of classes at a time"):
+        joint_invariants(together)
+    for i in (2, 1):
+        one = joint_invariants(together.isel(setting=i))["implied_logits"]
+        alone = joint_invariants(simulate(sets[i], Flow(), **settings))["implied_logits"]
+        np.testing.assert_allclose(one, alone, atol=1e-7)
+    unknown = together.isel(setting=1).drop_vars("probability")
+    with pytest.raises(ValueError, match="not known which of several sets"):
+        joint_invariants(unknown)
 
 
 def test_exp_attention_of_several_queries_needs_the_shares(two_queries):

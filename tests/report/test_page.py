@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from attnlab.audit import CLAIMS
+from attnlab.audit import CLAIMS, SOURCES, claims_of
 from attnlab.audit.catalogue import ORIGINS
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.scan_and_snap import fig6
@@ -37,7 +37,7 @@ def claims():
             {
                 "id": claim.id, "statement": claim.statement, "latex": claim.latex,
                 "source": claim.source,
-                "ours": claim.ours, "origin": ORIGINS[claim.id],
+                "ours": claim.ours, "origin": ORIGINS[claim.id], "as_read": claim.as_read,
                 "verdict": claim.recorded.verdict, "number": "1.5 < 2",
                 "training": None, "training_number": "", "counterexample": "",
                 "as_recorded": True, "figure": claim.figure,
@@ -164,10 +164,12 @@ def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
 def test_its_subtitle_counts_what_it_has(whole):
     lead = whole.partition('<p class="lead">')[2].partition("</p>")[0]
     assert lead.startswith(f"{len(NAMES)} experiments about what")
-    assert f"and {len(CLAIMS)} claims of Scan and Snap and JoMA examined one by one" in lead
+    read, as_read = (len(claims_of(source)) for source in SOURCES)
+    counted = f"{read} claims of Scan and Snap and {as_read} claims of JoMA as we read it"
+    assert f"and {counted}, examined one by one" in lead
     some = {"claims": claims()["claims"][:3]}
     text = page(figures=[], missing=[], pictures={}, audit=part("audit"), claims=some, seconds=1.0)
-    assert "3 claims of Scan and Snap examined one by one" in text
+    assert "3 claims of Scan and Snap, examined one by one" in text
     assert text.count('scope="rowgroup"') == 1  # the section that they are of
 
 

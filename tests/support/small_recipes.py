@@ -38,8 +38,8 @@ def small(name: str) -> Any:
         return replace(recipe, components=4, steps=1000, draws=2, records=60)
     if name == "joma_hierarchy":
         return replace(
-            recipe, latents=((4, 10),), children=(2,), labels=4, tokens=20, length=8, hidden=8,
-            rate=0.01, steps=200, judged=200,
+            recipe, latents=((10, 4),), children=(2,), labels=4, tokens=20, hidden=8, rate=0.01,
+            steps=200, judged=200, seeds=2,
         )  # fmt: skip
     if name == "joma_hblt":
         return replace(recipe, branching=(1, 2, 2), sequences=20_000)

@@ -65,7 +65,7 @@ def test_softmax_attention_is_the_same_path_on_another_clock():
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("normalised", [False, True])
-def test_entropy_always_dips(seed, normalised):
+def test_entropy_dips_from_an_equal_start_below_every_mu(seed, normalised):
     mu = np.random.default_rng(seed).uniform(1.0, 3.0, 6)
     found = entropy_dip(mu, v0=0.05, normalised=normalised)
     assert found.start == pytest.approx(np.log(6), abs=1e-12)
@@ -78,6 +78,19 @@ def test_entropy_rises_in_the_end():
     late = salient_flow(MU, [3.0, 5.0, 8.0], v0=0.05).weights
     H = salient_entropy(late)
     assert H[0] < H[1] < H[2] < salient_entropy(MU)
+
+
+def test_from_a_start_above_the_smallest_centre_there_need_be_no_dip():
+    """So that 0 <= v(0) < min mu is asked for; `entropy_dip` refuses any other start."""
+    mu, start = np.array([1.0, 2.0]), 1.9
+    path = solve_ivp(
+        lambda _, v: (mu - v) * np.exp(v**2 / 2), (0, 20), [start] * 2, rtol=1e-10, atol=1e-12
+    )
+    H = salient_entropy(path.y.T)
+    assert np.all(np.diff(H) < 1e-9)
+    assert H[-1] == pytest.approx(salient_entropy(mu), abs=1e-6)
+    with pytest.raises(ValueError, match="v0 must be below every mu"):
+        entropy_dip(mu, v0=start)
 
 
 def test_equal_centres_have_no_dip():

@@ -84,6 +84,12 @@ class Claim:
     recorded: OnRecord = OnRecord()
     ours: bool = False
 
+    @property
+    def as_read(self) -> bool:
+        """Whether the source says that the claim is stated as we read it: its printed text is not
+        known to us, so that its verdict is on our reading, and is not counted with the others."""
+        return "as we read it" in self.source
+
     def assume(self, case: Case) -> tuple[Hypothesis, ...]:
         """The hypotheses on this case, each with its value."""
         return tuple(part for assumption in self.hypotheses for part in assumption(case))

@@ -42,6 +42,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "source": claim.source,
         "ours": claim.ours,
         "origin": ORIGINS.get(claim.id, "yours"),
+        "as_read": claim.as_read,
         "relation": str(claim.relation),
         "case": {
             "classes": finding.case.classes.origin,

@@ -24,8 +24,9 @@ Every claim of "Scan and Snap" (Tian, Wang, Chen, Du, NeurIPS 2023), of its post
 of a summary of it: how its relation is read, the code that predicts, the test of that code, the \
 figure it serves, and what the audit found. Questions of ours, which the source does not answer, \
 are marked so. At the end stand the claims of its successor, JoMA (Tian, Wang, Zhang, Chen, Du, \
-ICLR 2024), which we have from memory and number ourselves ([theory-joma.md](theory-joma.md)), and \
-where the two disagree.
+ICLR 2024), as we read it: they are known to us by re-derivation and by its released numbers, not \
+from its printed text, and numbered by ourselves ([theory-joma.md](theory-joma.md)); and where the \
+two disagree.
 
 *Generated from the claims by `./lab python -m attnlab.audit.theorem_map docs/theorem-map.md`; do \
 not edit by hand. A test fails when this page is stale.* `./lab audit` measures all of it again \
@@ -88,8 +89,8 @@ def _row(claim: Claim) -> str:
         f"**{claim.id}**" + (" (ours)" if claim.ours else ""),
         f"{markdown(claim.latex or dollars(claim.statement))} ({markdown(dollars(claim.source))})",
         markdown(str(claim.relation)),
-        _verdict(recorded.verdict, claim.quote(recorded.number)),
-        _verdict(recorded.training, claim.quote(recorded.training_number, training=True)),
+        _verdict(claim, recorded.verdict, claim.quote(recorded.number)),
+        _verdict(claim, recorded.training, claim.quote(recorded.training_number, training=True)),
         ", ".join(f"`{name}`" for name in claim.code),
         f"[{test.removeprefix('test_').replace('_', ' ')}](../{file})",
         claim.figure or "",
@@ -97,10 +98,11 @@ def _row(claim: Claim) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _verdict(verdict: Verdict | None, number: str) -> str:
+def _verdict(claim: Claim, verdict: Verdict | None, number: str) -> str:
     if verdict is None:
         return ""
-    return f"**{verdict}**" + (f": {markdown(dollars(number))}" if number else "")
+    said = f"**{verdict}**" + (", as we read it" if claim.as_read else "")
+    return said + (f": {markdown(dollars(number))}" if number else "")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> N
         cells = []
         for verdict, number in (("verdict", "number"), ("training", "training_number")):
             cell = Text(found[verdict] or "", style=COLOURS.get(found[verdict], ""))
+            if found[verdict] and found["as_read"]:
+                cell.append(", as we read it", style="default")
             if found[number]:
                 cell.append(f"\n{found[number]}", style="default")
             cells.append(cell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -92,10 +93,24 @@ def classes_of(result: xr.Dataset, written: Any) -> SequenceClasses | tuple[Sequ
 
     written: origin and digest of each set, which what is found must have.
     """
-    if isinstance(written, list):
-        sets = [result.isel(setting=i) for i in range(len(written))]
-        return tuple(_one_set(of, item) for of, item in zip(sets, written, strict=True))
-    return _one_set(result, written)
+    if not isinstance(written, list):
+        return _one_set(result, written)
+    if "setting" not in result.dims:
+        return _chosen_set(result, written)
+    sets = [result.isel(setting=i) for i in range(len(written))]
+    return tuple(_one_set(of, item) for of, item in zip(sets, written, strict=True))
+
+
+def _chosen_set(result: xr.Dataset, written: Sequence[Mapping[str, Any]]) -> SequenceClasses:
+    """The one of several sets that `.isel(setting=i)` left: the one with these probabilities."""
+    if "probability" in result:
+        for item in written:
+            with suppress(InputError):
+                return _one_set(result, item)
+    raise InputError(
+        "result: it is not known which of several sets of classes it is about; record attention, "
+        "with which their probabilities are kept"
+    )
 
 
 def _one_set(result: xr.Dataset, written: Mapping[str, Any]) -> SequenceClasses:

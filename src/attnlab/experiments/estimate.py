@@ -199,6 +199,15 @@ def mean(values: xr.DataArray) -> Estimate:
     return jackknife(lambda kept: float(kept.mean(skipna=False)), values)
 
 
+def mean_and_range(name: str, values: xr.DataArray) -> dict[str, float]:
+    """Mean, least and most of `values` as named numbers: `name`, `name`_least, `name`_most."""
+    return {
+        name: float(values.mean()),
+        f"{name}_least": float(values.min()),
+        f"{name}_most": float(values.max()),
+    }
+
+
 def share(hits: xr.DataArray, *, of: xr.DataArray | None = None) -> Share:
     """The share of hits: of so many as `of` says, or of the entries of 0 and 1 that are not NaN.
 

@@ -1,10 +1,12 @@
 """The ladder of JoMA: what its joint dynamics say of a run of `Joint`.
 
-`JomaStationary`: the gradient that arrives at hidden units stays as
-it starts (claim 2: the erf law). `Joma`: it follows the outputs; attention is eliminated by the
-invariant with b-bar fixed (claim 1). `JomaMoving` (ours): with the b-bar of the moment, and several
-queries each by its own share. After it comes training. All start from v(0) = 0, and measure what
-they assume on the path that they predict.
+`JomaStationary`: the gradient that arrives at hidden units stays as it starts (claim 2: the erf
+law), activations are linear, b-bar is fixed, and there is one query. `Joma`: the gradient follows
+the outputs, through any activation; attention is eliminated by the invariant with b-bar fixed
+(claim 1), for one query. `JomaMoving` (ours): with the b-bar of the moment, and several queries
+each by its own share. What is left, for softmax, is the factorisation of E[S b], which training
+does not need. All start from v(0) = 0, and measure what they assume on the path that they predict.
+JoMA's claims are as we read them.
 """
 
 from __future__ import annotations
@@ -23,8 +25,12 @@ from attnlab.prediction.hypothesis import Hypothesis
 from attnlab.prediction.relation import AT_MOST, EQUAL
 from attnlab.prediction.theory import Labelled, Theory
 
-# What counts as constant, uncorrelated, stationary: a tenth. The paper says no number.
+# What counts as constant, uncorrelated, stationary: a tenth. We know no number of the paper's.
 SMALL = 0.1
+# The error of z (its norm over tokens, over that of how far z has moved) below which an invariant
+# gives z in size: a tenth for the drift of b-bar, a tenth for the factorisation, and another since
+# drift counts by its integral. We know no number of the paper's, which reports correlations.
+IN_SIZE = 3 * SMALL
 # The scale of the paper's own start, N(0, 1)/100.
 USUAL_SCALE = 0.01
 # Where assumptions are measured, as parts of the run.

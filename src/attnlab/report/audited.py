@@ -26,8 +26,8 @@ NUMBERS = ("data", "measures", "dynamics", "theory")
 CODE = ("prediction", "audit")
 DOCUMENT = "audit.json"
 ABOUT = (
-    "Every lemma, theorem, corollary, remark and informal claim of Scan and Snap, and the main "
-    "ones of JoMA, predicted, measured and judged."
+    "Every lemma, theorem, corollary, remark and informal claim of Scan and Snap, predicted, "
+    "measured and judged; and, apart from them, the main ones of JoMA as we read it."
 )
 
 

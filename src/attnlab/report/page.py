@@ -125,13 +125,16 @@ def sections(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def audited(claims: Mapping[str, Any]) -> list[str]:
-    """The papers whose claims were examined."""
-    found = {claim["id"] for claim in claims["claims"]}
-    return [
-        papers()[source.replace("-", "_")].name
-        for source in SOURCES
-        if found & {claim.id for claim in claims_of(source)}
-    ]
+    """How many claims of each paper were examined; a paper that was not read is counted apart."""
+    found = {claim["id"]: claim for claim in claims["claims"]}
+    told = []
+    for source in SOURCES:
+        some = [found[claim.id] for claim in claims_of(source) if claim.id in found]
+        if some:
+            name = papers()[source.replace("-", "_")].name
+            reading = " as we read it" if all(claim["as_read"] for claim in some) else ""
+            told.append(f"{len(some)} claim{'s' if len(some) != 1 else ''} of {name}{reading}")
+    return told
 
 
 def claims_of_figure(claims: Mapping[str, Any] | None, name: str) -> list[str]:

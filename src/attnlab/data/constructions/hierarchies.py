@@ -1,8 +1,9 @@
 """The deterministic hierarchy: every child of an active latent is on.
 
-From memory, the generator with which JoMA looks for latents in hidden units: labels, two layers of
-latents of (10, 20) or (20, 30) nodes, then tokens, each node with 2 or 3 children. Which of the two
-numbers belongs to the upper layer, and how children are drawn, is our reading.
+The generator with which JoMA looks for latents in hidden units, as far as we know it: labels, two
+layers of latents, then tokens. The numbers of latents, (N_0, N_1), are (10, 20) or (20, 30): N_0
+counts the lowest, whose children are the tokens. Each node has 2 to 3 children; how they are drawn
+is our reading, and so are the numbers of labels and tokens.
 """
 
 from __future__ import annotations
@@ -80,13 +81,13 @@ class LatentLayers:
 
 def hierarchy(
     classes: int = 20,
-    upper: int = 10,
-    lower: int = 20,
+    upper: int = 20,
+    lower: int = 10,
     tokens: int = 100,
     children: int = 2,
     seed: int = 0,
 ) -> SequenceClasses:
-    """The deterministic hierarchy of JoMA, as we have it from memory: one class for each label.
+    """Return the deterministic hierarchy of JoMA, as we read it: one class for each label.
 
     A label turns on `children` upper latents, each of these `children` lower ones, and each of
     those `children` tokens, which are all equally frequent. One query for all classes. What is on

@@ -1,7 +1,7 @@
 """Experiments about JoMA, the successor of "Scan and Snap".
 
-What it claims is known here from memory and from numbers that its authors released; each recipe
-says which settings are ours.
+Its claims are known to us by re-derivation and by the numbers that its authors released, not from
+its printed text; each recipe says which settings are ours.
 """
 
 from attnlab.experiments.base import Paper

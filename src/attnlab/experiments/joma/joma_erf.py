@@ -190,5 +190,5 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 EXPERIMENT = Experiment(
     name="joma_erf", kind="figure", title="The erf law and its end in finite time",
-    recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA",
+    recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA, as we read it",
 )  # fmt: skip

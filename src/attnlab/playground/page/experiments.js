@@ -98,8 +98,8 @@ export const EXPERIMENTS = [
   },
   {
     name: "joma", title: "Does it come back?", source: "JoMA",
-    look: "B adds a small network (an MLP), as JoMA does, the paper’s successor, which expects attention to " +
-      "open up again in the end. Here B’s snaps and stays; A’s opens up a little.",
+    look: "B adds a small network (an MLP), as JoMA does, the paper’s successor. As we read it, it expects " +
+      "attention to open up again in the end. Here B’s snaps and stays; A’s opens up a little.",
     a: words({ engine: LIMIT, steps: 1000 }),
     b: { model: { name: "joint", hidden: 16, activation: "relu", scale: 0.1 } },
   },

@@ -1,20 +1,24 @@
 """Salient tokens first, the others later: v' = (mu - v) * exp(v^2/2) (JoMA, claims 3 and 4).
 
-The equation itself is a heuristic of the paper, as we have it from memory: a nonlinear activation
-on mixture data pulls v to a centre mu, and attention multiplies the pull by exp(v^2/2). What
-follows from it is re-derived. With delta_l = 1 - v_l/mu_l and y_l = ln(1/delta_l),
+The equation itself is a heuristic of the paper, as we read it: a nonlinear activation on mixture
+data pulls v to a centre mu, and attention multiplies the pull by exp(v^2/2). What follows from it
+is re-derived. With delta_l = 1 - v_l/mu_l and y_l = ln(1/delta_l),
 
     y_l' = exp(v_l^2/2),     so that     y_l / y_l' -> exp((mu_l^2 - mu_l'^2)/2)
 
 as t grows (1 without attention). The limit is approached as 1/t: up to what decays exponentially,
-y_l = lambda_l t + y_l(0) - C_l, where lambda_l = exp(mu_l^2/2), with a lag (ours)
+y_l = lambda_l t + y_l(0) - C_l, where lambda_l = exp(mu_l^2/2), with a lag
 
     C_l = integral from v_l(0) to mu_l of (exp((mu_l^2 - v^2)/2) - 1)/(mu_l - v) dv.
 
-The entropy of softmax(v^2/2) over tokens that start equal falls first, since the uniform has the
-largest; and in the end it rises to that of softmax(mu^2/2), always from below (ours): the last
-token to arrive is the one with the smallest mu, whose share is below exp(-entropy), and entropy
-grows with such a share. So there is a dip unless all mu are equal.
+The constant C_l is ours; the order 1/t may not be.
+
+Let all tokens start at the same v(0), 0 <= v(0) < min mu, and not all mu be equal. Then the entropy
+of softmax(v^2/2) falls first, since the uniform has the largest; and in the end it rises to that of
+softmax(mu^2/2) from below (ours): the last token to arrive is the one with the smallest mu, whose
+share is below exp(-entropy), and entropy grows with such a share. So there is a dip. From a start
+above the smallest mu its token comes down instead, and there need be none: with mu = (1, 2) and
+v(0) = 1.9 entropy falls throughout.
 
 With `normalised`, attention is softmax(v^2 c) instead: all tokens then share one clock, and every
 ratio is the same function of it.
@@ -224,7 +228,7 @@ def entropy_dip(
     mu : array_like
         Centres to which the tokens are pulled, (L,).
     v0 : float, optional
-        Where the tokens start.
+        Where all tokens start, 0 <= v0 < min mu.
     sharpness : float, optional
         c; 1/2 in the paper, 0 without attention.
     normalised : bool, optional

@@ -43,7 +43,7 @@ continuum = Claim(
         r"$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times "
         r"frequency; common and distinct tokens are its two ends"
     ),
-    source="JoMA, claim 2; from memory, re-derived",
+    source="JoMA, claim 2, as we read it; re-derived",
     relation=EQUAL,
     case=PAIRS,
     hypotheses=(one_query,),
@@ -99,7 +99,7 @@ erf = Claim(
         r"$v_l(t) = \sqrt{2} \operatorname{erf}^{-1}\left(\sqrt{2/\pi} \Delta_l t\right)$ while "
         r"gradients are stationary, up to $t^* = \sqrt{\pi/2}/\max_l \lvert \Delta_l \rvert$"
     ),
-    source="JoMA, claim 2; from memory, re-derived; several hidden units are ours",
+    source="JoMA, claim 2, as we read it; re-derived; several hidden units are ours",
     relation=EQUAL,
     case=EXP,
     hypotheses=(one_query,),
@@ -145,7 +145,7 @@ winner = Claim(
         r"Winner takes all: at $t^*$ one token has all attention, the others are frozen at $v_l = "
         r"\sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$"
     ),
-    source="JoMA, claim 2; from memory, re-derived",
+    source="JoMA, claim 2, as we read it; re-derived",
     relation=ABOVE,
     case=EXP,
     hypotheses=(one_query,),

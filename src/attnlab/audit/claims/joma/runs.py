@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 import xarray as xr
@@ -19,8 +19,9 @@ from attnlab.prediction.relation import AT_MOST, EQUAL
 RECORDS = 201
 STEP = 0.1  # of time, where the flow is followed by small steps
 
-# The paper's own test of its invariants: 2,000 steps at rate 0.1.
+# JoMA's test of its invariants, as we read it: 2,000 steps at rate 0.1.
 TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5, scale=0.0))
+DRAWS = 30  # of the toy, half of whose frequencies are random; TOY is the first
 # A third of that time, in which b-bar has moved by less than a tenth.
 TOY_EARLY = Case(joma_toy(), 1.0, 1.0, 65.0, model=Joint(temperature=0.5, scale=0.0))
 # One common token and three distinct ones for each of three classes.
@@ -83,6 +84,47 @@ def _implied(
 def implied(case: Case) -> xr.Dataset:
     """What the invariants imply along the training of a case, and their assumptions."""
     return _implied(case.classes, case.eta_y, case.eta_z, case.steps, case.model)
+
+
+@cache
+def toy_draws() -> xr.Dataset:
+    """The invariants along the training of each draw of TOY, over (draw, time) from the first
+    record past the start on.
+
+    fixed, moving: the error of z with b-bar as it starts and as it moves, its norm over tokens over
+    that of how far z has moved. correlation: of z with what b-bar fixed gives. drift, residual: how
+    far b-bar has moved, and how far the factorisation is from holding.
+    """
+    at = np.linspace(0.0, TOY.steps, RECORDS).tolist()
+    toys = [joma_toy(seed=seed) for seed in range(DRAWS)]
+    runs = simulate(
+        toys, Flow(), eta_y=TOY.eta_y, eta_z=TOY.eta_z, steps=TOY.steps, dtype="float64",
+        model=TOY.model, save=Save("logits", at=at), progress=False,
+    ).isel(seed=0, drop=True)  # fmt: skip
+    found = [_compared(runs.isel(setting=draw)) for draw in range(DRAWS)]
+    return xr.concat(found, "draw").isel(time=slice(1, None))
+
+
+def _compared(run: xr.Dataset) -> xr.Dataset:
+    said = joint_invariants(run).isel(query=0, token=TOY.classes.in_play)
+    z = run["attention_logits"].isel(query=0, token=TOY.classes.in_play)
+    implied = said["implied_logits"]
+    with np.errstate(invalid="ignore"):  # nothing has moved at the start
+        error = _norm(implied - z) / _norm(z - z.isel(time=0))
+        straight = xr.corr(implied.sel(rung="joma"), z, "token")
+    return xr.Dataset(
+        {
+            "fixed": error.sel(rung="joma", drop=True),
+            "moving": error.sel(rung="joma-moving", drop=True),
+            "correlation": straight.drop_vars("rung"),
+            "drift": said["mean_attention_drift"],
+            "residual": said["factorisation_residual"],
+        }
+    )
+
+
+def _norm(of: xr.DataArray) -> xr.DataArray:
+    return (of**2).sum("token") ** 0.5
 
 
 def in_play(array: xr.DataArray, case: Case) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from attnlab.prediction.case import Case
 from attnlab.prediction.comparison import Check
 from attnlab.prediction.relation import ABOVE, AT_MOST, BELOW, LEADING
 
-# Theorem 4's picture in the paper: 5,000 steps of 0.02 from 0.05.
+# Theorem 4's picture, as we know it: 5,000 steps of 0.02 from 0.05.
 START, DRAWN = 0.05, 100.0
 SETTLED = 0.01  # by which |v| may still grow in the last decade of time, if it tends to a mu
 NONLINEAR = replace(PAIRS, model=Joint(hidden=16, activation="gelu"))
@@ -33,15 +33,15 @@ pull = Claim(
     id="joma-pull",
     statement="A nonlinear activation on mixture data gives v' = (mu - v) * exp(v^2/2)",
     latex=r"A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ \exp(v^2/2)$",
-    source="JoMA, claim 3; from memory",
+    source="JoMA, claim 3, as we read it",
     relation=LEADING,
     case=NONLINEAR,
-    predicts="nothing that we could derive: the step is a heuristic of the paper",
+    predicts="nothing that we could derive: as we read it, the step is a heuristic",
     measures="nothing: its conditions on data and activation are not known to us",
     because="nothing is compared",
     code=("salient_flow",),
     test="tests/theory/test_salient.py::test_it_solves_its_equation",
-    number="a heuristic, known from memory only; with cross entropy v has no mu: joma-dip",
+    number="a heuristic, which we cannot derive; with cross entropy v has no mu: joma-dip",
     recorded=OnRecord(Verdict.UNDECIDED),
     measure=_pull,
 )
@@ -72,10 +72,10 @@ ratio = Claim(
         r"With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to "
         r"\exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first"
     ),
-    source="JoMA, claim 4 (its Theorem 4); from memory, re-derived",
+    source="JoMA, claim 4 (its Theorem 4), as we read it; re-derived",
     relation=LEADING,
     case=NONLINEAR,
-    predicts="the limit, approached as 1/t (ours)",
+    predicts="the limit, approached as 1/t; the constant of 1/t is ours, the order may not be",
     measures="v' = (mu - v) exp(v^2/2), for ten mu in U(1, 4) as in the paper's picture",
     tolerance=0.01,
     because="1/t of the last time",
@@ -117,19 +117,19 @@ def _dip(case: Case) -> Measurement:
 
 dip = Claim(
     id="joma-dip",
-    statement="The entropy of attention falls, then rises: sparse, then dense",
+    statement="From an equal start, 0 <= v(0) < min mu: entropy falls, then rises (sparse, dense)",
     latex=(
-        r"The entropy of attention, $\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, "
-        r"then dense"
+        r"From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention, "
+        r"$\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense"
     ),
-    source="JoMA, claim 4; from memory, re-derived; that it always dips is ours",
+    source="JoMA, claim 4, as we read it; re-derived; the condition on v(0) is ours",
     relation=BELOW,
     case=NONLINEAR,
-    predicts="v' = (mu - v) exp(v^2/2): entropy ends above its lowest, always from below",
+    predicts="v' = (mu - v) exp(v^2/2), not all mu equal: entropy ends above its lowest",
     measures="20 draws of ten mu; the flow of Joint, one layer, cross entropy, to t = 10^4",
     because="an order",
     code=("entropy_dip", "salient_entropy"),
-    test="tests/theory/test_salient.py::test_entropy_always_dips",
+    test="tests/theory/test_salient.py::test_entropy_dips_from_an_equal_start_below_every_mu",
     number="it ends {:.2f} above its lowest (mean over 20 draws of mu)",
     training_number="with cross entropy v has no mu: it rises by {:.2g} up to t = 10^4",
     recorded=OnRecord(Verdict.HOLDS, 0.865, Verdict.PREMISE, 0.0),
@@ -162,7 +162,7 @@ rank = Claim(
         r"The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W \rVert_2^2$, "
         r"falls, then rises"
     ),
-    source="JoMA, claim 4; from memory",
+    source="JoMA, claim 4, as we read it",
     relation=BELOW,
     case=NONLINEAR,
     predicts="a rank that is lowest in between",

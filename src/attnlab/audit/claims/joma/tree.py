@@ -41,7 +41,7 @@ formula = Claim(
         r"$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 \rho^{L-1} "
         r"\rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT"
     ),
-    source="JoMA, claim 5; from memory, re-derived",
+    source="JoMA, claim 5, as we read it; re-derived",
     relation=EQUAL,
     case=LEAVES,
     predicts="the formula, for pairs of leaves under one child of the root",
@@ -81,7 +81,7 @@ def _siblings(case: Case) -> Measurement:
 siblings = Claim(
     id="joma-siblings",
     statement="Siblings co-occur most and are learnt first",
-    source="JoMA, claim 5; from memory",
+    source="JoMA, claim 5, as we read it",
     relation=ABOVE,
     case=LEAVES,
     predicts="the largest co-occurrence, and so the largest z, for the query's sibling",
