@@ -179,9 +179,9 @@ freeze = Claim(
     source="Scan and Snap (Section 6) against JoMA (claim 4, as we read it)",
     relation=BELOW,
     case=PAIRS,
-    predicts="any residual, activation, width: it settles, no rise; decay and eta_z > eta_y: a rise",
+    predicts="any residual, activation, width: it settles, no rise; decay, eta_z > eta_y: a rise",
     measures="twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1)",
-    because="settled: a tenth of the peak speed in the logarithm of time, by t = 10^4; a rise above 0.001",
+    because="settled: a tenth of the peak speed in ln t, by t = 10^4; a rise is above 0.001",
     code=("entropy_dip", "gamma_stages"),
     test="tests/audit/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
     training_number="at eta_z = 0.3 eta_y {:.0f} of 9 models still move faster than a tenth of "
