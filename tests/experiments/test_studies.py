@@ -68,9 +68,15 @@ def test_there_is_no_recipe_without_a_study():
 
 
 def test_length_deviates_as_the_bias_of_the_norm_does_and_more_with_more_outputs():
+    turn = replace(recipe_for("length").turn, common_probs=(0.36,), outputs=(1000, 10000),
+                   upper_from=1000, batch_size=2048, eta_z=0.001)  # fmt: skip
     small = dict(classes={"Syn-Small": "syn-small"}, unused=(0, 1000), lengths=(32, 256),
-                 fitted=(32, 256), steps=100, seeds=5)  # fmt: skip
+                 fitted=(32, 256), steps=100, seeds=5, turn=turn)  # fmt: skip
     runs, numbers = make("length", **small)
+    # T* grows as M^(1 - rho), not as M; with a slow attention the theory has its size too
+    rho = float(runs["overlap"][0])
+    assert numbers["exponent_of_outputs_rho_40"] == pytest.approx(1 - rho, abs=0.12)
+    assert numbers["over_theory_rho_40"] == pytest.approx(1.0, abs=0.05)
     assert -1.25 < numbers["slope"] < -0.7
     assert 0.5 < numbers["over_bias_syn_small_0"] < 1.5
     # never-used outputs change M alone: the bias stays, the distance from the limit grows
