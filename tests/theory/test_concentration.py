@@ -106,7 +106,7 @@ def test_squared_norm_is_biased_at_finite_length():
     assert expected_squared_norm(P, length=np.inf) == pytest.approx(0.01)
 
 
-def test_losing_length_balances_sampled_drift_and_interaction():
+def test_losing_length_balances_sampled_drift():
     """The drift by sampling, the integrals over time by another rule."""
     p, T, t, at = np.array([0.3, 0.05, 0.1, 0.55]), 2001, 200.0, dict(K=2, M=1000, eta_y=0.9)
     rho, draws = 0.25, 400_000

@@ -411,12 +411,15 @@ class _Law:
     upper_from: int
     by_theory: float  # the exponent of theory.losing_length, over all M
     over_theory: Estimate  # T* over theory.losing_length, mean over M
-    over_outputs: list[float]  # T* over M
-    over_law: list[float]  # T* over M^(1 - rho)
+    lengths: dict[int, Estimate]  # T* by M
 
     def numbers(self) -> dict[str, float]:
         key = f"rho_{100 * self.rho:.0f}"
+        found = {}
+        for M, length in self.lengths.items():
+            found |= length.numbers(f"turning_length_{key}_{M}")
         return {
+            **found,
             **self.exponent.numbers(f"exponent_of_outputs_{key}"),
             **self.upper.numbers(f"upper_exponent_{key}"),
             f"exponent_by_theory_{key}": self.by_theory,
@@ -428,8 +431,12 @@ class _Law:
             f"at f_1.f_2 = {self.rho:.2f} as M to the power {self._beside(self.exponent)}, from "
             f"M = {self.upper_from} on {self._beside(self.upper)}; theory.losing_length has "
             f"{self.by_theory:.3f}, and T* is {self.over_theory} times as long; T*/M is "
-            f"{_row(self.over_outputs)}, T*/M^{1 - self.rho:.2f} is {_row(self.over_law)}"
+            f"{self._over(1.0)}, T*/M^{1 - self.rho:.2f} is {self._over(1 - self.rho)}"
         )
+
+    def _over(self, exponent: float) -> str:
+        """T* over this power of M, for each M."""
+        return ", ".join(f"{length.value / M**exponent:.3g}" for M, length in self.lengths.items())
 
     def _beside(self, found: Estimate) -> str:
         """The exponent with its interval, and whether 1 - rho lies in it."""
@@ -441,26 +448,24 @@ class _Law:
         )
 
 
-def _row(values: list[float]) -> str:
-    return ", ".join(f"{value:.3g}" for value in values)
-
-
 def _law(runs: xr.Dataset, common_prob: float) -> _Law:
     some, lowest = runs.sel(common_prob=common_prob), int(runs.attrs["upper_from"])
-    rho, M = float(some["overlap"]), some["M"].values.astype(float)
-    found = turning_length(some, some["rarest"]).values
+
+    def length(M: int) -> Estimate:
+        at = some.sel(M=M)
+        return jackknife(lambda rarest: float(turning_length(at, rarest)), at["rarest"])
+
     return _Law(
-        rho=rho,
+        rho=float(some["overlap"]),
         exponent=outputs_exponent(runs, common_prob),
         upper=outputs_exponent(runs, common_prob, lowest=lowest),
         upper_from=lowest,
-        by_theory=power(M, some["losing_length"].values),
+        by_theory=power(some["M"].values, some["losing_length"].values),
         over_theory=jackknife(
             lambda rarest: float((turning_length(some, rarest) / some["losing_length"]).mean()),
             some["rarest"],
         ),
-        over_outputs=(found / M).tolist(),
-        over_law=(found / M ** (1 - rho)).tolist(),
+        lengths={M: length(M) for M in some["M"].values.tolist()},
     )
 
 
