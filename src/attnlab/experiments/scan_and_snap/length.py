@@ -28,7 +28,7 @@ from scipy import stats
 
 from attnlab import theory
 from attnlab.data import SequenceClasses, classes_from, single_common
-from attnlab.dynamics import Limit, Sampled, Save, simulate
+from attnlab.dynamics import Engine, Limit, Sampled, Save, simulate
 from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.estimate import Estimate, jackknife, power, standard_error
 from attnlab.experiments.recipe import StudyRecipe
@@ -175,13 +175,13 @@ def _turn(
     own = classes.distinct_tokens(0)
     rarest = own[np.argmin(classes.probs[0, own])]
     rho = float(theory.correlation(classes.probs[:, classes.in_play])[0, 1])
-    steps = round(turn.t0s * theory.transition_times(K=2, M=M, eta_y=turn.eta_y).t0)
+    steps = round(turn.t0s * float(theory.transition_times(K=2, M=M, eta_y=turn.eta_y).t0))
     predicted = float(
         theory.losing_length(classes.probs[0], steps, K=2, M=M, rho=rho, eta_y=turn.eta_y)[rarest]
     )
     length = round(predicted)
 
-    def end(engine: Limit | Sampled, seeds: int, report: Progress) -> NDArray[np.float64]:
+    def end(engine: Engine, seeds: int, report: Progress) -> NDArray[np.float64]:
         result = simulate(
             classes, engine, eta_y=turn.eta_y, eta_z=turn.eta_z, steps=steps, seeds=seeds,
             momentum=0.0, save=Save(what="logits", at=(steps,)), dtype="float64", progress=report,
@@ -415,7 +415,7 @@ class _Law:
 
     def numbers(self) -> dict[str, float]:
         key = f"rho_{100 * self.rho:.0f}"
-        found = {}
+        found: dict[str, float] = {}
         for M, length in self.lengths.items():
             found |= length.numbers(f"turning_length_{key}_{M}")
         return {
