@@ -257,7 +257,7 @@ def losing_length(
     those of SGD (`plain_coefficients`). Near t_0 beta is of order (M ln M)^rho / M, so that T*
     grows as M^(1 - rho), up to powers of ln M.
 
-    Holds to first order in 1/T and in eta_Z/eta_Y, while attention is near its start.
+    Holds to first order in 1/T, for eta_Z small against eta_Y, while attention is near its start.
 
     Parameters
     ----------
