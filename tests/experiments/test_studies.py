@@ -68,9 +68,15 @@ def test_there_is_no_recipe_without_a_study():
 
 
 def test_length_deviates_as_the_bias_of_the_norm_does_and_more_with_more_outputs():
+    turn = replace(recipe_for("length").turn, common_probs=(0.36,), outputs=(1000, 10000),
+                   upper_from=1000, batch_size=2048, eta_z=0.001)  # fmt: skip
     small = dict(classes={"Syn-Small": "syn-small"}, unused=(0, 1000), lengths=(32, 256),
-                 fitted=(32, 256), steps=100, seeds=5)  # fmt: skip
+                 fitted=(32, 256), steps=100, seeds=5, turn=turn)  # fmt: skip
     runs, numbers = make("length", **small)
+    # T* grows as M^(1 - rho), not as M; with a slow attention the theory has its size too
+    rho = float(runs["overlap"][0])
+    assert numbers["exponent_of_outputs_rho_40"] == pytest.approx(1 - rho, abs=0.12)
+    assert numbers["over_theory_rho_40"] == pytest.approx(1.0, abs=0.05)
     assert -1.25 < numbers["slope"] < -0.7
     assert 0.5 < numbers["over_bias_syn_small_0"] < 1.5
     # never-used outputs change M alone: the bias stays, the distance from the limit grows
@@ -202,6 +208,10 @@ def test_heads_keep_their_favourites():
     # heads of one decoder grow less where it learns fast, and more where it does not
     assert numbers["growth_concatenate_1"] < 0.7
     assert numbers["growth_average_0.1"] > 1
+    # the headline has the range over ratios, not the first of them
+    lost = (runs["together"] == "average") & (runs["ratio"] == 0.1)
+    headline = heads.judge(runs.assign(kept=runs["kept"].where(~lost, 0.0))).headline
+    assert f"averaged in 0 to {numbers['kept_average_1_hits']:.0f} of 24" in headline
     np.testing.assert_allclose(heads.by_chance(2, np.array([1, 2])), [1, 1.5])
     assert (runs["covered"].sel(heads=1) == 1).all()
     assert runs["kept"].sel(heads=1).count() == runs["kept"].sel(heads=1, head=0).size
@@ -220,8 +230,25 @@ def test_a_start_is_a_change_of_the_classes():
 
 
 def test_spurious_attention_falls_with_the_training_set():
-    small = dict(sequences=(4, 64), priors=(0.0, 2.0), steps=100, seeds=6)
+    settings = recipe_for("spurious").settings
+    assert len(settings) == 7
+    kept = {name: settings[name] for name in ("T = 8", "common mass 0.8")}
+    small = dict(settings=kept, sequences=(4, 64), priors=(0.0, 2.0), steps=100, seeds=6)
     runs, numbers = make("spurious", **small)
+    # the headline has the range over all settings, not the most favourable of them
+    judgement = experiment("spurious").judge(runs)
+    for what in ("excess_left", "spurious_left", "with_prior"):
+        found = [numbers[f"{what}_{key}"] for key in ("t_8", "common_mass_0_8")]
+        assert f"{min(found):.2g} to {max(found):.2g}" in judgement.headline
+    # where common tokens gain from ever new data as well, more data do not suppress them
+    assert numbers["spurious_left_common_mass_0_8"] > 1 > numbers["spurious_left_t_8"]
+    assert judgement.standing == Standing.PARTLY
+    assert experiment("spurious").judge(runs.isel(setting=[0])).standing == Standing.HOLDS
+    classes = classes_from(kept["common mass 0.8"].classes)
+    endless = simulate(classes, Limit(), eta_y=1.0, eta_z=5.0, steps=300, momentum=0.0,
+                       save=Save(what="logits", at=(300,)), progress=False)  # fmt: skip
+    assert (endless["attention_logits"].isel(token=classes.common_tokens()) < 0).all()
+    runs = runs.isel(setting=0)
     assert numbers["slope_seen"] < -2 * numbers["slope_seen_error"]
     assert numbers["spurious_smallest"] > numbers["spurious_largest"]
     assert numbers["attention_with_prior"] < 0.7
@@ -229,7 +256,7 @@ def test_spurious_attention_falls_with_the_training_set():
     assert (runs["common"].sel(prior=2) < runs["common"].sel(prior=0)).all()
     # few sequences of 7 contextual tokens do not show all common tokens
     assert numbers["unseen_part_4"] > 0.5 > 0.1 > numbers["unseen_part_64"]
-    classes = classes_from(recipe_for("spurious").classes)
+    classes = classes_from(settings["T = 8"].classes)
     missed = (1 - classes.probs[0, classes.common_tokens()]) ** (4 * 7)
     assert float(runs["unseen"].sel(sequences=4).mean()) == pytest.approx(missed.mean(), abs=0.08)
     beyond = runs["common"] - runs["common"].sel(sequences=0)
@@ -248,6 +275,8 @@ def test_residual_makes_roles_local_where_probabilities_are_alike():
     assert numbers["within_quoted_0.3"] == numbers["within_near_0.3"] == 0
     assert runs["outputs"].values.ravel().tolist() == [42, 1042]
     assert "± 0" not in residual.judge(runs).summary  # counts instead
+    lowest = (int(numbers[f"across_lowest_cell_{what}"]) for what in ("hits", "total"))
+    assert "the fewest, {} of {}, at jitter".format(*lowest) in residual.judge(runs).headline
     outcomes = [
         residual.judge(runs.assign(gaining=gaining)).standing
         for gaining in (runs["gaining"], runs["pairs"] + 0 * runs["gaining"], 0 * runs["gaining"])

@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 from attnlab.theory import (
     decoder_deviations,
     expected_squared_norm,
     frequency_interval,
+    gamma,
     h,
+    losing_length,
+    plain_coefficients,
     transition_times,
     visit_deviations,
     visits_radius,
@@ -113,3 +117,40 @@ def test_squared_norm_is_biased_at_finite_length():
     # T = 129 is large against 1, not against 1/|p|^2 = 100: the norm is 77% too large.
     assert expected / 0.01 == pytest.approx(1.773, abs=1e-3)
     assert expected_squared_norm(P, length=np.inf) == pytest.approx(0.01)
+
+
+def test_losing_length_balances_sampled_drift():
+    """The drift by sampling, the integrals over time by another rule."""
+    p, T, t, at = np.array([0.3, 0.05, 0.1, 0.55]), 2001, 200.0, dict(K=2, M=1000, eta_y=0.9)
+    rho, draws = 0.25, 400_000
+    q = np.random.default_rng(3).multinomial(T - 1, p, draws) / (T - 1)
+    f = q / np.linalg.norm(q, axis=1, keepdims=True)
+    m = f.mean(0)
+    drift = (T - 1) * (f * m - f**2 * (f @ m)[:, None]).mean(0) / (p**2 / (p @ p))
+
+    def integral(part):
+        def integrand(s):
+            return gamma(s, **at) * getattr(plain_coefficients(s, rho=rho, **at), part)
+
+        return quad(integrand, 1e-9, t, epsrel=1e-5)[0]
+
+    found = losing_length(p, t, rho=rho, **at)
+    expected = 1 - drift / rho * integral("iota") / integral("beta")
+    np.testing.assert_allclose(found[:3], expected[:3], rtol=0.02)
+    assert found[3] == 1.0 > expected[3]  # a frequent token gains at every length
+    assert np.isnan(losing_length([*p, 0.0], t, rho=rho, **at)[-1])
+
+
+@pytest.mark.parametrize("rho", [0.2, 0.3, 0.4])
+def test_losing_length_grows_as_outputs_to_one_minus_overlap(rho):
+    """At 10 t_0 up to powers of ln M: T* over M falls, T* over M^(1 - rho) hardly moves."""
+    M = 10 ** np.arange(3, 6)
+    found = np.array([
+        losing_length(
+            [0.3, 0.05, 0.65], 10 * transition_times(K=2, M=m, eta_y=0.9).t0,
+            K=2, M=m, rho=rho, eta_y=0.9,
+        )[1]
+        for m in M
+    ])  # fmt: skip
+    exponent = np.polyfit(np.log(M), np.log(found), 1)[0]
+    assert exponent == pytest.approx(1 - rho, abs=0.03)

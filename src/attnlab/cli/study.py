@@ -15,7 +15,7 @@ from attnlab.files.progress import LOADING, waiting
 NAMES = recipe_names("study-*")
 HELP = f"""Run the studies of what the paper leaves open: each makes a figure, data and numbers.
 
-Without arguments all {len(NAMES)} are made, in under 5 minutes on two cores: {" ".join(NAMES[:3])}
+Without arguments all {len(NAMES)} are made, in under 10 minutes on two cores: {" ".join(NAMES[:3])}
 {" ".join(NAMES[3:])}. What is there already is reused unless its recipe
 (recipes/study-length.yaml and so on) or the code has changed. docs/studies/ says what was found.
 

@@ -66,6 +66,7 @@ from attnlab.theory.scan_and_snap.concentration import (
     decoder_deviations,
     expected_squared_norm,
     frequency_interval,
+    losing_length,
     visit_deviations,
     visits_radius,
 )
@@ -230,6 +231,7 @@ __all__ = [
     "local_roles",
     "logit_gradient",
     "logit_prior",
+    "losing_length",
     "mean_attention",
     "mixture",
     "momentum_steps",

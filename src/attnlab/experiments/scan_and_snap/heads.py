@@ -259,11 +259,19 @@ def judge(runs: xr.Dataset) -> Judgement:
 
     told = ", ".join(f"{ratio:g}" for ratio in ratios)
     steps = int(runs["step"][-1])
+
+    def in_all(name: str) -> str:
+        """The range over ratios."""
+        hits = [kept[name, ratio].hits for ratio in ratios]
+        lowest, highest = min(hits), max(hits)
+        span = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+        return f"{span} of {kept[name, ratios[0]].total}"
+
     headline = (
-        f"A head keeps its favourite: {H} heads alone in {kept['alone', ratios[0]]} cases, "
-        f"concatenated in {kept['concatenate', ratios[0]]}, averaged in "
-        f"{kept['average', ratios[0]]} (eta_Y/eta_Z = {ratios[0]:g}); they cover "
-        f"{covered['concatenate']} of {D} distinct tokens."
+        f"A head keeps its favourite, for eta_Y/eta_Z = {told}: {H} heads alone in "
+        f"{in_all('alone')} cases, concatenated in {in_all('concatenate')}, averaged in "
+        f"{in_all('average')}; they cover {covered['concatenate']} of {D} distinct tokens (at "
+        f"{ratios[0]:g})."
     )
     summary = (
         f"For eta_Y/eta_Z = {told}, after {steps} steps, the favourites of {H} heads win in "

@@ -257,7 +257,8 @@ def judge(tokens: xr.Dataset) -> Judgement:
     )
     headline = (
         f"Attention to all common tokens together fell in {all_fell} of {runs} runs. Single ones "
-        f"gain where probabilities are unequal: {shares} (Dirichlet concentration)."
+        f"gain where probabilities are unequal: {shares} (Dirichlet concentration, eta_Y/eta_Z = "
+        f"{fast:g})."
     )
     summary = (
         f"{headline} The paper says that for several common tokens the condition “can be a bit "

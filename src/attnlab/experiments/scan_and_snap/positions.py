@@ -189,13 +189,16 @@ def judge(runs: xr.Dataset) -> Judgement:
     }
     for slope, ratio in alike.items():
         numbers |= ratio.numbers(f"contrast_ratio_{slope:g}")
-    mild = next(iter(alike.values()))
+    gentle, steep = min(alike), max(alike)
+    mild, unlike = alike[gentle], alike[steep]
     counts = dict(zip(runs["slope"].values.tolist(), runs["positions"].values, strict=True))
     told = ", ".join(f"{ratio} ({counts[slope]:.0f})" for slope, ratio in alike.items())
     headline = (
         f"A bias by distance leaves the winner the same in {winner} cases at its steepest. A mild "
-        f"one acts as a shorter sequence: the contrast of frequent and rare distinct tokens "
-        f"is {mild.value:.3f} ± {mild.error:.3f} times that of as many tokens as positions count."
+        f"one acts as a shorter sequence, a steep one does not: the contrast of frequent and rare "
+        f"distinct tokens is {mild.value:.3f} ± {mild.error:.3f} (slope {gentle:g}) to "
+        f"{unlike.value:.2f} ± {unlike.error:.2f} (slope {steep:g}) times that of as many tokens "
+        f"as positions count."
     )
     summary = (
         f"{headline} By slope, with the positions that count in brackets, this is {told}: the "

@@ -234,7 +234,9 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"{found['quoted', 'across', jitters[0]]} cases where probabilities are nearly equal, in "
         f"{found['quoted', 'across', jitters[-1]]} where they are not; with M near "
         f"{int(nearest['outputs'].min()):,} in {found['near', 'across', jitters[0]]} and "
-        f"{found['near', 'across', jitters[-1]]}."
+        f"{found['near', 'across', jitters[-1]]}. More than {LOCAL:.0%} of them gain in "
+        f"{int(local.sum())} of all {local.size} settings; the fewest, {fewest}, at jitter "
+        f"{float(worst['jitter']):g}."
     )
     summary = (
         f"With the residual connection, on the first classes ({quoted['mixture'].item()}, "

@@ -5,15 +5,18 @@ A common token that a small training set shows in one class more than in another
 tokens which have gained attention; and the excess, attention to all common tokens beyond what
 training on ever new sequences leaves, split into tokens that the training set shows and those that
 it never shows, of which nothing can be learnt. A prior z(0) = -delta on the common tokens stands
-for prior knowledge of them.
+for prior knowledge of them. All of it in several settings, because how large the effect is depends
+on them: the headline gives the range, the details are of the first.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -32,17 +35,25 @@ Runs = TypeVar("Runs", xr.Dataset, xr.DataArray)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(StudyRecipe):
-    """sequences: sizes N of the training set. priors: delta, 0 first; z(0) = -delta on the common
-    tokens. batch_size: of larger training sets; smaller ones are taken whole."""
+class Setting:
+    """Classes, the length of their sequences, and the learning rate of attention."""
 
     classes: str
+    length: int
+    eta_z: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(StudyRecipe):
+    """settings: by a short name; details are given of the first. sequences: sizes N of the training
+    set. priors: delta, 0 first; z(0) = -delta on the common tokens. batch_size: of larger training
+    sets; smaller ones are taken whole."""
+
+    settings: dict[str, Setting]
     sequences: tuple[int, ...]
     priors: tuple[float, ...]
-    length: int
     batch_size: int
     eta_y: float
-    eta_z: float
     steps: int
 
     def __post_init__(self) -> None:
@@ -50,10 +61,15 @@ class Recipe(StudyRecipe):
         if self.priors[0] != 0:
             raise InputError(f"priors: expected 0 first, got {self.priors[0]:g}")
 
+    def inputs(self) -> list[str]:
+        """Digests of the classes of every setting."""
+        return [classes_from(setting.classes).digest for setting in self.settings.values()]
+
 
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
-    """attention, share, common and excess over (prior, sequences, seed), excess also over part;
-    sequences 0 stands for ever new ones, which have no excess. unseen: over (sequences, seed).
+    """attention, share, common and excess over (setting, prior, sequences, seed), excess also over
+    part; sequences 0 stands for ever new ones, which have no excess. unseen: over (setting,
+    sequences, seed).
 
     share: of the common tokens, those with z(end) > z(0): the spurious ones. attention: what the
     classes give to these, mean over classes. common: what they give to all common tokens. unseen:
@@ -61,7 +77,13 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     common tokens that it shows ("seen") and does not ("unseen"), less what the same seed leaves to
     the same tokens after training on ever new sequences.
     """
-    classes = classes_from(recipe.classes)
+    settings = list(recipe.settings.values())
+    made = [_trained(recipe, setting, report) for setting, report in in_turn(settings, progress)]
+    return xr.concat(made, xr.DataArray(list(recipe.settings), dims="setting", name="setting"))
+
+
+def _trained(recipe: Recipe, setting: Setting, progress: Progress) -> xr.Dataset:
+    classes = classes_from(setting.classes)
     tokens = classes.common_tokens()
     sizes = (*recipe.sequences, None)
     grown, attention = [], []
@@ -70,8 +92,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         start[:, tokens] = -delta
         batch = recipe.batch_size if size is None else min(size, recipe.batch_size)
         result = simulate(
-            classes, Sampled(recipe.length, batch, sequences=size), eta_y=recipe.eta_y,
-            eta_z=recipe.eta_z, steps=recipe.steps, seeds=recipe.seeds, init=start,
+            classes, Sampled(setting.length, batch, sequences=size), eta_y=recipe.eta_y,
+            eta_z=setting.eta_z, steps=recipe.steps, seeds=recipe.seeds, init=start,
             momentum=0.0, save=Save(what=("attention", "logits"), at=(recipe.steps,)),
             progress=report,
         ).isel(step=-1, token=tokens)  # fmt: skip
@@ -123,14 +145,23 @@ def unseen_part(excess: xr.DataArray) -> Estimate:
     )
 
 
+def prior_leaves(attention: xr.DataArray) -> Estimate:
+    """Attention over (prior, ..., seed) at the strongest prior, over that without a prior."""
+    return jackknife(
+        lambda kept: float(kept.isel(prior=-1).mean() / kept.isel(prior=0).mean()), attention
+    )
+
+
 def draw(runs: xr.Dataset) -> Figure:
-    """The excess and its part, the spurious tokens' attention and their share, against N."""
-    excess = limited(runs["excess"])
-    with style.page(4.6) as figure:
-        axes = figure.subplots(2, 2).ravel()
+    """The excess and its part, the spurious tokens' attention and their share, against N, in the
+    first setting; then excess and attention without a prior in all of them."""
+    first = runs.isel(setting=0)
+    excess = limited(first["excess"])
+    with style.page(4.9) as figure:
+        axes = figure.subplots(2, 3).ravel()
         for i, colour in enumerate(style.ordered(runs.sizes["prior"])):
-            look = {"color": colour, "marker": style.MARKERS[i], "capsize": 2}
-            of_prior = runs.isel(prior=i)
+            look = {"color": colour, "marker": style.MARKERS[i], "capsize": 2, "markersize": 4}
+            of_prior = first.isel(prior=i)
             delta = f"{float(of_prior['prior']):g}"
             beyond = excess.isel(prior=i)
             shown = {"all": beyond.sum("part"), "seen in training": beyond.sel(part="seen")}
@@ -149,26 +180,47 @@ def draw(runs: xr.Dataset) -> Figure:
                 ax.errorbar(
                     values["sequences"], values.mean("seed"), yerr=standard_error(values), **look
                 )
+        _draw_settings(axes[4:], runs)
         for ax in axes:
             ax.set_xscale("log")
-            ax.set_xlabel("sequences in the training set, $N$")
+            ax.set_xlabel("training sequences $N$")
         axes[0].set_yscale("log")
         axes[0].set_ylabel("excess attention\nto common tokens")
         axes[0].legend()
         axes[1].set_ylabel("part of the excess\nto tokens never seen")
         axes[2].set_ylabel("attention to spurious tokens")
         axes[3].set_ylabel("share of common tokens\nthat gain")
-        style.panel_titles(axes, ["excess", "never seen", "spurious attention", "how many"])
+        axes[4].set_ylabel("excess to tokens seen")
+        axes[5].set_ylabel("attention to spurious tokens")
+        titles = ["excess", "never seen", "spurious", "how many", "all settings", "all settings"]
+        style.panel_titles(axes, titles)
+        axes[4].legend(fontsize=5.5)
         style.legend_above(
             figure, axes[1], ncols=runs.sizes["prior"],
-            title=r"prior $\delta$, $z(0) = -\delta$ on common tokens",
+            title=r"(a) to (d): prior $\delta$, $z(0) = -\delta$ on common tokens, "
+            f"{runs['setting'].values[0]}; (e), (f): without a prior",
         )  # fmt: skip
     return figure
+
+
+def _draw_settings(axes: Sequence[Any], runs: xr.Dataset) -> None:
+    without = limited(runs).isel(prior=0)
+    shown = (without["excess"].sel(part="seen"), without["attention"])
+    for i, colour in enumerate(style.ordered(runs.sizes["setting"])):
+        for ax, values in zip(axes, shown, strict=True):
+            ax.errorbar(
+                values["sequences"], values.isel(setting=i).mean("seed"),
+                yerr=standard_error(values.isel(setting=i)), color=colour, capsize=1,
+                marker=style.MARKERS[i % len(style.MARKERS)], markersize=3, linewidth=0.8,
+                label=str(runs["setting"].values[i]),
+            )  # fmt: skip
 
 
 def judge(runs: xr.Dataset) -> Judgement:
     """How much of the excess is of tokens never seen, how does the rest fall with N, and what does
     a prior save?"""
+    ranges = [_Range.of(runs.sel(setting=name)) for name in runs["setting"].values]
+    every, runs = runs, runs.isel(setting=0)
     excess = limited(runs["excess"]).sel(prior=0)
     sizes = excess["sequences"].values.tolist()
     smallest, largest = sizes[0], sizes[-1]
@@ -183,9 +235,7 @@ def judge(runs: xr.Dataset) -> Judgement:
     )
     with_prior = limited(runs[["attention", "share"]])
     helped, gained, helped_most_data = (
-        jackknife(
-            lambda kept: float(kept.sel(prior=strongest).mean() / kept.sel(prior=0).mean()), of
-        )
+        prior_leaves(of)
         for of in (
             with_prior["attention"],
             with_prior["share"],
@@ -209,24 +259,39 @@ def judge(runs: xr.Dataset) -> Judgement:
     }
     bends = abs(first.value - last.value) > 2 * np.hypot(first.error, last.error)
     shares = ", ".join(f"{part.value:.1%} ({size})" for size, part in parts.items())
-    headline = (
-        f"At N = {smallest} {parts[smallest].value:.0%} of the excess attention to common tokens "
-        f"goes to tokens that training never showed. To those it showed, the excess falls from "
-        f"{left[smallest]} to {left[largest]} (N = {largest}); a prior z(0) = -{strongest:g} "
-        f"leaves {helped} of the attention to spurious ones."
+    for each in ranges:
+        numbers |= each.numbers()
+    unseen_range = _span([each.unseen.value for each in ranges], ".0%")
+    left_range = _span([each.excess_left.value for each in ranges], ".2g")
+    grown_range = _span([each.spurious_left.value for each in ranges], ".2g")
+    prior_range = _span([each.with_prior.value for each in ranges], ".2g")
+    falling, helped_in = (
+        [getattr(each, what) for each in ranges].count(True) for what in ("falls", "helps")
     )
+    headline = (
+        f"Over {len(ranges)} settings: at N = {smallest} {unseen_range} of the excess attention to "
+        f"common tokens goes to tokens that training never showed. To those it showed, the excess "
+        f"at N = {largest} is {left_range} times that at N = {smallest}, attention to common "
+        f"tokens that gained {grown_range} times; a prior z(0) = -{strongest:g} leaves "
+        f"{prior_range} of the latter."
+    )
+    rising = [each for each in ranges if not each.falls]
+    exceptions = "".join(f" {each.in_words(smallest, largest)}" for each in rising)
     summary = (
-        f"{headline} By N, in brackets, the part that goes to tokens never seen is {shares}. A "
-        f"token that is not seen is not taken for a distinct one: it keeps its start. The excess "
-        f"to tokens that were seen is {'no' if bends else 'about a'} power of N: its exponent is "
+        f"{headline} Both fall with N in {falling} of {len(ranges)} settings, and the prior lowers "
+        f"attention to tokens that gained in {helped_in}.{exceptions} Details of the first setting "
+        f"({every['setting'].values[0]}): by N, in brackets, the part that goes to tokens never "
+        f"seen is {shares}. A token that is not seen is not taken for a distinct one: it keeps its "
+        f"start. The excess to tokens that were seen falls from {left[smallest]} to "
+        f"{left[largest]} and is {'no' if bends else 'about a'} power of N: its exponent is "
         f"{first} between the two smallest sizes and {last} between the two largest ({slope} over "
         f"all). With {smallest} "
         f"sequences the classes give {few} of their attention to common tokens that have gained, "
-        f"with {largest} {many}. With the prior {gained} times as many common tokens gain as "
-        f"without it: it does not teach which are common, but they start at exp(-{strongest:g}) = "
-        f"{np.exp(-strongest):.2f} of their attention, and a logit moves as the square of that. "
-        f"At N = {largest} it leaves {helped_most_data} of the attention to spurious ones. "
-        f"({slope.count} seeds, each with its own training set.)"
+        f"with {largest} {many}. The prior leaves {helped} of that, over all N, and "
+        f"{helped_most_data} at N = {largest}. With it {gained} times as many common tokens gain "
+        f"as without it: it does not teach which are common, but they start at "
+        f"exp(-{strongest:g}) = {np.exp(-strongest):.2f} of their attention, and a logit moves as "
+        f"the square of that. ({slope.count} seeds, each with its own training set.)"
     )
     alt = (
         f"Against the size of the training set, {smallest} to {largest} sequences, for priors "
@@ -235,12 +300,84 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"that goes to tokens never seen, from {parts[smallest].value:.2f} to "
         f"{parts[largest].value:.2f}; attention to spurious tokens, from {few.value:.3f} to "
         f"{many.value:.3f} without a prior, and lower with one at small sizes; the share of common "
-        f"tokens that gain."
+        f"tokens that gain; then excess and attention without a prior in {len(ranges)} settings."
     )
-    falls = slope.value + 2 * slope.error < 0 and many.value + 2 * many.error < few.value
-    helps = helped.value + 2 * helped.error < 1
-    outcome = Standing.HOLDS if falls and helps else Standing.PARTLY if falls else Standing.FAILS
+    if falling == helped_in == len(ranges):
+        outcome = Standing.HOLDS
+    else:
+        outcome = Standing.PARTLY if falling else Standing.FAILS
     return Judgement(outcome, headline, summary, alt, numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Range:
+    """Results of one setting, of which the headline gives the range."""
+
+    name: str
+    unseen: Estimate  # part of the excess that goes to tokens never seen, at the smallest N
+    excess_left: Estimate  # excess to tokens seen: at the largest N over the smallest
+    spurious_left: Estimate  # attention to tokens that gained: likewise
+    with_prior: Estimate  # attention to tokens that gained: with the prior over without, all N
+    spurious: tuple[Estimate, Estimate, Estimate]  # at the smallest N, the largest, ever new data
+
+    @classmethod
+    def of(cls, runs: xr.Dataset) -> _Range:
+        """The results of `runs`, of one setting."""
+        without = limited(runs).isel(prior=0)
+
+        def left(values: xr.DataArray) -> Estimate:
+            return jackknife(
+                lambda kept: float(kept.isel(sequences=-1).mean() / kept.isel(sequences=0).mean()),
+                values,
+            )
+
+        attention = runs["attention"].isel(prior=0)
+        return cls(
+            name=str(runs["setting"].item()),
+            unseen=unseen_part(without["excess"].isel(sequences=0)),
+            excess_left=left(without["excess"].sel(part="seen")),
+            spurious_left=left(without["attention"]),
+            with_prior=prior_leaves(limited(runs["attention"])),
+            spurious=(
+                mean(without["attention"].isel(sequences=0)),
+                mean(without["attention"].isel(sequences=-1)),
+                mean(attention.sel(sequences=0)),
+            ),
+        )
+
+    @property
+    def falls(self) -> bool:
+        """Whether both excess and attention are clearly lower at the largest N."""
+        both = (self.excess_left, self.spurious_left)
+        return all(each.value + 2 * each.error < 1 for each in both)
+
+    @property
+    def helps(self) -> bool:
+        """Whether attention is clearly lower with the prior."""
+        return self.with_prior.value + 2 * self.with_prior.error < 1
+
+    def numbers(self) -> dict[str, float]:
+        """The numbers by name."""
+        key = re.sub(r"[^a-z0-9]+", "_", self.name.lower())
+        return {
+            **self.unseen.numbers(f"unseen_part_{key}"),
+            **self.excess_left.numbers(f"excess_left_{key}"),
+            **self.spurious_left.numbers(f"spurious_left_{key}"),
+            **self.with_prior.numbers(f"with_prior_{key}"),
+        }
+
+    def in_words(self, smallest: int, largest: int) -> str:
+        """A setting in which attention to tokens that gained does not fall."""
+        few, many, ever_new = self.spurious
+        return (
+            f"With {self.name} attention to tokens that gained goes from {few} (N = {smallest}) to "
+            f"{many} (N = {largest}); ever new sequences leave {ever_new}, so that these tokens "
+            f"gain whatever the size of the training set."
+        )
+
+
+def _span(values: Sequence[float], form: str) -> str:
+    return f"{min(values):{form}} to {max(values):{form}}"
 
 
 EXPERIMENT = Experiment(

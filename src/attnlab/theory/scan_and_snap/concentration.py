@@ -1,4 +1,4 @@
-"""How far samples stray from their means: Lemmas 10, 11 and 18, and the bias of a finite length.
+"""How far samples stray from their means: Lemmas 10, 11 and 18, and what a finite length changes.
 
 N counts batch-1 optimiser steps; `length` is T, so that a sequence has T - 1 contextual tokens.
 """
@@ -12,8 +12,11 @@ from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
 from attnlab.theory._check import FloatArray, at_least, between, is_printed, unwrap
+from attnlab.theory.scan_and_snap.decoder import plain_coefficients
 from attnlab.theory.scan_and_snap.growth import scaled_growth
-from attnlab.theory.scan_and_snap.speed import omega_1
+from attnlab.theory.scan_and_snap.speed import gamma, omega_1
+
+INTEGRATION_POINTS = 1001  # of a trapezoidal rule; half of them change the result by less than 1e-4
 
 
 class Interval(NamedTuple):
@@ -231,3 +234,71 @@ def expected_squared_norm(P: ArrayLike, *, length: ArrayLike) -> FloatArray:
     """
     squared = (np.asarray(P, dtype=np.float64) ** 2).sum(-1)
     return unwrap(squared + (1.0 - squared) / (at_least("length", length, 2.0) - 1.0))
+
+
+def losing_length(
+    p: ArrayLike, t: float, *, K: int, M: int, rho: float, eta_y: float
+) -> FloatArray:
+    r"""T*, the length up to which each distinct token of a class ends with a negative logit.
+
+    Not in the paper, which takes T to infinity. For the frequencies q of one sequence and
+    f = q/|q|, the term of Lemma 1 that is along f_n has the mean
+    gamma iota E[f_l m_l - f_l^2 f.m], m = E f. It vanishes for T to infinity. To first order in
+    1/(T - 1), with cov f = (I - f f^T) diag(p) (I - f f^T) / (|p|^2 (T - 1)), it is
+
+    .. math::
+
+        \frac{\gamma\iota f_l^2}{T-1}
+        \Bigl[\frac{1 + 2 p_l - 2 \sum_k p_k^3/|p|^2}{|p|^2} - \frac{1}{p_l}\Bigr],
+
+    negative for rare tokens. The interaction with the K - 1 other classes is
+    gamma beta (K - 1) rho f_l^2 for a distinct token. T* is the length at which the integrals of
+    the two over time cancel, and z_l(T) = z_l(infinity) (1 - (T* - 1)/(T - 1)). iota and beta are
+    those of SGD (`plain_coefficients`). Near t_0 beta is of order (M ln M)^rho / M, so that T*
+    grows as M^(1 - rho), up to powers of ln M.
+
+    Holds to first order in 1/T, for eta_Z small against eta_Y, while attention is near its start.
+
+    Parameters
+    ----------
+    p : array_like
+        P(l|n) of one class, (L,). The result applies to its distinct tokens only.
+    t : float
+        Batch-1 optimiser steps, > 0.
+    K : int
+        Number of classes, drawn uniformly.
+    M : int
+        Size of the vocabulary.
+    rho : float
+        The overlap f_n . f_n' of any two classes, > 0.
+    eta_y : float
+        Learning rate of the decoder.
+
+    Returns
+    -------
+    ndarray
+        T* of each token; 1 where a token gains at every length; NaN where p is 0.
+
+    Examples
+    --------
+    >>> from attnlab.theory import losing_length
+    >>> for M in (10**3, 10**4):
+    ...     T = losing_length([0.3, 0.05, 0.65], 400.0, K=2, M=M, rho=0.2, eta_y=0.9)
+    ...     print(f"{T[1]:.3g} {T[2]:.3g}")
+    1.39e+04 1
+    9.59e+04 1
+    """
+    p = np.asarray(p, dtype=np.float64)
+    at_least("rho", rho, 0.0, strict=True)
+    # even in ln(1 + s): beta rises exponentially at first, then gamma falls like 1/t
+    end = float(at_least("eta_y", eta_y, 0.0, strict=True) * at_least("t", t, 0.0, strict=True) / K)
+    s = np.expm1(np.linspace(0.0, np.log1p(end), INTEGRATION_POINTS)[1:]) * K / eta_y
+    speed = np.asarray(gamma(s, K=K, M=M, eta_y=eta_y))
+    sent_back = plain_coefficients(s, K=K, M=M, rho=rho, eta_y=eta_y)
+    drift, interaction = (
+        np.trapezoid(speed * np.asarray(part), s) for part in (sent_back.iota, sent_back.beta)
+    )
+    squared = (p**2).sum()
+    present = np.where(p > 0, p, np.nan)
+    rare = 1.0 / present - (1.0 + 2.0 * p - 2.0 * (p**3).sum() / squared) / squared
+    return unwrap(1.0 + np.maximum(rare, 0.0) * drift / ((K - 1) * rho * interaction))

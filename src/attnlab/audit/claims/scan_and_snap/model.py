@@ -173,6 +173,11 @@ def _finite_length(case: Case) -> Measurement:
     along = (z * fates).mean(0)[claimed]
     error = (z * fates).std(0, ddof=1)[claimed] / np.sqrt(len(z))
     worst = int((along / error).argmin())
+    up_to = np.nanmax(
+        theory.losing_length(
+            s.P[0], steps, K=s.K, M=s.M, rho=theory.correlation(s.P)[0, 1], eta_y=s.eta_y
+        )
+    )
     return Measurement(
         (
             Check("E|q|^2 / |p|^2 - 1 at T = 128", 0.05, bias, AT_MOST),
@@ -182,7 +187,9 @@ def _finite_length(case: Case) -> Measurement:
         training_number=float((along < 0).mean()),
         note=f"two classes, batches of 64 sequences of T = 128, {steps} steps, 16 seeds: "
         f"a distinct token ends at z = {along[worst]:.5f} +- {error[worst]:.5f}. The drift goes as "
-        "1/T and competes with an interaction that starts at 1/M: it matters up to T far above M",
+        f"1/T and competes with an interaction of order M^(f_1.f_2 - 1) near t_0. The rarest token "
+        f"loses up to T = {up_to:.0f} (theory.losing_length, ours), which grows as M^(1 - f_1.f_2) "
+        "up to powers of ln M (./lab study length)",
     )
 
 
@@ -198,8 +205,8 @@ finite_length = Claim(
     predicts="token frequencies near P, and the fates of Theorem 2",
     measures="the bias of |q|^2; the mean logits of 16 seeds of sampled training at T = 128",
     because="5 % of |p|^2 is small; a sign is a sign (the worst is many standard errors off)",
-    code=("expected_squared_norm", "token_fates"),
-    test="tests/theory/test_concentration.py::test_squared_norm_is_biased_at_finite_length",
+    code=("expected_squared_norm", "token_fates", "losing_length"),
+    test="tests/theory/test_concentration.py::test_losing_length_balances_sampled_drift",
     figure="fig4",
     number="T is finite; the norm of f_n is hardly touched: {:.2g} of |p|^2",
     training_number="{:.2g} of the tokens move against their fate: rare distinct ones lose",
