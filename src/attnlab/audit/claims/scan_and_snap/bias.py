@@ -343,7 +343,7 @@ def _growth_slows(case: Case) -> Measurement:
         training_number=quicker["training"],
         note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:.3g}: in training an e-fold of t adds "
         f"most at t = {fastest['training']:.1e}; by t_0 = {t0:.3g} the dominant logit has made "
-        f"{done:.1%} of its way to t = {times[-1]:.0e}: t_0 is not where it freezes",
+        f"{done:.1%} of its way to t = {times[-1]:.0e}: t_0 is not where it slows down",
     )
 
 
@@ -365,7 +365,7 @@ growth_slows = Claim(
     test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     figure="fig3",
     number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
-    training_number="bounded, but up to {:.2g} times as much: t_0 is not where it freezes",
+    training_number="bounded, but up to {:.2g} times as much: t_0 is not where it slows down",
     recorded=OnRecord(Verdict.HOLDS, 1.0, Verdict.HOLDS, 4.257),
     measure=_growth_slows,
 )
