@@ -1,4 +1,4 @@
-"""How far each level of the theory is from training, and what changes between levels."""
+"""Errors of each level of the theory against training, and what changes between levels."""
 
 from __future__ import annotations
 

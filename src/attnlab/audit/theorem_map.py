@@ -58,7 +58,7 @@ def theorem_map() -> str:
 
 
 def _tally() -> str:
-    """How many claims have which verdict: two rows for each origin, which are never added up."""
+    """Count claims by verdict: two rows for each origin, which are never added up."""
     lines = ["| whose | verdict | " + " | ".join(Verdict) + " |", "|---" * (len(Verdict) + 2) + "|"]
     for origin in Origin:
         recorded = [claim.recorded for claim in CLAIMS if ORIGINS[claim.id] is origin]

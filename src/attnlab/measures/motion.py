@@ -1,4 +1,4 @@
-"""How attention moves, and from when on it has come to rest.
+"""Motion of attention: its speed, and from when on it has come to rest.
 
 Three words, one definition each (docs/measures.md, "Snap, slowed, settled"):
 

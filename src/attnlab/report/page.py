@@ -125,7 +125,7 @@ def sections(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def audited(claims: Mapping[str, Any]) -> list[str]:
-    """How many claims of each paper were examined; a paper that was not read is counted apart."""
+    """Count the claims examined of each paper; a paper that was not read is counted apart."""
     found = {claim["id"]: claim for claim in claims["claims"]}
     told = []
     for source in SOURCES:

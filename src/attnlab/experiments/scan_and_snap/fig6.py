@@ -85,7 +85,7 @@ def by_panel(cells: xr.Dataset) -> dict[int, Agreement]:
 
 
 def _agreement(cells: xr.Dataset) -> Agreement | None:
-    """How all of these cells together agree with the published ones; None of too few."""
+    """Test all of these cells together against the published ones; None for too few."""
     flat = cells.stack(cell=AXES)
     flat = flat.isel(cell=np.flatnonzero(np.isfinite(flat["published_mean"])))
     if flat.sizes["cell"] < 2 or flat.sizes["seed"] < FEWEST_SEEDS:

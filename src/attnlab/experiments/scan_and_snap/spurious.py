@@ -347,13 +347,13 @@ class _Range:
 
     @property
     def falls(self) -> bool:
-        """Whether both excess and attention are clearly lower at the largest N."""
+        """Tell whether both excess and attention are clearly lower at the largest N."""
         both = (self.excess_left, self.spurious_left)
         return all(each.value + 2 * each.error < 1 for each in both)
 
     @property
     def helps(self) -> bool:
-        """Whether attention is clearly lower with the prior."""
+        """Tell whether attention is clearly lower with the prior."""
         return self.with_prior.value + 2 * self.with_prior.error < 1
 
     def numbers(self) -> dict[str, float]:
