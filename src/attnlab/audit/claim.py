@@ -86,8 +86,8 @@ class Claim:
 
     @property
     def as_read(self) -> bool:
-        """Tell whether the source says that the claim is stated as we read it: its printed text is not
-        known to us, so that its verdict is on our reading, and is not counted with the others."""
+        """Tell whether the claim is stated as we read it: its printed text is not known to us, so
+        that its verdict is on our reading, and is not counted with the others."""
         return "as we read it" in self.source
 
     def assume(self, case: Case) -> tuple[Hypothesis, ...]:

@@ -76,7 +76,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def left(change: xr.DataArray, *, best: xr.DataArray | None = None) -> Estimate:
-    """Return the share of the fastest change that is left: at the end, or at each run's `best` moment.
+    """Return the share of the fastest change that is left at the end, or at each run's `best`.
 
     The fastest change is that of the mean over seeds; its own error counts in that of the ratio.
     """

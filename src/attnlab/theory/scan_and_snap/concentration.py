@@ -1,4 +1,4 @@
-"""Concentration of samples about their means: Lemmas 10, 11 and 18, and what a finite length changes.
+"""Concentration of samples: Lemmas 10, 11 and 18, and what a finite length changes.
 
 N counts batch-1 optimiser steps; `length` is T, so that a sequence has T - 1 contextual tokens.
 """

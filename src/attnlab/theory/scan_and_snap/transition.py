@@ -1,4 +1,4 @@
-"""The phase transition of attention: the growth bound B_n(t) and its two regimes (Theorem 4, Appendix F).
+"""The phase transition: the growth bound B_n(t) and its two regimes (Theorem 4, Appendix F).
 
 Time t counts batch-1 optimiser steps with K classes drawn uniformly; everything depends on it
 through eta_Y t / K. nu = eta_Y / eta_Z as in Appendix F (the caption of Fig. 9 inverts it).
