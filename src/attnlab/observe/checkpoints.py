@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.files.errors import InputError
+from attnlab.observe.weights import CONFIG
 
-CONFIG = "config.json"
 # step143000, step_20k, checkpoint-500, stage1-step1000-tokens5B: what people call them
 STEP = re.compile(
     r"(?:step|checkpoint|ckpt|iter)s?[-_]?0*(\d+)((?:[kM](?![a-z0-9]))?)(?![0-9])", re.IGNORECASE
