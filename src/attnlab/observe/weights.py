@@ -1,7 +1,7 @@
 """Files of a model's folder: they lie in it, are regular, and are read as data.
 
-Names of files come from strangers (an index, a link in the folder), so that each is checked. Weights
-are read from safetensors alone: a pickle can run code.
+Names of files come from strangers (an index, a link in the folder), so that each is checked.
+Weights are read from safetensors alone: a pickle can run code.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 def own_file(folder: Path, name: str) -> Path:
     """Return the path of a file of a model's folder.
 
-    `name` may come from a stranger. Raises InputError if it leads out of the folder, by itself or by
-    a link. The Hugging Face cache keeps the files of a snapshot as links to its blobs, which are
+    `name` may come from a stranger. Raises InputError if it leads out of the folder, by itself or
+    by a link. The Hugging Face cache keeps the files of a snapshot as links to its blobs, which are
     allowed.
     """
     path = folder / name
@@ -124,7 +124,7 @@ def open_weights(folder: Path) -> Iterator[dict[str, Any]]:
                 names = sorted(content.keys())
             if twice := found.keys() & names:
                 raise InputError(
-                    f"{path}: {min(twice)!r} is in another file of the folder, too; keep one of them"
+                    f"{path}: {min(twice)!r} is in another file of the folder, too; keep one"
                 )
             found |= dict.fromkeys(names, content)
         yield found
