@@ -180,6 +180,7 @@ def checkpoints_verb(
             **_about(result), "steps": result["step"].values.tolist(), "probe": _shape(probe),
             "heads": heads, "lint": json.loads(result.attrs["lint"]),
             "unseen": json.loads(result.attrs["unseen"]),
+            "not_finite": json.loads(result.attrs["not_finite"]),
         }  # fmt: skip
         print(json.dumps(document, indent=2, allow_nan=False))
         return
@@ -190,6 +191,8 @@ def checkpoints_verb(
     faults = json.loads(result.attrs["lint"])["faults"]
     for fault in faults:
         say(f"lint: {fault['words']}")
+    for step, modules in json.loads(result.attrs["not_finite"]).items():
+        say(f"step {step}: attention is not a finite number in {', '.join(modules)}")
     say_written(out, html)
 
 
