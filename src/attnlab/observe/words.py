@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
 from attnlab.measures.places import SINK_RATE
+from attnlab.observe.schema import checked
 
 SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
 INDUCTION = 0.1  # above chance
@@ -54,11 +54,7 @@ def in_words(dataset: xr.Dataset) -> list[str]:
 
 def with_steps(dataset: xr.Dataset) -> xr.Dataset:
     """The dataset of an observer over (step, layer, head); one moment is one step."""
-    if "entropy" not in dataset or not {"layer", "head"} <= set(dataset.dims):
-        raise InputError(
-            "dataset: is none of attnlab.observe (no entropy over layer and head); give what "
-            "observer.result() returns, or a file that it was saved to"
-        )
+    dataset = checked(dataset)
     if "step" in dataset.dims:
         return dataset
     step = dataset.coords["step"].item() if "step" in dataset.coords else 0
