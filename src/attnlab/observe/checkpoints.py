@@ -140,24 +140,27 @@ def _globbed(text: str) -> list[Path]:
 
 def _models_in(place: Path) -> Iterator[tuple[str, Path]]:
     """The models of a folder: itself, the revisions of a cached repository, or its folders."""
-    if (place / CONFIG).is_file() and not _steps_in(place):
+    if _has_model(place) and not _steps_in(place):
         yield place.name, place
     elif (place / "snapshots").is_dir():
         yield from _revisions(place)
     else:
         for inner in sorted(path for path in place.iterdir() if path.is_dir()):
-            if (inner / CONFIG).is_file():
+            if _has_model(inner):
                 yield inner.name, _within(place, inner)
             elif (inner / "snapshots").is_dir() and inner.name.startswith(_REPOSITORY):
                 yield from _revisions(_within(place, inner))
 
 
+def _has_model(folder: Path) -> bool:
+    """Check for a configuration, of whatever kind: lint says that a broken link cannot be read."""
+    return os.path.lexists(folder / CONFIG)
+
+
 def _steps_in(place: Path) -> bool:
     """Whether a folder has checkpoints beside the model in it, as the Trainer's has."""
     return any(
-        STEP.search(path.name) and (path / CONFIG).is_file()
-        for path in place.iterdir()
-        if path.is_dir()
+        STEP.search(path.name) and _has_model(path) for path in place.iterdir() if path.is_dir()
     )
 
 
@@ -173,7 +176,7 @@ def _revisions(repository: Path) -> Iterator[tuple[str, Path]]:
         for path in sorted(refs.rglob("*"))
         if path.is_file() and not path.name.startswith(".")
     }
-    there = {name: path for name, path in names.items() if (path / CONFIG).is_file()}
+    there = {name: path for name, path in names.items() if _has_model(path)}
     if set(there) == {"main"}:
         yield repository.name.removeprefix(_REPOSITORY), there["main"]
     else:
