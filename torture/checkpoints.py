@@ -31,7 +31,11 @@ MODELS = {
     "gpt_neox": SIZES,
     "llama": {**SIZES, "num_key_value_heads": 1},
     "bert": SIZES,
-}
+    "t5": {"vocab_size": 24, "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 2, "num_heads": 2,
+           "pad_token_id": 0, "decoder_start_token_id": 0},
+    "gpt_neo": {**SIZES, "num_layers": 2, "num_heads": 2, "attention_types": [[["global"], 2]]},
+    "clip": {"text_config": SIZES, "vision_config": SIZES, "projection_dim": 8},
+}  # fmt: skip
 ASKED = ["--text", "text.txt", "--sequences", "2", "--length", "16", "--min-keys", "4"]
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -110,7 +114,7 @@ class Checkpoints(Campaign):
             "pickle": self._pickle, "dataset": self._dataset,
         }  # fmt: skip
         often = {"bytes": 5, "header": 3, "config": 8, "tokenizer": 3, "kind": 4, "values": 3,
-                 "index": 3, "dataset": 8}  # fmt: skip
+                 "index": 3, "dataset": 5}  # fmt: skip
         self.often = [name for name in self.changes for _ in range(often.get(name, 1))]
 
     def cases(self, draw: Random) -> Iterator[Case]:

@@ -260,7 +260,7 @@ def _quiet_and_offline() -> Iterator[None]:
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     offline = constants.HF_HUB_OFFLINE
-    logging.set_verbosity_error()
+    logging.set_verbosity(logging.CRITICAL)  # errors are raised as well
     logging.disable_progress_bar()
     constants.HF_HUB_OFFLINE = True  # a configuration can name models to fetch
     try:
