@@ -207,6 +207,8 @@ def change(folder, **changes):
         ({"vocab_size": 10**12}, r"describes a model of 32,\d+,\d+,\d+,\d+ parameters, where"),
         ({"n_positions": 10**9}, "describes a model of"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "are quantised .'gptq'."),
+        ({"model_type": "switch_transformers", "num_experts": 10**9, "num_sparse_encoder_layers": 1,
+          "num_layers": 1}, "describes a model of more than 100,000 modules"),
         ({"model_type": "gpt_neo", "attention_types": [[["global"], 10**9]]},
          "config.json: attention_types: 1000000000 are more"),
         ({"model_type": "gpt_neo", "max_position_embeddings": 10**5, "num_layers": 2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import re
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_module_registration_hook
 
 from attnlab.files.documents import shown
 from attnlab.files.errors import InputError
@@ -28,14 +30,14 @@ from attnlab.observe.weights import (
 
 MOST_LAYERS = 1000  # of a configuration, unless the files have more tensors than that
 SPARE = 2**24  # parameters of the bare model that some files do not have: a pooler, positions
+MOST_MODULES = 100_000  # of a model, unless its files have a tenth as many tensors
 MOST_BUFFERS = 2**31  # bytes of a model's tables, such as causal masks
 _OWN_MODEL = (
     "of an architecture of your own, make the model yourself and give it to attnlab.observe"
 )
-# keys of a configuration that count modules: n_layer, encoder_layers, num_experts, depths
+# keys of a configuration by whose numbers transformers makes lists: n_layer, encoder_layers, depths
 _COUNTS = re.compile(
-    r"(^|[._])(n|num|number)_\w*(layer|block|expert|stage|group|loop)"
-    r"|layers(_\w*)?$|depths?$|layer_types$|attention_types$"
+    r"(^|[._])(n|num|number)_\w*(layer|block)|layers(_\w*)?$|depths?$|layer_types$|attention_types$"
 )
 # Keys of a configuration that choose code, kernels, other files or a dtype. The model is measured
 # in float32 with PyTorch's own attention, and of files only those in the folder are read.
@@ -156,7 +158,8 @@ def _skeleton(folder: Path, config: Any, tensors: Mapping[str, Any]) -> Any:
     """Return the model without memory for its weights; refuse it if it is larger than its files."""
     from transformers import AutoModel
 
-    with torch.device("meta"):
+    most = max(MOST_MODULES, 10 * len(tensors))
+    with torch.device("meta"), _at_most_modules(folder, most):
         skeleton = AutoModel.from_config(config)
     asked = sum(one.numel() for one in skeleton.parameters())
     held = sum(math.prod(one.get_shape()) for one in tensors.values())
@@ -173,6 +176,25 @@ def _skeleton(folder: Path, config: Any, tensors: Mapping[str, Any]) -> Any:
         )
     require_memory(f"{folder}: in float32", 4 * asked + beside)
     return skeleton
+
+
+@contextlib.contextmanager
+def _at_most_modules(folder: Path, most: int) -> Iterator[None]:
+    """Refuse to build a model of more modules than `most`: experts, groups, whatever multiplies."""
+    count = itertools.count(1)
+
+    def registered(*_: Any) -> None:
+        if next(count) > most:
+            raise InputError(
+                f"{folder / CONFIG}: describes a model of more than {most:,} modules, which the "
+                "weights in the folder cannot be of; fetch the files again"
+            )
+
+    hook = register_module_module_registration_hook(registered)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def tokens_of_text(
