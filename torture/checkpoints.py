@@ -12,6 +12,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,7 +27,7 @@ SIZES = {
     "vocab_size": 24, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
     "intermediate_size": 8, "max_position_embeddings": 32, "pad_token_id": 0,
 }  # fmt: skip
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "gpt2": {"vocab_size": 24, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 32},
     "gpt_neox": SIZES,
     "llama": {**SIZES, "num_key_value_heads": 1},
@@ -97,11 +98,11 @@ class Checkpoints(Campaign):
         os.environ["OMP_NUM_THREADS"] = "1"
         import torch
 
-        import attnlab.observe.checkpoints
         from attnlab.files.netcdf import load
 
         torch.set_num_threads(1)
-        attnlab.observe.checkpoints.PATTERN_SECONDS = CATASTROPHIC_SECONDS
+        finding = import_module("attnlab.observe.checkpoints")
+        finding.PATTERN_SECONDS = CATASTROPHIC_SECONDS  # type: ignore[attr-defined]
         self.whole = folder / "whole"
         _make(self.whole)
         self.observed = {name: load(self.whole / name) for name in OBSERVED}
@@ -292,7 +293,8 @@ class Checkpoints(Campaign):
         return "out"
 
     def _run(self, argv: list[str], case: Case) -> Verdict:
-        out, err, seen = io.StringIO(), io.StringIO(), []
+        out, err = io.StringIO(), io.StringIO()
+        seen: list[str] = []
         code: Any = 0
         with ExitStack() as stack:
             for guard in self._guards(seen):

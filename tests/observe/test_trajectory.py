@@ -111,6 +111,24 @@ def test_what_is_kept_of_other_weights_is_not_taken(tmp_path):
         observe_checkpoints(tmp_path, PROBE, **asked)
 
 
+def test_what_is_kept_and_changed_is_measured_again(tmp_path):
+    from attnlab.text.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+
+    small_model("gpt_neox").save_pretrained(tmp_path / "checkpoint-1")
+    asked = {"out": tmp_path / "seen", "progress": False, **FEW}
+    wanted = observe_checkpoints(tmp_path, PROBE, **asked)
+    file = tmp_path / "seen" / "steps" / "step-1.safetensors"
+    kept = read_checkpoint(file)
+    for changed in ({"layers": 5}, {"layers": [{}]}, {"unseen": 5}):
+        write_checkpoint(file, Checkpoint({**kept.spec, **changed}, kept.step, kept.arrays))
+        assert observe_checkpoints(tmp_path, PROBE, **asked).entropy.identical(wanted.entropy)
+    write_checkpoint(file, Checkpoint([], kept.step, kept.arrays))
+    assert observe_checkpoints(tmp_path, PROBE, **asked).entropy.identical(wanted.entropy)
+    write_checkpoint(file, Checkpoint({}, kept.step, kept.arrays))
+    with pytest.raises(InputError, match="holds another observation"):
+        observe_checkpoints(tmp_path, PROBE, **asked)
+
+
 @pytest.mark.parametrize("planted", [False, True])
 def test_no_snap_is_claimed_across_a_fault(tmp_path, planted):
     """A training that comes to rest, and the same with a copy where its quiet begins."""

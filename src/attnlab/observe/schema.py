@@ -59,8 +59,8 @@ def checked(dataset: xr.Dataset) -> xr.Dataset:
         if name in dataset and other not in dataset.variables:
             _refuse(other, f"is missing beside {name}")
     _check_sizes(dataset)
-    for name, variable in dataset.variables.items():
-        _check_variable(str(name), variable, stepped="step" in dataset.dims)
+    for key, variable in dataset.variables.items():
+        _check_variable(str(key), variable, stepped="step" in dataset.dims)
     for dim, entry in _NAMED.items():
         if dim in dataset.dims:
             _check_entries(dim, dataset, entry)
@@ -140,7 +140,7 @@ def _is_spec(value: Any) -> bool:
 def _is_lint(value: Any) -> bool:
     if not (isinstance(value, dict) and _are(int, value.get("steps"))):
         return False
-    faults = value.get("faults")
+    faults: Any = value.get("faults")
     return _are(dict, faults) and all(
         isinstance(fault.get("kind"), str) and isinstance(fault.get("words"), str)
         for fault in faults

@@ -135,7 +135,8 @@ def observe_checkpoints(
     if not sound:
         raise InputError(f"checkpoints: none can be used: {looked.faults[0].words}")
     keeper = None if out is None else _Keeper(Path(out), probe, rows, min_keys, looked)
-    history, wrong = History(), {}
+    history = History()
+    wrong: dict[int, list[str]] = {}
     with reporting(progress, len(sound), "measuring checkpoints") as report:
         for one in sound:
             report(0, one.name)
@@ -145,14 +146,15 @@ def observe_checkpoints(
                 if keeper is not None:
                     keeper.keep(one, moment)
             history.add(one.step, moment)
-            wrong |= {one.step: modules} if (modules := _not_finite(moment)) else {}
+            if modules := _not_finite(moment):
+                wrong[one.step] = modules
             report(1)
-    if all(set(wrong.get(one.step, ())) == set(moment.order) for one in sound):
+    result = history.dataset(faulty=_around(looked, [one.step for one in sound]))
+    if not bool(result["entropy"].notnull().any()):
         raise InputError(
             "checkpoints: at no step is attention a finite number on this probe, though the "
             "weights are; the training has diverged"
         )
-    result = history.dataset(faulty=_around(looked, [one.step for one in sound]))
     spec = {
         "checkpoints": [one.name for one in sound], "rows": rows, "min_keys": min_keys,
         "probe": _digest(probe),
@@ -260,28 +262,16 @@ class _Keeper:
             found = read_checkpoint(self._place(checkpoint))
         except (FileNotFoundError, DamagedFile):
             return None
-        if found.spec["key"] != json.loads(json.dumps(self._key_of(checkpoint))):
+        if found.spec.get("key") != json.loads(json.dumps(self._key_of(checkpoint))):
             raise InputError(
                 f"out: {self.folder} holds another observation of step {checkpoint.step} (of other "
                 "weights, or with another text or other options); give another folder, or what "
                 "was given before to go on"
             )
-        layers = {
-            label["module"]: _layer(label, found.arrays, f"{i}/")
-            for i, label in enumerate(found.spec["layers"])
-        }
-        behind = Behind(
-            {
-                label["module"]: {
-                    # a number alone is kept as a list of one
-                    name: found.arrays[f"{i}/behind/{name}"].reshape(shape)
-                    for name, shape in label["behind"].items()
-                }
-                for i, label in enumerate(found.spec["layers"])
-            },
-            found.spec["unrecognised"],
-        )
-        return Moment.of(layers, found.spec["unseen"], behind)
+        try:
+            return _unpacked(found)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None  # changed after it was written: measured again
 
     def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
         """Write a step. (netCDF would take longer for its many small arrays than the model.)"""
@@ -313,6 +303,26 @@ class _Keeper:
     def _key_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
         weights = self.looked.digests[checkpoint.step]  # a folder may be trained into again
         return {**self.key, "model": str(checkpoint.path.resolve()), "weights": weights}
+
+
+def _unpacked(found: Kept) -> Moment:
+    """Return the moment that was kept in a file."""
+    layers = {
+        label["module"]: _layer(label, found.arrays, f"{i}/")
+        for i, label in enumerate(found.spec["layers"])
+    }
+    behind = Behind(
+        {
+            label["module"]: {
+                # a number alone is kept as a list of one
+                name: found.arrays[f"{i}/behind/{name}"].reshape(shape)
+                for name, shape in label["behind"].items()
+            }
+            for i, label in enumerate(found.spec["layers"])
+        },
+        dict(found.spec["unrecognised"]),
+    )
+    return Moment.of(layers, dict(found.spec["unseen"]), behind)
 
 
 def _label(module: str, layer: xr.Dataset) -> dict[str, Any]:
