@@ -321,6 +321,9 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
+    if not heads:  # of a step at which the training has diverged
+        say("no head of the last step has attention that is a finite number")
+        return
     columns = ["layer", "head", *COLUMNS.values(), *(["snap"] if snap else [])]
     cells = []
     for row in heads:

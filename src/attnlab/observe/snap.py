@@ -82,7 +82,9 @@ def snap(
     """
     require_whole("resamples", resamples, 1)
     speed = speeds(changes, steps)["attention_speed"]
-    speed = speed.dropna("sequence", how="all")  # too short to be measured
+    measured = speed.dropna("sequence", how="all")  # others are too short to be measured
+    # of a training that has diverged none is left, and the answer is NaN
+    speed = measured if measured.sizes["sequence"] else speed.isel(sequence=[0])
     ends = np.isin(np.asarray(steps, dtype=np.float64), np.asarray(list(faulty), dtype=np.float64))
     known = xr.DataArray(~(ends[:-1] | ends[1:]), dims="step")
     found = snap_of(speed.mean("sequence"), fraction=fraction, known=known)
