@@ -40,6 +40,19 @@ MODELS: dict[str, dict[str, Any]] = {
 ASKED = ["--text", "text.txt", "--sequences", "2", "--length", "16", "--min-keys", "4"]
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+# Parts of a tokenizer that take exponential time or memory, if they are used.
+RULES: tuple[dict[str, Any], ...] = (
+    {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"(\w+)+\d*x"},
+                       "behavior": "Isolated", "invert": False}},
+    {"normalizer": {"type": "Sequence", "normalizers": 12 * [
+        {"type": "Replace", "pattern": {"Regex": ""}, "content": "w" * 10}]}},
+    {"padding": {"strategy": {"Fixed": 10**12}, "direction": "Right", "pad_to_multiple_of": None,
+                 "pad_id": 0, "pad_type_id": 0, "pad_token": "<unk>"}},
+    {"truncation": {"direction": "Right", "max_length": 0, "strategy": "LongestFirst",
+                    "stride": 9}},
+    {"added_tokens": [{"id": 2**32 - 1, "content": "w1", "single_word": False, "lstrip": False,
+                       "rstrip": False, "normalized": False, "special": True}]},
+)  # fmt: skip
 # Values that a configuration may be given anywhere.
 VALUES: tuple[Any, ...] = (
     0, -1, 1, 3, 2**31, 10**9, 1e9, 10**12, 2**63, 10**400, 0.5, 1e-300, 1e300, float("nan"),
@@ -163,9 +176,11 @@ class Checkpoints(Campaign):
 
     def _tokenizer(self, draw: Random) -> tuple[dict[str, Any], bytes]:
         given, data = self._file(draw, TOKENIZER)
+        given |= {"verb": draw.choice(("model", "checkpoints"))}
+        if given["file"] == TOKENIZER[0] and draw.random() < 0.2:
+            return given, json.dumps({**json.loads(data), **draw.choice(RULES)}).encode()
         made = mutate.mutate(json.loads(data), draw)
-        given |= {"words": made.words, "verb": draw.choice(("model", "checkpoints"))}
-        return given, mutate.as_text(made.document, ".json")
+        return given | {"words": made.words}, mutate.as_text(made.document, ".json")
 
     def _kind(self, draw: Random) -> tuple[dict[str, Any], bytes]:
         given, data = self._file(draw, (WEIGHTS, CONFIG, INDEX, *TOKENIZER))

@@ -128,6 +128,11 @@ def test_a_tokenizer_that_cannot_read_the_text(place, tmp_path):
     (model / "tokenizer.json").write_text(json.dumps(document))
     code, said = attnlab_observe("model", model, "--text", place / "text.txt", *SIZE)
     assert code == 2 and "tokenizer: that of" in said[0] and "cannot read the text" in said[0]
+    growing = {"type": "Replace", "pattern": {"String": "w"}, "content": "w" * 10}
+    document["normalizer"] = {"type": "Sequence", "normalizers": [growing] * 12}
+    (model / "tokenizer.json").write_text(json.dumps(document))
+    code, said = attnlab_observe("model", model, "--text", place / "text.txt", *SIZE)
+    assert code == 2 and "can make a text more than 64 times longer" in said[0]
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         (model / name).unlink(missing_ok=True)
         os.mkfifo(model / name)  # transformers would wait for it

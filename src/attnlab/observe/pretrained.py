@@ -22,6 +22,7 @@ from attnlab.files.memory import require_memory, size_words
 from attnlab.observe.probe import context_of
 from attnlab.observe.weights import (
     CONFIG,
+    MOST_TEXT,
     as_input_error,
     check_texts,
     open_weights,
@@ -31,6 +32,7 @@ from attnlab.observe.weights import (
 MOST_LAYERS = 1000  # of a configuration, unless the files have more tensors than that
 SPARE = 2**24  # parameters of the bare model that some files do not have: a pooler, positions
 MOST_MODULES = 100_000  # of a model, unless its files have a tenth as many tensors
+MOST_GROWTH = 64  # of a text by the rules of a tokenizer, which replace one character by one
 MOST_BUFFERS = 2**31  # bytes of a model's tables, such as causal masks
 _OWN_MODEL = (
     "of an architecture of your own, make the model yourself and give it to attnlab.observe"
@@ -50,8 +52,9 @@ _IGNORED = {
 # what the bare model has beside its layers, and some files do not: no attention goes through it
 _BESIDE = ("pooler", "position_ids", "masked_bias", "inv_freq")
 # any of which makes a tokenizer
+TOKENIZER = "tokenizer.json"
 _TOKENIZER = (
-    "tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
+    TOKENIZER, "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
     "sentencepiece.bpe.model",
 )  # fmt: skip
 
@@ -211,12 +214,32 @@ def tokens_of_text(
             f"tokenizer: {place} has none; {remedy}"
         )  # transformers makes an empty one
     check_texts(place)
+    if (place / TOKENIZER).is_file():
+        _check_growth(place, read_object(place, TOKENIZER, most=MOST_TEXT))
     with _quiet_and_offline():
         with as_input_error(f"tokenizer: transformers cannot load that of {place}", remedy):
             words = AutoTokenizer.from_pretrained(
                 place, local_files_only=True, trust_remote_code=False
             )
         return words, _ids(words, text, place, add_special_tokens=False)
+
+
+def _check_growth(place: Path, tokenizer: dict[str, Any]) -> None:
+    """Refuse a tokenizer that makes a text many times longer: a few rules fill any memory."""
+    growth, rules = 1, [tokenizer.get("normalizer"), tokenizer.get("pre_tokenizer")]
+    while rules:
+        rule = rules.pop()
+        if isinstance(rule, dict):
+            rules += rule.values()
+            if rule.get("type") == "Replace" and isinstance(rule.get("content"), str):
+                growth *= max(1, len(rule["content"]))
+        elif isinstance(rule, list):
+            rules += rule
+    if growth > MOST_GROWTH:
+        raise InputError(
+            f"tokenizer: {place / TOKENIZER}: its rules can make a text more than {MOST_GROWTH} "
+            "times longer; fetch it again"
+        )
 
 
 def _ids(words: Any, text: str, place: Path, **options: Any) -> list[int]:

@@ -68,10 +68,10 @@ def check_texts(folder: Path) -> None:
                         raise InputError(f"{place / entry}: too large for a text of a model")
 
 
-def read_object(folder: Path, name: str) -> dict[str, Any]:
-    """Return the JSON object in a file of a model's folder."""
+def read_object(folder: Path, name: str, *, most: int = MOST_JSON) -> dict[str, Any]:
+    """Return the JSON object in a file of a model's folder, of at most `most` bytes."""
     path = own_file(folder, name)
-    content = read_regular(path, most=MOST_JSON, advice="that is not a file of a model")
+    content = read_regular(path, most=most, advice="that is not a file of a model")
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):  # not JSON, not text, or nested without end
