@@ -32,7 +32,7 @@ from attnlab.observe.weights import (
 MOST_LAYERS = 1000  # of a configuration, unless the files have more tensors than that
 SPARE = 2**24  # parameters of the bare model that some files do not have: a pooler, positions
 MOST_MODULES = 100_000  # of a model, unless its files have a tenth as many tensors
-MOST_GROWTH = 64  # of a text by the rules of a tokenizer, which replace one character by one
+MOST_GROWTH = 64  # times that a tokenizer may lengthen a text; rules replace a character by one
 MOST_BUFFERS = 2**31  # bytes of a model's tables, such as causal masks
 _OWN_MODEL = (
     "of an architecture of your own, make the model yourself and give it to attnlab.observe"
@@ -69,16 +69,15 @@ def load_model(folder: Path, *, device: str = "cpu") -> nn.Module:
     """
     _require_model(folder)
     config = _config(folder)
-    with _quiet_and_offline(), open_weights(folder) as files:
+    problem = as_input_error(f"{folder}: transformers cannot load it", _OWN_MODEL)
+    with _quiet_and_offline(), open_weights(folder) as files, problem:
         # read when the model takes them
         tensors = {name: content.get_slice(name) for name, content in files.items()}
-        with as_input_error(f"{folder}: transformers cannot load it", _OWN_MODEL):
-            skeleton = _skeleton(folder, config, tensors)
-            model, about = type(skeleton).from_pretrained(
-                None, config=skeleton.config, state_dict=tensors, dtype=torch.float32,
-                attn_implementation=skeleton.config._attn_implementation,
-                output_loading_info=True,
-            )  # fmt: skip
+        skeleton = _skeleton(folder, config, tensors)
+        model, about = type(skeleton).from_pretrained(
+            None, config=skeleton.config, state_dict=tensors, dtype=torch.float32,
+            attn_implementation=skeleton.config._attn_implementation, output_loading_info=True,
+        )  # fmt: skip
     missing = [name for name in about["missing_keys"] if not any(word in name for word in _BESIDE)]
     if missing or about.get("mismatched_keys"):
         names = ", ".join(sorted(map(str, missing))[:3]) or "tensors of other shapes"
