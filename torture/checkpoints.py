@@ -34,8 +34,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "bert": SIZES,
     "t5": {"vocab_size": 24, "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 2, "num_heads": 2,
            "pad_token_id": 0, "decoder_start_token_id": 0},
-    "gpt_neo": {**SIZES, "num_layers": 2, "num_heads": 2, "attention_types": [[["global"], 2]]},
-    "clip": {"text_config": SIZES, "vision_config": SIZES, "projection_dim": 8},
+    "opt": {**SIZES, "ffn_dim": 8, "word_embed_proj_dim": 8, "pad_token_id": 1},
+    "mistral": {**SIZES, "num_key_value_heads": 1, "sliding_window": 6},
 }  # fmt: skip
 ASKED = ["--text", "text.txt", "--sequences", "2", "--length", "16", "--min-keys", "4"]
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"

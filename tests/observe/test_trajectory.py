@@ -15,6 +15,7 @@ from attnlab.observe import (
     lint,
     observe_checkpoints,
     observe_model,
+    pretrained,
     trajectory,
 )
 from attnlab.observe.moment import moment_of
@@ -255,6 +256,12 @@ def test_the_implementation_of_a_configuration_is_not_used(folder, name, monkeyp
     change(folder, **dict.fromkeys(keys, name), dtype="float99")
     found = observe_model(folder, PROBE, **FEW)
     assert found.drop_attrs().identical(wanted.drop_attrs())
+
+
+def test_what_chooses_code_is_left_out_at_any_level():
+    hostile = {"attn_implementation": "owner/kernel", "auto_map": {"AutoModel": "x"}, "dtype": "x"}
+    config = {"n_head": 2, **hostile, "text_config": {"a": [{"b": 1, **hostile}], **hostile}}
+    assert pretrained._without(config) == {"n_head": 2, "text_config": {"a": [{"b": 1}]}}
 
 
 def test_weights_that_cannot_be_read_are_refused(folder, tmp_path):
