@@ -1,6 +1,7 @@
 """attnlab observe: a model, its checkpoints and their lint from the command line."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -88,6 +89,56 @@ def test_checkpoints_and_their_lint(place, tmp_path, capsys):
     assert document["steps"] == [0, 20]
     assert document["lint"]["faults"][0]["kind"] == "final"
     assert [row["snap_step"] for row in document["heads"]] == [None] * 8
+
+
+def test_numbers_that_are_not_finite_are_told(place, tmp_path, capsys):
+    import torch
+    from small_models import small_model
+
+    asked = ["--tokenizer", place / "out" / "checkpoint-0", "--text", place / "text.txt", *SIZE]
+    shutil.copytree(place / "out" / "checkpoint-10", tmp_path / "checkpoint-10")
+    model = small_model("gpt_neox", seed=7)
+    with torch.no_grad():  # finite weights, whose products are not
+        model.gpt_neox.layers[0].attention.query_key_value.weight.mul_(1e38)
+    model.save_pretrained(tmp_path / "checkpoint-20")
+    capsys.readouterr()
+    assert attnlab_observe("checkpoints", tmp_path, *asked, "--json") == (0, [])
+    document = json.loads(capsys.readouterr().out)
+    assert document["heads"] == []
+    assert list(document["not_finite"]) == ["20"]
+    assert attnlab_observe("checkpoints", tmp_path, *asked) == (0, [])
+    printed = capsys.readouterr().out
+    assert "no head of the last step has attention that is a finite number" in printed
+    assert "step 20: attention is not a finite number in layers.0.attention" in printed
+    out = tmp_path / "x.nc"
+    for value in (1e38, float("nan")):
+        with torch.no_grad():
+            model.gpt_neox.layers[1].attention.query_key_value.weight[0, 0] = value
+        model.save_pretrained(tmp_path / "checkpoint-20")
+        code, said = attnlab_observe("model", tmp_path / "checkpoint-20", *asked, "--out", out)
+        assert code == 2 and "not" in said[0] and "finite number" in said[0]
+        assert not out.exists()
+
+
+def test_a_tokenizer_that_cannot_read_the_text(place, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(place / "out" / "checkpoint-0", model)
+    document = json.loads((model / "tokenizer.json").read_text())
+    document["model"]["vocab"] = {"w1": 0}
+    (model / "tokenizer.json").write_text(json.dumps(document))
+    code, said = attnlab_observe("model", model, "--text", place / "text.txt", *SIZE)
+    assert code == 2 and "tokenizer: that of" in said[0] and "cannot read the text" in said[0]
+    growing = {"type": "Replace", "pattern": {"String": "w"}, "content": "w" * 10}
+    document["normalizer"] = {"type": "Sequence", "normalizers": [growing] * 12}
+    (model / "tokenizer.json").write_text(json.dumps(document))
+    code, said = attnlab_observe("model", model, "--text", place / "text.txt", *SIZE)
+    assert code == 2 and "can make a text more than 64 times longer" in said[0]
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        (model / name).unlink(missing_ok=True)
+        os.mkfifo(model / name)  # transformers would wait for it
+        code, said = attnlab_observe("model", model, "--text", place / "text.txt", *SIZE)
+        assert code == 2 and f"{name}: not a file but a named pipe" in said[0]
+        (model / name).unlink()
 
 
 def test_bad_input_is_one_message(place, tmp_path):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from attnlab.files.errors import InputError
+from attnlab.observe import checkpoints
 from attnlab.observe.checkpoints import find_checkpoints
 
 
@@ -87,9 +88,12 @@ def test_of_a_list_and_a_pattern(tmp_path):
     "pattern, message",
     [
         (None, "whose names have no step"),
-        ("step(", "is no regular expression"),
+        ("step(", "is not a regular expression"),
+        ("a{99999999999}()", "is not a regular expression"),
+        ("(" * 900 + ")" * 900, "longer than 1000 characters"),
         ("step", "has no group for the step"),
         ("(a)", "gives the step 'a'"),
+        ("a(x)?", "gives the step None"),
     ],
 )
 def test_what_cannot_be_read_is_told(tmp_path, pattern, message):
@@ -98,3 +102,56 @@ def test_what_cannot_be_read_is_told(tmp_path, pattern, message):
         find_checkpoints(tmp_path, pattern=pattern)
     with pytest.raises(InputError, match="no such folder; give"):
         find_checkpoints(tmp_path / "nowhere")
+
+
+def test_a_pattern_that_takes_exponential_time_is_given_up(tmp_path, monkeypatch):
+    model_at(tmp_path / ("a" * 60))
+    monkeypatch.setattr(checkpoints, "PATTERN_SECONDS", 0.5)
+    with pytest.raises(InputError, match=r"pattern: .* is not done with 1 names after 0.5 seconds"):
+        find_checkpoints(tmp_path, pattern=r"(a+)+(\d)b")
+
+
+def test_a_glob_is_bounded(tmp_path, monkeypatch):
+    for name in ("step1", "step2", "step3"):
+        model_at(tmp_path / name)
+    with pytest.raises(InputError, match=r"'\.\.' after a wildcard"):
+        find_checkpoints(f"{tmp_path}/*" + "/../*" * 40)
+    monkeypatch.setattr(checkpoints, "MOST_FOUND", 2)
+    with pytest.raises(InputError, match="finds more than 2; give a narrower"):
+        find_checkpoints(f"{tmp_path}/*")
+
+
+@pytest.mark.parametrize("name", ["step9223372036854775808", "step10000000000000000k"])
+def test_a_step_that_no_dataset_holds(tmp_path, name):
+    model_at(tmp_path / name)
+    with pytest.raises(InputError, match=r"gives the step \d+; expected 0 to 2\^63 - 1"):
+        find_checkpoints(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"../../../elsewhere", b"..", b"/elsewhere", b"\x00\xff", b"a" * 5000, b"a b"]
+)
+def test_refs_that_name_no_commit(tmp_path, content):
+    pythia = cached(tmp_path / "hub", "EleutherAI/pythia-70m", ["step0"])
+    model_at(tmp_path / "elsewhere")
+    (pythia / "refs" / ".DS_Store").write_bytes(content)  # nothing of Hugging Face's
+    assert steps(pythia) == [0]
+    (pythia / "refs" / "step1").write_bytes(content)
+    with pytest.raises(InputError, match=r"refs/step1: (damaged|larger than)"):
+        find_checkpoints(pythia)
+
+
+def test_links_to_folders_elsewhere(tmp_path):
+    pythia = cached(tmp_path / "hub", "EleutherAI/pythia-70m", ["step0"])
+    elsewhere = model_at(tmp_path / "elsewhere" / "step5")
+    (pythia / "snapshots" / "abc").symlink_to(elsewhere)
+    (pythia / "refs" / "step5").write_text("abc")
+    with pytest.raises(InputError, match="elsewhere/step5, outside of .*; refused"):
+        find_checkpoints(pythia)
+    model_at(tmp_path / "out" / "checkpoint-1")
+    (tmp_path / "out" / "checkpoint-2").symlink_to("checkpoint-1")  # a Trainer may
+    assert steps(tmp_path / "out") == [1, 2]
+    (tmp_path / "out" / "step5").symlink_to(elsewhere)
+    with pytest.raises(InputError, match="elsewhere/step5, outside of .*; refused"):
+        find_checkpoints(tmp_path / "out")
+    assert steps(f"{tmp_path}/out/step*") == [5]  # named by the user

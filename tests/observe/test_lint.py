@@ -1,6 +1,8 @@
 """The lint finds what is wrong with a trajectory's files, and nothing where nothing is."""
 
 import json
+import os
+import re
 
 import pytest
 import torch
@@ -117,18 +119,75 @@ def test_a_tensor_of_more_entries_than_float32_can_count(tmp_path):
     assert faults(tmp_path)[0] == [("final", (0,))]
 
 
-def test_pickles_are_read_as_weights_alone(place):
+def test_pickles_are_not_read(place, tmp_path):
     class Evil:
         def __reduce__(self):
-            return (print, ("ran",))
+            return (open, (str(tmp_path / "ran"), "w"))
 
     (place / "checkpoint-200" / "model.safetensors").unlink()
-    torch.save(weights(200), place / "checkpoint-200" / "pytorch_model.bin")
-    assert faults(place)[0] == []
-    for nested in ({"model": weights(200)}, [torch.zeros(2)], {"step": 5}):
-        torch.save(nested, place / "checkpoint-200" / "pytorch_model.bin")
-        assert faults(place)[0] == [("unreadable", (200,))]
-    torch.save({"a": Evil()}, place / "checkpoint-200" / "pytorch_model.bin")
+    grown = torch.nn.Parameter(torch.ones(2))
+    wide = torch.zeros(1).expand(10**9)
+    for content in (
+        weights(200), {"a": Evil()}, {0: grown}, {"a": grown}, {"a": wide},
+        {"a": torch.eye(2).to_sparse()}, {"a": torch.empty(2, device="meta")}, [1], b"", None,
+    ):  # fmt: skip
+        torch.save(content, place / "checkpoint-200" / "pytorch_model.bin")
+        told, found = faults(place)
+        assert told == [("unreadable", (200,))]
+        assert "pytorch_model.bin nothing is read: it is a pickle" in found.faults[0].words
+    (place / "checkpoint-200" / "pytorch_model.bin").unlink()
+    os.mkfifo(place / "checkpoint-200" / "pytorch_model.bin")
+    assert faults(place)[0] == [("unreadable", (200,))]
+    assert not (tmp_path / "ran").exists()
+
+
+def refused(place, step=200):
+    """The words about a step that cannot be read; nothing else is wrong with the others."""
     told, found = faults(place)
-    assert told == [("unreadable", (200,))]
-    assert "weights alone" in found.faults[0].words
+    assert told == [("unreadable", (step,))]
+    return found.faults[0].words
+
+
+def test_weights_that_are_no_files_of_the_folder(place, tmp_path):
+    folder = place / "checkpoint-200"
+    weight_file = folder / "model.safetensors"
+    weight_file.unlink()
+    os.mkfifo(weight_file)  # which would be waited for without end
+    assert "not a file but a named pipe" in refused(place)
+    weight_file.unlink()
+    save_file(weights(200), tmp_path / "elsewhere.safetensors")
+    weight_file.symlink_to(tmp_path / "elsewhere.safetensors")
+    assert "outside of the folder" in refused(place)
+    weight_file.unlink()
+    index = folder / "model.safetensors.index.json"
+    for name in (str(tmp_path / "elsewhere.safetensors"), "../../elsewhere.safetensors", "..", ""):
+        index.write_text(json.dumps({"weight_map": {"a.weight": name, "b.bias": name}}))
+        assert "is not the name of a file in this folder" in refused(place)
+    for content in (
+        "",
+        "[]",
+        "{}",
+        '{"weight_map": []}',
+        '{"weight_map": {"a": 5}}',
+        "7",
+        "[" * 9999,
+    ):
+        index.write_text(content)
+        assert re.search("not a JSON object|weight_map: expected", refused(place))
+    index.write_text(json.dumps({"weight_map": {"a.weight": "part.safetensors"}}))
+    (tmp_path / "elsewhere.safetensors").rename(folder / "part.safetensors")
+    assert faults(place)[0] == []
+    index.unlink()
+    save_file(weights(200), folder / "again.safetensors")  # which of the two is meant?
+    assert "is in another file of the folder" in refused(place)
+
+
+def test_configurations_that_no_tool_can_hold(place):
+    config = place / "checkpoint-200" / "config.json"
+    for depth in (150, 900, 100_000):
+        config.write_text('{"a": ' + "[" * depth + "]" * depth + "}")
+        assert re.search("nested deeper|not a JSON object", refused(place))
+    config.write_text(
+        json.dumps({"model_type": "x" * 10**6, "y" * 10**6: 5, "z": list(range(999))})
+    )
+    assert all(len(fault.words) < 500 for fault in faults(place)[1].faults)

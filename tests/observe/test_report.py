@@ -177,3 +177,55 @@ def test_one_moment_is_a_page_and_anything_else_is_refused():
     assert "measured at step 0" in report(alone)
     with pytest.raises(InputError, match=r"observer.result\(\)"):
         report(xr.Dataset({"loss": ("step", [1.0])}))
+
+
+def with_attrs(**attrs):
+    return lambda dataset: dataset.assign_attrs(attrs)
+
+
+@pytest.mark.parametrize(
+    "change, field",
+    [
+        (lambda d: d.drop_vars("keys_share"), "keys_share"),
+        (lambda d: d.drop_vars("visible_keys"), "visible_keys"),
+        (lambda d: d.drop_vars("snap_step"), "snap_step"),
+        (lambda d: d.drop_vars("snap_high"), "snap_high"),
+        (lambda d: d.drop_vars("mass"), "mass"),
+        (lambda d: d.isel(layer=[]), "layer"),
+        (lambda d: d.isel(head=[]), "head"),
+        (lambda d: d.isel(step=[]), "step"),
+        (lambda d: d.isel(step=slice(None, None, -1)), "step"),
+        (lambda d: d.assign_coords(step=[0.5, 1, 2, 3, 4]), "step"),
+        (lambda d: d.assign_coords(mass=[0.5]), "mass"),
+        (lambda d: d.assign_coords(policy=["oracle", "a", "b", "c"]), "policy"),
+        (lambda d: d.assign_coords(policy=["oracle"] * 4), "policy"),
+        (lambda d: d.isel(budget=[0, 2]), "budget"),
+        (lambda d: d.assign(entropy=d["entropy"].astype(str)), "entropy"),
+        (lambda d: d.assign(entropy=d["entropy"] > 0), "entropy"),
+        (lambda d: d.assign(sink_mass=d["entropy"]), "sink_mass"),
+        (lambda d: d.assign(snap_step=d["entropy"]), "snap_step"),
+        (lambda d: d.assign(entropy_se=d["snap_step"]), "entropy_se"),
+        (lambda d: d.assign_coords(module=("layer", [1, 2])), "module"),
+        (lambda d: d.assign(received_start=("key", [1.0])), "received_end"),
+        (with_attrs(spec="[]"), "attribute spec"),
+        (with_attrs(spec="{"), "attribute spec"),
+        (with_attrs(spec='{"checkpoints": 5}'), "attribute spec"),
+        (with_attrs(spec=7), "attribute spec"),
+        (with_attrs(lint="{}"), "attribute lint"),
+        (with_attrs(lint='{"steps": [], "faults": [{}]}'), "attribute lint"),
+        (with_attrs(theory='"x"'), "attribute theory"),
+        (with_attrs(theory="[" * 10**5), "attribute theory"),
+        (with_attrs(unseen='{"a": ["b"]}'), "attribute unseen"),
+        (with_attrs(versions="5"), "attribute versions"),
+        (with_attrs(seconds="long"), "attribute seconds"),
+    ],
+)  # fmt: skip
+def test_a_changed_dataset_is_refused_by_name(change, field):
+    for make in (report, in_words):
+        with pytest.raises(InputError, match=f"dataset: {field}: .*; it was changed after"):
+            make(change(history()))
+
+
+def test_the_order_of_dims_does_not_matter():
+    turned = history().transpose("budget", "policy", "head", "layer", "step", "mass", "first")
+    assert report(turned) == report(history())

@@ -15,6 +15,7 @@ from attnlab.observe import (
     lint,
     observe_checkpoints,
     observe_model,
+    pretrained,
     trajectory,
 )
 from attnlab.observe.moment import moment_of
@@ -111,6 +112,24 @@ def test_what_is_kept_of_other_weights_is_not_taken(tmp_path):
         observe_checkpoints(tmp_path, PROBE, **asked)
 
 
+def test_what_is_kept_and_changed_is_measured_again(tmp_path):
+    from attnlab.text.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+
+    small_model("gpt_neox").save_pretrained(tmp_path / "checkpoint-1")
+    asked = {"out": tmp_path / "seen", "progress": False, **FEW}
+    wanted = observe_checkpoints(tmp_path, PROBE, **asked)
+    file = tmp_path / "seen" / "steps" / "step-1.safetensors"
+    kept = read_checkpoint(file)
+    for changed in ({"layers": 5}, {"layers": [{}]}, {"unseen": 5}):
+        write_checkpoint(file, Checkpoint({**kept.spec, **changed}, kept.step, kept.arrays))
+        assert observe_checkpoints(tmp_path, PROBE, **asked).entropy.identical(wanted.entropy)
+    write_checkpoint(file, Checkpoint([], kept.step, kept.arrays))
+    assert observe_checkpoints(tmp_path, PROBE, **asked).entropy.identical(wanted.entropy)
+    write_checkpoint(file, Checkpoint({}, kept.step, kept.arrays))
+    with pytest.raises(InputError, match="holds another observation"):
+        observe_checkpoints(tmp_path, PROBE, **asked)
+
+
 @pytest.mark.parametrize("planted", [False, True])
 def test_no_snap_is_claimed_across_a_fault(tmp_path, planted):
     """A training that comes to rest, and the same with a copy where its quiet begins."""
@@ -178,6 +197,138 @@ def test_what_cannot_be_loaded_is_told(suite, tmp_path):
     with pytest.raises(InputError, match="transformers cannot load it"):
         observe_model(code, PROBE)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A sound model, to be damaged."""
+    small_model("gpt2").save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def change(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"n_head": 0}, "transformers cannot load it"),
+        ({"n_head": "four"}, "transformers cannot load it"),
+        ({"n_embd": -1}, "transformers cannot load it"),
+        ({"model_type": ["gpt2"]}, "transformers cannot load it"),
+        ({"activation_function": "nothing"}, "transformers cannot load it"),
+        ({"layer_norm_epsilon": [1]}, "cannot load it|cannot be run on the probe"),
+        ({"n_layer": 10**9}, r"config.json: n_layer: 1000000000 are more than the weights"),
+        ({"n_layer": 1e9}, r"config.json: n_layer: 1000000000.0 are more than the weights"),
+        ({"n_layer": 30}, "not all weights are there"),
+        ({"vocab_size": 10**12}, r"describes a model of 32,\d+,\d+,\d+,\d+ parameters, where"),
+        ({"n_positions": 10**9}, "describes a model of"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "are quantised .'gptq'."),
+        ({"model_type": "switch_transformers", "num_experts": 10**9, "num_sparse_encoder_layers": 1,
+          "num_layers": 1}, "describes a model of more than 100,000 modules"),
+        ({"model_type": "gpt_neo", "attention_types": [[["global"], 10**9]]},
+         "config.json: attention_types: 1000000000 are more"),
+        ({"model_type": "gpt_neo", "max_position_embeddings": 10**5, "num_layers": 2,
+          "attention_types": [[["global"], 2]], "hidden_size": 32}, "asks for .* of tables beside"),
+    ],
+)  # fmt: skip
+def test_configurations_that_do_not_fit_are_refused(folder, changes, message):
+    change(folder, **changes)
+    with pytest.raises(InputError, match=message):
+        observe_model(folder, PROBE, **FEW)
+
+
+@pytest.mark.parametrize(
+    "name", ["owner/kernel", "flash_attention_2", "flash_attention_3", "nothing", {"": "a/b"}, 5]
+)
+def test_the_implementation_of_a_configuration_is_not_used(folder, name, monkeypatch):
+    from transformers import modeling_utils
+
+    def loader(*args, **options):
+        raise AssertionError("reached the loader of kernels")
+
+    monkeypatch.setattr(modeling_utils, "lazy_import_flash_attention", loader)
+    wanted = observe_model(folder, PROBE, **FEW)
+    keys = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal",
+            "experts_implementation")  # fmt: skip
+    change(folder, **dict.fromkeys(keys, name), dtype="float99")
+    found = observe_model(folder, PROBE, **FEW)
+    assert found.drop_attrs().identical(wanted.drop_attrs())
+
+
+def test_what_chooses_code_is_left_out_at_any_level():
+    hostile = {"attn_implementation": "owner/kernel", "auto_map": {"AutoModel": "x"}, "dtype": "x"}
+    config = {"n_head": 2, **hostile, "text_config": {"a": [{"b": 1, **hostile}], **hostile}}
+    assert pretrained._without(config) == {"n_head": 2, "text_config": {"a": [{"b": 1}]}}
+
+
+def test_weights_that_cannot_be_read_are_refused(folder, tmp_path):
+    file, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    whole = file.read_bytes()
+    for content in (b"", whole[:7], whole[:100], whole[:-1], b"\xff" * 100, whole[:8] + b"x" * 99):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=r"model.safetensors: damaged .*; fetch it again"):
+            observe_model(folder, PROBE, **FEW)
+    file.unlink()
+    torch.save(small_model("gpt2").state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"no weights in it; .* it is a pickle"):
+        observe_model(folder, PROBE, **FEW)
+    small_model("gpt2").save_pretrained(tmp_path / "other")
+    for content in ("", "[]", "7", "{}", '{"weight_map": 7}', '{"weight_map": {"a": 7}}'):
+        index.write_text(content)
+        with pytest.raises(InputError, match="index.json: (damaged|weight_map: expected)"):
+            observe_model(folder, PROBE, **FEW)
+    for name in (str(tmp_path / "other" / "model.safetensors"), "../other/model.safetensors"):
+        index.write_text(json.dumps({"metadata": {}, "weight_map": {"wte.weight": name}}))
+        with pytest.raises(InputError, match="is not the name of a file in this folder; refused"):
+            observe_model(folder, PROBE, **FEW)
+    file.symlink_to(tmp_path / "other" / "model.safetensors")
+    with pytest.raises(InputError, match="outside of the folder; refused"):
+        observe_model(folder, PROBE, **FEW)
+
+
+def test_a_snapshot_of_the_cache_is_made_of_links(tmp_path):
+    """Its files lie among the repository's blobs, or among those that repositories share."""
+    repository = tmp_path / "hub" / "models--lab--tiny"
+    snapshot = repository / "snapshots" / "abc"
+    small_model("gpt2").save_pretrained(snapshot)
+    (repository / "blobs").mkdir()
+    (tmp_path / "hub" / "blobs" / "0a").mkdir(parents=True)
+    (snapshot / "config.json").rename(repository / "blobs" / "1")
+    (snapshot / "config.json").symlink_to("../../blobs/1")
+    (snapshot / "model.safetensors").rename(tmp_path / "hub" / "blobs" / "0a" / "2")
+    (repository / "blobs" / "2").symlink_to("../../blobs/0a/2")
+    (snapshot / "model.safetensors").symlink_to("../../blobs/2")
+    assert observe_model(snapshot, PROBE, **FEW).sizes["layer"] == 2
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(folder, value):
+    model = small_model("gpt2")
+    with torch.no_grad():
+        model.transformer.h[1].attn.c_attn.weight[3, 4] = value
+    model.save_pretrained(folder)
+    with pytest.raises(InputError, match=r"not finite numbers in h.1.attn.c_attn.weight; the"):
+        observe_model(folder, PROBE, **FEW)
+
+
+def test_attention_that_is_not_finite_is_told(tmp_path):
+    for step, scale in enumerate((1.0, 1e38)):  # finite weights, whose products are not
+        model = small_model("gpt2", seed=step)
+        with torch.no_grad():
+            model.transformer.h[1].attn.c_attn.weight.mul_(scale)
+        model.save_pretrained(tmp_path / f"checkpoint-{step}")
+    with pytest.raises(InputError, match="the attention of h.1.attn is not a finite number"):
+        observe_model(tmp_path / "checkpoint-1", PROBE, **FEW)
+    result = observe_checkpoints(tmp_path, PROBE, progress=False, **FEW)
+    assert json.loads(result.attrs["not_finite"]) == {"1": ["h.1.attn"]}
+    with torch.no_grad():
+        model.transformer.h[0].attn.c_attn.weight.mul_(1e38)
+    model.save_pretrained(tmp_path / "checkpoint-1")
+    with pytest.raises(InputError, match="at no step is attention a finite number"):
+        observe_checkpoints(tmp_path / "checkpoint-1", PROBE, progress=False, **FEW)
 
 
 def test_a_real_model_offline():

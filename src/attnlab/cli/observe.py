@@ -188,6 +188,7 @@ def checkpoints_verb(
             **_about(result), "steps": result["step"].values.tolist(), "probe": _shape(probe),
             "heads": heads, "lint": json.loads(result.attrs["lint"]),
             "unseen": json.loads(result.attrs["unseen"]),
+            "not_finite": json.loads(result.attrs["not_finite"]),
         }  # fmt: skip
         print(json.dumps(document, indent=2, allow_nan=False))
         return
@@ -198,6 +199,8 @@ def checkpoints_verb(
     faults = json.loads(result.attrs["lint"])["faults"]
     for fault in faults:
         say(f"lint: {fault['words']}")
+    for step, modules in json.loads(result.attrs["not_finite"]).items():
+        say(f"step {step}: attention is not a finite number in {', '.join(modules)}")
     say_written(out, html)
 
 
@@ -330,6 +333,9 @@ def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _print_heads(heads: list[dict[str, Any]], *, snap: bool = False) -> None:
+    if not heads:  # of a step at which the training has diverged
+        say("no head of the last step has attention that is a finite number")
+        return
     columns = ["layer", "head", *COLUMNS.values(), *(["snap"] if snap else [])]
     cells = []
     for row in heads:

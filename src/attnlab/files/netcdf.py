@@ -119,7 +119,12 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
                 f"{size_words(machine_memory())}"
             )
         # Result variables are numbers and names: `time` is flow time, never a date.
-        dataset = xr.load_dataset(file, engine=ENGINE, decode_times=False).drop_encoding()
+        try:
+            dataset = xr.load_dataset(file, engine=ENGINE, decode_times=False).drop_encoding()
+        except Exception as problem:  # HDF5 that is not netCDF fails in many ways
+            raise DamagedFile(
+                path, f"sealed, but not a dataset of attnlab ({type(problem).__name__})"
+            ) from problem
     dataset.attrs = _plain(dataset.attrs)
     for variable in dataset.variables.values():
         variable.attrs = _plain(variable.attrs)

@@ -305,7 +305,12 @@ def _names(used: Sequence[int], names: Any) -> list[str]:
     if names is None:
         return [f"token {i}" for i in used]
     if hasattr(names, "decode"):
-        found = [str(names.decode([i])) for i in used]
+        try:
+            found = [str(names.decode([i])) for i in used]
+        except Exception as problem:  # the tokenizer's own
+            raise InputError(
+                f"names: the tokenizer cannot decode the tokens ({type(problem).__name__})"
+            ) from problem
     else:
         if max(used) >= len(names):
             raise InputError(

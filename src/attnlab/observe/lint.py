@@ -7,8 +7,8 @@ still" between two such files has not snapped.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -22,12 +22,11 @@ from torch import Tensor
 
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
-from attnlab.files.regular import open_regular, read_regular
-from attnlab.observe.checkpoints import CONFIG, Checkpoint
+from attnlab.observe.checkpoints import Checkpoint
+from attnlab.observe.weights import CONFIG, as_input_error, read_object, tensors_of
 
 SAMPLED = 64  # entries of each tensor that are kept, to tell how far weights are apart
 NEAR_FINAL = 0.05  # of the way to a neighbour: nearer than this to the final weights is a jump
-MOST_CONFIG = 2**24  # bytes
 # of a configuration, what says nothing about the model
 _VOLATILE = {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"}
 
@@ -109,7 +108,8 @@ class Print:
 def lint(checkpoints: Sequence[Checkpoint], *, progress: Choice = False) -> Lint:
     """Look through the files of a trajectory: every tensor is read and hashed.
 
-    Nothing is run: weights are read as data, from safetensors or as torch reads weights alone.
+    Nothing is run: weights are read as data, from safetensors alone. A step whose files cannot be
+    read is a fault of its own, and the others are looked at all the same.
 
     Parameters
     ----------
@@ -147,56 +147,22 @@ def print_of(checkpoint: Checkpoint) -> Print:
     for name, tensor in tensors_of(checkpoint.path):
         shapes[name], dtypes[name] = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
         sha.update(f"{name} {dtypes[name]} {shapes[name]}".encode())
-        sha.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
-        if tensor.is_floating_point():
-            numbers = tensor.float() if tensor.itemsize == 1 else tensor  # float8 knows little
-            if not bool(numbers.isfinite().all()):
-                wrong.append(name)
-            samples.append(_sample(numbers))
+        problem = f"{checkpoint.path}: {name!r}: torch cannot compute with {dtypes[name]}"
+        with as_input_error(problem, "save the weights in another dtype"):
+            sha.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+            if tensor.is_floating_point():
+                numbers = tensor.float() if tensor.itemsize == 1 else tensor  # float8 knows little
+                if not bool(numbers.isfinite().all()):
+                    wrong.append(name)
+                samples.append(_sample(numbers))
     return Print(
         checkpoint.step, sha.hexdigest(), shapes, dtypes, tuple(wrong), _config(checkpoint.path),
         np.concatenate(samples) if samples else np.zeros(0, np.float32),
     )  # fmt: skip
 
 
-def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """All tensors of a model's files, one in memory at a time, by name."""
-    files = sorted(folder.glob("*.safetensors"))
-    if files:
-        from safetensors import SafetensorError, safe_open
-
-        for path in files:
-            try:
-                with open_regular(path), safe_open(path, framework="pt") as content:
-                    for name in sorted(content.keys()):
-                        yield name, content.get_tensor(name)
-            except SafetensorError as problem:
-                raise InputError(f"{path}: damaged ({problem}); fetch it again") from None
-        return
-    files = sorted(folder.glob("pytorch_model*.bin"))
-    if not files:
-        raise InputError(f"{folder}: no weights in it; expected *.safetensors")
-    for path in files:
-        try:  # weights_only: a pickle of a stranger could run anything
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except Exception as problem:  # torch has no common error for what it cannot read
-            reason = str(problem).strip().splitlines()[0]
-            raise InputError(f"{path}: cannot be read as weights alone ({reason})") from None
-        tensors = content if isinstance(content, Mapping) else {}
-        if not (tensors and all(isinstance(one, Tensor) for one in tensors.values())):
-            raise InputError(f"{path}: holds other things than tensors by name; save a state_dict")
-        yield from sorted(tensors.items())
-
-
 def _config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG
-    content = read_regular(path, most=MOST_CONFIG, advice="that is no configuration")
-    try:
-        config = json.loads(content)
-    except ValueError:  # no JSON, or no text at all
-        config = None
-    if not isinstance(config, dict):
-        raise InputError(f"{path}: damaged (it is no JSON object); fetch it again")
+    config = read_object(folder, CONFIG)
     return {key: value for key, value in config.items() if key not in _VOLATILE}
 
 
@@ -258,7 +224,8 @@ def _changes(prints: Sequence[Print]) -> Iterator[Fault]:
         )
         if keys:
             told = ", ".join(
-                f"{key} {before.config.get(key)!r} -> {one.config.get(key)!r}" for key in keys[:3]
+                f"{reprlib.repr(key)[1:-1]} {_brief(before, key)} -> {_brief(one, key)}"
+                for key in keys[:3]
             )
             yield Fault("config", steps, f"step {one.step}: another configuration ({told})")
         if before.shapes != one.shapes:
@@ -274,6 +241,11 @@ def _changes(prints: Sequence[Print]) -> Iterator[Fault]:
             kinds = sorted(set(before.dtypes.values())), sorted(set(one.dtypes.values()))
             told = " -> ".join(", ".join(kind) for kind in kinds)
             yield Fault("dtype", steps, f"step {one.step}: another dtype ({told})")
+
+
+def _brief(one: Print, key: str) -> str:
+    """Return a setting of a configuration for a message."""
+    return reprlib.repr(one.config.get(key))
 
 
 def _distance(one: Print, other: Print) -> float:

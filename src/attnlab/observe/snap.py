@@ -104,6 +104,8 @@ def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Datas
     """
     require_whole("resamples", resamples, 1)
     changes = spans.changes.dropna("sequence", how="all")  # others are too short to be measured
+    if not changes.sizes["sequence"]:  # a training that has diverged: the answer is NaN
+        changes = spans.changes.isel(sequence=[0])
     length = xr.DataArray(spans.length, dims="span")
     speed = (changes / length).transpose("sequence", "layer", "head", "span")
     of_head = speed.mean("sequence")

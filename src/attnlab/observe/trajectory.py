@@ -30,10 +30,12 @@ from attnlab.observe.pretrained import load_model
 from attnlab.observe.probe import make_probe
 from attnlab.observe.repeated import random_twice, with_repeated
 from attnlab.observe.statistics import MIN_KEYS
+from attnlab.observe.weights import as_input_error
 from attnlab.text.checkpoint import Checkpoint as Kept
 from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
 
 RESULT = "result.nc"
+_UNFIT = "its configuration does not fit its weights, or the probe"
 TORCH = str(torch.__version__)
 _NUMBERS = "biuf"  # kinds of dtypes
 
@@ -44,12 +46,13 @@ def observe_model(
 ) -> xr.Dataset:  # fmt: skip
     """Measure the model of a folder as it is.
 
-    Nothing is fetched, and none of its code is run.
+    Nothing is fetched, and none of its code is run. Refused is a model whose weights, or the
+    attention of one of its heads, are not finite numbers.
 
     Parameters
     ----------
     folder : path
-        A model as transformers saves it.
+        A model as transformers saves it, with weights as safetensors.
     probe : tensor, mapping or tuple
         Token ids (sequence, place), or anything else that `attnlab.observe` takes.
     rows : int, optional
@@ -71,6 +74,11 @@ def observe_model(
     """
     place = Path(folder).expanduser()
     moment = _moment(place, probe, rows, min_keys, device)
+    if wrong := _not_finite(moment):
+        raise InputError(
+            f"{place}: the attention of {_some(wrong)} is not a finite number on this probe, "
+            "though the weights are; the model has diverged"
+        )
     history = History()
     history.add(0, moment)
     found = history.latest()
@@ -89,7 +97,8 @@ def observe_checkpoints(
 
     The files are looked through first (`attnlab.observe.lint`). A step whose file cannot hold the
     weights of that step is left out, and no snap is claimed across it; `lint` in the attributes has
-    all that was found. One model is in memory at a time.
+    all that was found. `not_finite` there has, by step, the modules whose attention is not a finite
+    number; where no step has other attention, that is an error. One model is in memory at a time.
 
     Parameters
     ----------
@@ -134,6 +143,7 @@ def observe_checkpoints(
     history = History()
     steps = [one.step for one in sound]
     sums = sums_of_checkpoints(steps, [one.path for one in sound], learning_rate)
+    wrong: dict[int, list[str]] = {}
     with reporting(progress, len(sound), "measuring checkpoints") as report:
         for i, one in enumerate(sound):
             report(0, one.name)
@@ -143,13 +153,21 @@ def observe_checkpoints(
                 if keeper is not None:
                     keeper.keep(one, moment)
             history.add(one.step, moment, learning_rate_sum=None if sums is None else sums[i])
+            if modules := _not_finite(moment):
+                wrong[one.step] = modules
             report(1)
     result = history.dataset(faulty=_around(looked, steps))
+    if not bool(result["entropy"].notnull().any()):
+        raise InputError(
+            "checkpoints: at no step is attention a finite number on this probe, though the "
+            "weights are; the training has diverged"
+        )
     spec = {
         "checkpoints": [one.name for one in sound], "rows": rows, "min_keys": min_keys,
         "probe": _digest(probe),
     }  # fmt: skip
     result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(looked.document()))
+    result.attrs["not_finite"] = json.dumps(wrong)
     result.attrs |= _theory(result, text, names)
     if keeper is not None:
         save(result, keeper.folder / RESULT)
@@ -179,13 +197,41 @@ def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: s
     model = load_model(folder, device=device)
     try:
         given = make_probe(model, probe)
-        moment = moment_of(model, given, rows=rows, min_keys=min_keys)
-        if given.side.tokens is None:
-            return moment
-        return with_repeated(moment, model, random_twice(model, given), min_keys=min_keys)
+        try:
+            moment = moment_of(model, given, rows=rows, min_keys=min_keys)
+            if given.side.tokens is None:
+                return moment
+            return with_repeated(moment, model, random_twice(model, given), min_keys=min_keys)
+        except InputError:
+            raise
+        except Exception:
+            # A configuration can be loaded and not be run. If the model alone runs, it is our bug.
+            problem = f"{folder}: the model cannot be run on the probe"
+            with as_input_error(problem, _UNFIT), torch.no_grad():
+                given.on(torch.device(device)).run(model)
+            raise
     finally:
         del model
         gc.collect()  # models hold references to themselves; two would not fit
+
+
+def _not_finite(moment: Moment) -> list[str]:
+    """Return the modules with a head whose attention is not finite in any sequence."""
+    found = []
+    for sheet in moment.sheets:
+        # (layer, sequence, head); a head whose queries all see too few keys has neither
+        entropy, keys = (
+            np.isfinite(to_numpy(sheet.arrays[name])).any(axis=1)
+            for name in ("entropy", "visible_keys")
+        )
+        wrong = (keys & ~entropy).any(axis=1)
+        found += [name for name, is_wrong in zip(sheet.layers, wrong, strict=True) if is_wrong]
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _digest(probe: Any) -> str:
@@ -223,28 +269,16 @@ class _Keeper:
             found = read_checkpoint(self._place(checkpoint))
         except (FileNotFoundError, DamagedFile):
             return None
-        if found.spec["key"] != json.loads(json.dumps(self._key_of(checkpoint))):
+        if found.spec.get("key") != json.loads(json.dumps(self._key_of(checkpoint))):
             raise InputError(
                 f"out: {self.folder} holds another observation of step {checkpoint.step} (of other "
                 "weights, or with another text or other options); give another folder, or what "
                 "was given before to go on"
             )
-        layers = {
-            label["module"]: _layer(label, found.arrays, f"{i}/")
-            for i, label in enumerate(found.spec["layers"])
-        }
-        behind = Behind(
-            {
-                label["module"]: {
-                    # a number alone is kept as a list of one
-                    name: found.arrays[f"{i}/behind/{name}"].reshape(shape)
-                    for name, shape in label["behind"].items()
-                }
-                for i, label in enumerate(found.spec["layers"])
-            },
-            found.spec["unrecognised"],
-        )
-        return Moment.of(layers, found.spec["unseen"], behind)
+        try:
+            return _unpacked(found)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None  # changed after it was written: measured again
 
     def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
         """Write a step. (netCDF would take longer for its many small arrays than the model.)"""
@@ -276,6 +310,26 @@ class _Keeper:
     def _key_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
         weights = self.looked.digests[checkpoint.step]  # a folder may be trained into again
         return {**self.key, "model": str(checkpoint.path.resolve()), "weights": weights}
+
+
+def _unpacked(found: Kept) -> Moment:
+    """Return the moment that was kept in a file."""
+    layers = {
+        label["module"]: _layer(label, found.arrays, f"{i}/")
+        for i, label in enumerate(found.spec["layers"])
+    }
+    behind = Behind(
+        {
+            label["module"]: {
+                # a number alone is kept as a list of one
+                name: found.arrays[f"{i}/behind/{name}"].reshape(shape)
+                for name, shape in label["behind"].items()
+            }
+            for i, label in enumerate(found.spec["layers"])
+        },
+        dict(found.spec["unrecognised"]),
+    )
+    return Moment.of(layers, dict(found.spec["unseen"]), behind)
 
 
 def _label(module: str, layer: xr.Dataset) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.files.errors import InputError
 from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE
 from attnlab.measures.places import SINK_RATE, SINK_SEEN
+from attnlab.observe.schema import checked
 from attnlab.observe.snap import MOVING, NEVER, SNAPPED, STOPPED, UNKNOWN
 
 SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
@@ -57,11 +57,7 @@ def in_words(dataset: xr.Dataset) -> list[str]:
 
 def with_steps(dataset: xr.Dataset) -> xr.Dataset:
     """The dataset of an observer over (step, layer, head); one moment is one step."""
-    if "entropy" not in dataset or not {"layer", "head"} <= set(dataset.dims):
-        raise InputError(
-            "dataset: is none of attnlab.observe (no entropy over layer and head); give what "
-            "observer.result() returns, or a file that it was saved to"
-        )
+    dataset = checked(dataset)
     if "step" in dataset.dims:
         return dataset
     step = dataset.coords["step"].item() if "step" in dataset.coords else 0

@@ -62,7 +62,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise DamagedFile(path, str(error)) from None
     if about.pop("sha256", None) != _digest(about, arrays):
         raise DamagedFile(path, "its content does not match its checksum")
-    return Checkpoint(json.loads(about["spec"]), int(about["step"]), arrays)
+    try:
+        spec, step = json.loads(about["spec"]), int(about["step"])
+    except (KeyError, ValueError):
+        spec = None
+    if not isinstance(spec, dict):
+        raise DamagedFile(path, "it does not say what it is of")
+    return Checkpoint(spec, step, arrays)
 
 
 def check_arrays(path: Path, arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> None:
