@@ -17,6 +17,7 @@ import pytest
 
 import attnlab
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.files.folders import LIST
 from attnlab.files.netcdf import DamagedFile
 from attnlab.text import Corpus, Training, TransformerSpec, program, train
 from attnlab.text.checkpoint import arrays_of, read_checkpoint, tree_of, write_checkpoint
@@ -250,7 +251,7 @@ def test_killed_and_gone_on_is_bit_identical(result, tmp_path):
     assert begun[0] == pytest.approx(reached / 60)
     for name in result.variables:
         np.testing.assert_array_equal(resumed[name], result[name], err_msg=str(name))
-    assert sorted(path.name for path in out.iterdir()) == [CHECKPOINT, RESULT]
+    assert sorted(path.name for path in out.iterdir()) == [LIST, CHECKPOINT, RESULT]
 
     again = train(counting_corpus(), SPEC, rates=[0.5, 2.0], seeds=2, out=out, **SETTINGS)
     assert again.attrs == resumed.attrs  # read, not trained
