@@ -8,7 +8,7 @@ what attnlab writes there, attnlab-files.txt, which is written before anything e
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.files.errors import InputError
@@ -46,7 +46,7 @@ def make_folder(path: str | os.PathLike[str], *, inside: str | os.PathLike[str])
     return path
 
 
-def claim(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
+def claim(folder: str | os.PathLike[str], names: Sequence[str]) -> None:
     """Make an output folder, and list what attnlab is going to write there.
 
     Raises InputError, before anything is written, where one of the names is a link, or is there and
@@ -56,15 +56,15 @@ def claim(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
     ----------
     folder : str or path
         The folder, as the user named it.
-    names : iterable of str
+    names : sequence of str
         Files and folders directly in it.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"out: {folder} is not a folder; give another path")
-    listed = _listed(folder)
-    new = [name for name in names if name not in listed]
-    for name in (*new, *listed, LIST):
+    before = listed(folder)
+    new = [name for name in names if name not in before]
+    for name in (*names, LIST):
         refuse_links(folder / name, inside=folder)
     for name in new:
         if (folder / name).exists():
@@ -80,14 +80,15 @@ def claim(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
     descriptor = os.open(folder / LIST, flags, 0o666)
     try:
         # in one piece, so that drivers that begin together do not write into each other's lines
-        os.write(descriptor, "\n".join(("", *([] if listed else [HEADING]), *new, "")).encode())
+        os.write(descriptor, "\n".join(("", *([] if before else [HEADING]), *new, "")).encode())
     except OSError as problem:
         raise OSError(problem.errno, problem.strerror, str(folder / LIST)) from problem
     finally:
         os.close(descriptor)
 
 
-def _listed(folder: Path) -> list[str]:
+def listed(folder: Path) -> list[str]:
+    """Return the names on an output folder's list; none where it has no list."""
     try:
         with open_regular(folder / LIST) as file:
             lines = file.read().decode(errors="replace").splitlines()
