@@ -76,6 +76,12 @@ def main() -> None:
         if not isinstance(problem, Diverged):
             raise
         _end(str(problem), DIVERGED)
+    except RuntimeError as problem:
+        from attnlab.theory.scan_and_snap.solving import Unsolved
+
+        if not isinstance(problem, Unsolved):
+            raise
+        _end(f"theory: {problem}", DIVERGED)
     except OSError as problem:
         named = problem.filename is not None
         _end(f"{problem.filename}: {problem.strerror}" if named else str(problem), BAD_INPUT)
