@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
 import sys
 import tempfile
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from attnlab.cli import signals
 from attnlab.cli.exit_codes import BAD_INPUT
+from attnlab.cli.printing import open_streams
 from attnlab.files.errors import InputError
 from attnlab.files.folders import HEADING, LIST, claim, listed
 from attnlab.files.progress import waiting
@@ -63,9 +63,9 @@ def check_own(out: Path) -> None:
     for path in sorted(out.rglob("*")):
         if str(path.relative_to(out)) not in own:
             raise InputError(
-                f"{path}: is not on the list of what ./lab docs made ({LIST}), and a build replaces "
-                f"the whole folder; give --out another folder, or move it away (delete {out} if an "
-                "older version of attnlab built it)"
+                f"{path}: is not on the list of what ./lab docs made ({LIST}), and a build "
+                "replaces the whole folder; give --out another folder, or move it away (delete "
+                f"{out} if an older version of attnlab built it)"
             )
 
 
@@ -141,6 +141,7 @@ def _main() -> int:
 
 
 def main() -> None:
+    open_streams()
     signals.listen()
     try:
         sys.exit(_main())

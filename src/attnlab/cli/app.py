@@ -69,6 +69,10 @@ def main() -> None:
     atexit.register(gc.freeze)
     _keep_compiled_programs()
     try:
+        os.getcwd()
+    except FileNotFoundError:  # libraries do not expect it: Intel's ends the process
+        _end("the working directory was deleted; change to another folder", BAD_INPUT)
+    try:
         app(prog_name="attnlab")  # by whatever way it was called
     except ArithmeticError as problem:
         from attnlab.dynamics.divergence import Diverged  # here, so that --help stays quick

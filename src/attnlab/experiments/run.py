@@ -165,8 +165,10 @@ def _write_csv(path: Path, columns: list[Any], rows: Iterable[Iterable[Any]]) ->
             return "" if math.isnan(value) else f"{value:.8g}"
         return value
 
-    out = path.parents[1]
-    with atomic_path(path, inside=out) as temporary, open(temporary, "w", newline="") as file:
+    with (
+        atomic_path(path, inside=path.parents[1]) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([cell(value) for value in row] for row in rows)
