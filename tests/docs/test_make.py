@@ -88,7 +88,7 @@ def test_only_listed_outputs_of_notebooks_are_removed(tmp_path, make):
     kept = tmp_path / "clone" / "notebooks"
     for name in ("0123456789abcdef", "mine"):
         (kept / name).mkdir(parents=True)
-    (kept / LIST).write_text("0123456789abcdef\n../home\n")
+    (kept / LIST).write_text("# attnlab\n0123456789abcdef\n../home\n")
     (tmp_path / "clone" / "home").mkdir()
     make.build(tmp_path / "site")
     assert not (kept / "0123456789abcdef").exists()

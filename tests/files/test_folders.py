@@ -67,20 +67,22 @@ def test_files_of_others_are_not_replaced(tmp_path):
     (tmp_path / "table.csv").write_text("attnlab's")
     claim(tmp_path, ["plan.json", "table.csv"])  # the same command again
     before = (tmp_path / LIST).read_text()
-    assert before.split("\n")[2:] == ["plan.json", "table.csv", ""]
+    assert before.split("\n")[1:] == ["plan.json", "table.csv", ""]
     with pytest.raises(InputError, match=r"notes\.txt: is there"):
         claim(tmp_path, ["notes.txt", "more"])
     claim(tmp_path, ["more"])
     assert (tmp_path / LIST).read_text() == f"{before}\nmore\n"
 
 
-@pytest.mark.parametrize("kind", ["link", "dangling", "folder", "pipe"])
+@pytest.mark.parametrize("kind", ["link", "dangling", "folder", "pipe", "text"])
 def test_a_list_that_is_no_file_is_refused(tmp_path, kind):
     place, victim = tmp_path / "out" / LIST, tmp_path / "victim"
     place.parent.mkdir()
     victim.write_text("mine")
     if kind == "folder":
         place.mkdir()
+    elif kind == "text":
+        place.write_text("mine")
     elif kind == "pipe":
         os.mkfifo(place)
     else:

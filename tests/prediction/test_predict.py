@@ -226,7 +226,7 @@ SHARES = ("time", "sequence_class", "token")
             with_variable("attention", SHARES, lambda case, t: np.full((6, 2, 30), 1.0)),
             "attention: expected probabilities that sum to 1 over tokens",
         ),
-        (with_variable("entropy", ("time",), lambda case, t: t), "'entropy': the name is taken"),
+        (with_variable("entropy", ("time",), lambda case, t: t), "entropy: the name is taken"),
         (
             with_variable("x", ("time", "seed"), lambda case, t: t[:, None]),
             "x: expected dims among",
@@ -236,6 +236,9 @@ SHARES = ("time", "sequence_class", "token")
             with_variable("blow_up_time", ("time",), lambda case, t: t),
             "blow_up_time: expected dims",
         ),
+        (with_variable("t0", (), lambda case, t: -1.0), "t0: expected times of at least 0, got -1"),
+        (with_variable("x\x1b", (), lambda case, t: 1.0), r"'x\\x1b': expected a name of letters"),
+        (with_variable("x", None, lambda case, t: 1.0), r"x: expected \(dims, values\), got tuple"),
     ],
 )
 def test_an_answer_that_is_none_is_refused_in_words(change, words):

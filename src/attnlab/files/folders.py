@@ -15,7 +15,8 @@ from attnlab.files.errors import InputError
 from attnlab.files.regular import open_regular
 
 LIST = "attnlab-files.txt"
-HEADING = "# attnlab writes these files and folders here. It replaces nothing else."
+MARK = "# attnlab"
+HEADING = f"{MARK} writes these files and folders here. It replaces nothing else."
 
 
 def refuse_links(path: str | os.PathLike[str], *, inside: str | os.PathLike[str]) -> Path:
@@ -70,8 +71,8 @@ def claim(folder: str | os.PathLike[str], names: Sequence[str]) -> None:
         if (folder / name).exists():
             raise InputError(
                 f"{folder / name}: is there, and is not one of the files of attnlab (see "
-                f"{folder / LIST}); give another folder, or move it away. If attnlab wrote it, add "
-                f"the line {name} to that list"
+                f"{folder / LIST}); give another folder, or move it away. If an older version of "
+                f'attnlab wrote it, give that list the lines "{MARK}" and "{name}"'
             )
     if not new:
         return
@@ -80,7 +81,7 @@ def claim(folder: str | os.PathLike[str], names: Sequence[str]) -> None:
     descriptor = os.open(folder / LIST, flags, 0o666)
     try:
         # in one piece, so that drivers that begin together do not write into each other's lines
-        os.write(descriptor, "\n".join(("", *([] if before else [HEADING]), *new, "")).encode())
+        os.write(descriptor, "\n".join(("" if before else HEADING, *new, "")).encode())
     except OSError as problem:
         raise OSError(problem.errno, problem.strerror, str(folder / LIST)) from problem
     finally:
@@ -91,7 +92,14 @@ def listed(folder: Path) -> list[str]:
     """Return the names on an output folder's list; none where it has no list."""
     try:
         with open_regular(folder / LIST) as file:
-            lines = file.read().decode(errors="replace").splitlines()
+            text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return []
-    return [line for line in lines if line and not line.startswith("#")]
+    if not (
+        text.startswith(MARK) or HEADING.startswith(text)
+    ):  # the latter on a disk that was full
+        raise InputError(
+            f"{folder / LIST}: is not a list of attnlab's files; give another folder, or move it "
+            "away"
+        )
+    return [line for line in text.splitlines() if line and not line.startswith("#")]

@@ -26,6 +26,7 @@ TAKEN = (
     "assumption_sign", "setting", "eta_y", "eta_z", "seed", "step", "time", "query", "token",
     "sequence_class", "query_token", "next_token", "prior", "token_name",
 )  # fmt: skip
+TIMES = ("t0_prime", "t0", "blow_up_time")  # in plain steps
 OWN_DIMS = ("time", "sequence_class", "query", "token")
 ROUNDING = 1e-6  # how far attention may be from a sum of 1
 
@@ -87,16 +88,17 @@ def _answer(theory: Theory, case: Case, t: NDArray[np.float64]) -> dict[str, Lab
 
 def _array(theory: Theory, name: Any, value: Any, sizes: Mapping[str, int]) -> Labelled:
     """Return dims and numbers, if they fit each other and the case."""
-    if not isinstance(name, str) or name in TAKEN:
-        raise _refused(theory, f"{name!r}: the name is taken; give the variable another")
+    if not isinstance(name, str) or not name.isidentifier():
+        raise _refused(theory, f"{name!r}: expected a name of letters, digits and underscores")
+    if name in TAKEN:
+        raise _refused(theory, f"{name}: the name is taken; give the variable another")
     try:
         dims, given = value
+        dims = (dims,) if isinstance(dims, str) else tuple(dims)
         values = np.asarray(given)
     except (TypeError, ValueError):
-        raise _refused(
-            theory, f"{name}: expected (dims, values), got {type(value).__name__}"
-        ) from (None)
-    dims = (dims,) if isinstance(dims, str) else tuple(dims)
+        kind = type(value).__name__
+        raise _refused(theory, f"{name}: expected (dims, values), got {kind}") from None
     if dims != DIMS.get(name, dims):
         raise _refused(theory, f"{name}: expected dims {DIMS[name]}, got {dims}")
     if any(dim in TAKEN and dim not in OWN_DIMS for dim in dims):
@@ -107,6 +109,8 @@ def _array(theory: Theory, name: Any, value: Any, sizes: Mapping[str, int]) -> L
     if len(dims) != values.ndim or values.shape != expected:
         wanted = ", ".join(f"{dim}: {sizes.get(dim, 'any')}" for dim in dims)
         raise _refused(theory, f"{name}: expected the shape ({wanted}), got {values.shape}")
+    if name in TIMES and (values < 0).any():
+        raise _refused(theory, f"{name}: expected times of at least 0, got {values.min():g}")
     return dims, values.astype(np.float64)
 
 

@@ -16,7 +16,7 @@ from attnlab.dynamics import Engine, Save, Simulation, as_simulation
 from attnlab.dynamics.labels import label, of_one_set
 from attnlab.dynamics.simulation import Classes, Fields
 from attnlab.files.provenance import provenance
-from attnlab.prediction.answers import answers, assumptions
+from attnlab.prediction.answers import TIMES, answers, assumptions
 from attnlab.prediction.case import case_of
 from attnlab.prediction.hypothesis import Hypothesis
 from attnlab.prediction.rungs import as_theory
@@ -24,7 +24,6 @@ from attnlab.prediction.theory import Labelled, Theory
 from attnlab.theory import attention_weights, momentum_steps, momentum_time
 
 STATISTICS = ("entropy", "distinct_entropy", "common_mass", "effective_tokens")
-TIMES = ("t0_prime", "t0", "blow_up_time")  # which a theory tells in plain steps
 OF_CLASSES = ("query_token", "next_token", "prior", "token_name")
 
 
