@@ -15,7 +15,7 @@ from attnlab.cli import signals
 from attnlab.cli.exit_codes import BAD_INPUT
 from attnlab.cli.printing import open_streams
 from attnlab.files.errors import InputError
-from attnlab.files.folders import HEADING, LIST, claim, listed
+from attnlab.files.folders import HEADING, LIST, claim, listed, refuse_links
 from attnlab.files.progress import waiting
 
 DOCS = Path(__file__).parent
@@ -59,6 +59,7 @@ def check_own(out: Path) -> None:
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"out: {out} is not a folder; give another path")
+    refuse_links(out / LIST, inside=out)
     own = {LIST, *listed(out)}
     for path in sorted(out.rglob("*")):
         if str(path.relative_to(out)) not in own:
