@@ -13,7 +13,7 @@ from typing import NoReturn
 import typer
 
 from attnlab.cli import audit, cite, observe, play, predict, reproduce, study, sweep, text
-from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED
+from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED, STOPPED
 from attnlab.cli.printing import say
 from attnlab.cli.simulate import HELP, simulate_verb
 from attnlab.files.errors import InputError
@@ -81,11 +81,14 @@ def main() -> None:
             raise
         _end(str(problem), DIVERGED)
     except RuntimeError as problem:
+        from attnlab.sweep.driver import Stopped
         from attnlab.theory.scan_and_snap.solving import Unsolved
 
-        if not isinstance(problem, Unsolved):
-            raise
-        _end(f"theory: {problem}", DIVERGED)
+        if isinstance(problem, Unsolved):
+            _end(f"theory: {problem}", DIVERGED)
+        if isinstance(problem, Stopped):
+            _end(str(problem), STOPPED)
+        raise
     except OSError as problem:
         named = problem.filename is not None
         _end(f"{problem.filename}: {problem.strerror}" if named else str(problem), BAD_INPUT)
