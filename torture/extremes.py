@@ -166,7 +166,7 @@ def _expected(
             end = _descend(given, classes, at, rates, Rounding(relative, number))
         if end is None or not np.isfinite(end).all():
             return Expected()
-        runs.append(_observe(classes, *end, Rounding(relative, number))[:2])
+        runs.append(_observe(classes, end[0], end[1], Rounding(relative, number))[:2])
         largest = max(largest, float(np.abs(end).max()))
     (attention, loss), *others = runs
     spread = max(
@@ -219,7 +219,7 @@ def _descend(
 ) -> np.ndarray:
     memory = np.zeros_like(at)
     for _ in range(given["steps"]):
-        slope = _observe(classes, *at, rounded)[2]
+        slope = _observe(classes, at[0], at[1], rounded)[2]
         memory = given["momentum"] * memory + slope - given["weight_decay"] * at
         at = at + rates * memory
     return at

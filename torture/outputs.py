@@ -187,7 +187,7 @@ def _site(folder: Path) -> Callable[[Path], Any]:
     """Return what ./lab docs does with a folder, without Sphinx."""
     spec = importlib.util.spec_from_file_location("make", ROOT / "docs" / "make.py")
     assert spec is not None and spec.loader is not None
-    make = importlib.util.module_from_spec(spec)
+    make: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(make)
 
     def sphinx(*arguments: str) -> int:
@@ -198,4 +198,5 @@ def _site(folder: Path) -> Callable[[Path], Any]:
         return 0
 
     make._sphinx, make.NOTEBOOKS = sphinx, folder / "notebooks"
-    return make.build  # type: ignore[no-any-return]
+    build: Callable[[Path], Any] = make.build
+    return build

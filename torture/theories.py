@@ -103,7 +103,17 @@ def _value(said: Any, case: Any, t: Any, draw: Random) -> Any:
 
 def _kind(said: Any, case: Any, t: Any, draw: Random) -> Any:
     dims, z = said["attention_logits"]
-    wrong = (z, dims, (dims,), (dims, z, {}), None, "z", (None, z), (dims, None), (dims, lambda: z))
+    wrong: tuple[Any, ...] = (
+        z,
+        dims,
+        (dims,),
+        (dims, z, {}),
+        None,
+        "z",
+        (None, z),
+        (dims, None),
+        (dims, lambda: z),
+    )
     return {"attention_logits": draw.choice(wrong)}
 
 

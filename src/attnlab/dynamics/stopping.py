@@ -7,6 +7,7 @@ free to answer.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -82,7 +83,7 @@ def _require_device() -> None:
         jax.default_backend()
     except (RuntimeError, AssertionError) as problem:  # the latter where a plugin is missing
         raise InputError(
-            f"JAX_PLATFORMS: JAX cannot use {jax.config.jax_platforms!r} on this machine"
+            f"JAX_PLATFORMS: JAX cannot use {os.environ.get('JAX_PLATFORMS')!r} on this machine"
             f"{f' ({problem})' if str(problem) else ''}; unset it, or install JAX for that device"
         ) from problem
 
