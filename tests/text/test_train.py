@@ -17,6 +17,7 @@ import pytest
 
 import attnlab
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.files.errors import InputError
 from attnlab.files.folders import LIST
 from attnlab.files.netcdf import DamagedFile
 from attnlab.text import Corpus, Training, TransformerSpec, program, train
@@ -334,3 +335,13 @@ def test_bad_settings_are_refused_before_the_work(settings, message):
     with pytest.raises(ValueError, match=message):
         train(counting_corpus(), SPEC, **settings)
     assert time.thread_time() - begun < 2
+
+
+@pytest.mark.parametrize("name", [RESULT, CHECKPOINT])
+def test_a_planted_link_is_refused_and_its_target_stays(tmp_path, name):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "victim")
+    with pytest.raises(InputError, match=f"{name}: is a link.*; remove the link"):
+        train(counting_corpus(), SPEC, out=tmp_path / "run", **SETTINGS)
+    assert (tmp_path / "victim").read_text() == "mine"
