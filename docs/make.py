@@ -1,76 +1,157 @@
-"""./lab docs: builds the site, and shows it."""
+"""./lab docs: build the site, and serve it on this machine."""
 
 from __future__ import annotations
 
 import argparse
-import gc
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from attnlab.cli import signals
+from attnlab.cli.exit_codes import BAD_INPUT
+from attnlab.cli.printing import open_streams
+from attnlab.files.errors import InputError
+from attnlab.files.folders import HEADING, LIST, claim, listed, refuse_links
+from attnlab.files.progress import waiting
+
 DOCS = Path(__file__).parent
 OUT = DOCS.parent / "out" / "site"
+NOTEBOOKS = OUT.parent / "notebooks"  # outputs of notebooks, wherever the site goes
+# All pages live until the end; looking through them for garbage takes a seventh of the time.
+SPHINX = "import gc, sys; gc.disable(); from sphinx.cmd.build import main; sys.exit(main())"
 
 
 def build(out: Path) -> int:
-    """Build all of it afresh, and put it in place when it is whole; a warning is an error.
+    """Build the whole site, and put it in place when it is complete; return Sphinx's exit code.
 
-    What notebooks show is kept beside it for as long as the code is the same.
+    A warning is an error. Outputs of notebooks are kept for as long as the code and the libraries
+    are the same.
     """
-    from sphinx.cmd.build import main
-
-    from attnlab.files.code import code_digest
-
-    kept = out.parent / "notebooks" / code_digest("")[:16]
-    for old in kept.parent.glob("*"):
-        if old != kept:
-            shutil.rmtree(old)
+    check_own(out)
+    kept = _notebooks()
     out.parent.mkdir(parents=True, exist_ok=True)
-    gc.disable()  # all pages live until the end; looking through them takes a seventh of the time
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site-") as work:
         made, doctrees = Path(work, "html"), Path(work, "doctrees")
-        failed = main([
+        failed = _sphinx(
             "--quiet", "--fail-on-warning", "--keep-going", "--builder", "html",
             "-D", f"nb_execution_cache_path={kept}", "-d", str(doctrees), str(DOCS), str(made),
-        ])  # fmt: skip
+        )  # fmt: skip
         if not failed:
             for part in ("objects.inv", ".buildinfo"):  # for other sites and other builds
                 (made / part).unlink(missing_ok=True)
-            shutil.rmtree(out, ignore_errors=True)
+            names = sorted(str(path.relative_to(made)) for path in made.rglob("*"))
+            (made / LIST).write_text("\n".join((HEADING, *names, "")), encoding="utf-8")
+            check_own(out)  # again: the build took minutes
+            if out.exists():
+                out.rename(Path(work, "before"))
             made.rename(out)
-    gc.enable()
     return failed
 
 
-def serve(out: Path, port: int) -> None:
-    """Show it on this machine alone, until Ctrl-C."""
-    handler = partial(SimpleHTTPRequestHandler, directory=str(out))
-    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
-        print(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)", flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print()
+def check_own(out: Path) -> None:
+    """Refuse a folder that holds anything that an earlier build did not make.
+
+    A build replaces the whole folder, so that nobody else's file may be in it.
+    """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"out: {out} is not a folder; give another path")
+    refuse_links(out / LIST, inside=out)
+    own = {LIST, *listed(out)}
+    for path in sorted(out.rglob("*")):
+        if str(path.relative_to(out)) not in own:
+            raise InputError(
+                f"{path}: is not on the list of what ./lab docs made ({LIST}), and a build "
+                "replaces the whole folder; give --out another folder, or move it away (delete "
+                f"{out} if an older version of attnlab built it)"
+            )
 
 
-def main() -> None:
+def _notebooks() -> Path:
+    """Return the folder for outputs of notebooks, and remove those of earlier versions."""
+    from attnlab.files.code import code_digest, digest_of
+    from attnlab.files.provenance import versions
+
+    name = digest_of([code_digest(""), versions()])[:16]
+    claim(NOTEBOOKS, [name])
+    for old in listed(NOTEBOOKS):
+        path = NOTEBOOKS / old
+        if old != name and path.parent == NOTEBOOKS and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+    return NOTEBOOKS / name
+
+
+def _sphinx(*arguments: str) -> int:
+    """Run Sphinx in a process of its own, and end it with all that it started on a signal.
+
+    Sphinx cannot answer signals itself while it executes notebooks: nbclient takes them, ends one
+    kernel, and goes on.
+    """
+    import psutil
+
+    # in a session of its own, so that the terminal's Ctrl-C reaches this process alone
+    sphinx = psutil.Popen([sys.executable, "-c", SPHINX, *arguments], start_new_session=True)
+    try:
+        return int(sphinx.wait())
+    except BaseException:
+        for process in (*sphinx.children(recursive=True), sphinx):  # kernels have own sessions
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        sphinx.wait()
+        raise
+
+
+def serve(server: ThreadingHTTPServer) -> None:
+    """Serve the site on this machine alone, until Ctrl-C."""
+    print(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)", flush=True)
+    with suppress(KeyboardInterrupt), server:
+        server.serve_forever()
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 65535, got {text!r}")
+    return int(text)
+
+
+def _main() -> int:
     parser = argparse.ArgumentParser(prog="./lab docs", description="Build the site.")
     parser.add_argument("--out", type=Path, default=OUT, help="Where to (default: out/site).")
     parser.add_argument("--serve", action="store_true", help="Show it on this machine, then.")
-    parser.add_argument("--port", type=int, default=0, help="For --serve (default: a free one).")
+    parser.add_argument("--port", type=_port, default=0, help="For --serve (default: a free one).")
     given = parser.parse_args()
-    from attnlab.files.progress import waiting
-
+    out = given.out.resolve()
+    server = None
+    if given.serve:  # before the build, so that a port in use is reported at once
+        handler = partial(SimpleHTTPRequestHandler, directory=str(out))
+        try:
+            server = ThreadingHTTPServer(("127.0.0.1", given.port), handler)
+        except OSError as problem:
+            parser.error(f"--port {given.port}: {problem.strerror}; give another, or none")
     with waiting("building the site; its notebooks run when the code has changed"):
-        failed = build(given.out.resolve())
+        failed = build(out)
     if failed:
-        sys.exit(1)
-    print(f"wrote {given.out}")
-    if given.serve:
-        serve(given.out, given.port)
+        return 1
+    print(f"wrote {given.out}", flush=True)
+    if server is not None:
+        serve(server)
+    return 0
+
+
+def main() -> None:
+    open_streams()
+    signals.listen()
+    try:
+        sys.exit(_main())
+    except KeyboardInterrupt:
+        print("docs: stopped", file=sys.stderr)
+        signals.leave()
+    except (InputError, OSError) as problem:
+        print(f"docs: {problem}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,14 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-NAMES = ("parsers", "checkpoints", "damage", "kills", "disks", "extremes")
+NAMES = (
+    "parsers", "checkpoints", "damage", "kills", "disks", "extremes", "outputs", "theories",
+    "signals",
+)  # fmt: skip
 # Imported before any fork; JAX itself begins only when it is first used.
 MODULES = ("jax", "diffrax", "h5netcdf", "safetensors.numpy", "typer._adapters", "attnlab.cli",
            "attnlab.sweep", "attnlab.text", "attnlab.report")  # fmt: skip
@@ -136,9 +140,12 @@ def _keep(out: Path, campaign: str, case: Any, words: str) -> str:
     from torture.campaign import written
 
     out.mkdir(parents=True, exist_ok=True)
-    number = sum(1 for _ in out.glob("*.json"))
-    path = out / f"{campaign}-{number:04d}.json"
-    path.write_text(json.dumps({"campaign": campaign, "why": words, **written(case)}, indent=1))
+    kept = {"campaign": campaign, "why": words, **written(case)}
+    for number in count():
+        path = out / f"{campaign}-{number:04d}.json"
+        with suppress(FileExistsError), open(path, "x") as file:  # replaces nothing
+            json.dump(kept, file, indent=1)
+            break
     if case.data:
         path.with_suffix(".input").write_bytes(case.data)
     again = f"python -m torture --replay {path}"

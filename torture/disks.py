@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from attnlab.files.folders import LIST
 from torture.campaign import REFUSED, RIGHT, Campaign, Case, Verdict, bad, clean_words
 from torture.process import Ended
 from torture.verbs import VERBS, Runner, whole_files, wrong_end
@@ -60,6 +61,8 @@ class Disks(Campaign):
                 problem := self.runner.finish(self.verb, out, self.expected)
             ):
                 return bad(problem)
+            if left := _leftovers(out):
+                return bad(f"left behind: {left}")
         except RuntimeError as error:
             return bad(str(error))
         finally:
@@ -87,7 +90,7 @@ class Disks(Campaign):
             _mount(out, "size=100m")
         self._begin(out, given["at"])
         _mount(out, "remount,ro") if self.mounts else _permit(out, 0o555)
-        found = self._ended_well(self.runner.run(self.verb, out), out)
+        found = self._ended_well(self.runner.run(self.verb, out), out, read_only=True)
         _mount(out, "remount,rw") if self.mounts else _permit(out, 0o755)
         return found
 
@@ -97,7 +100,8 @@ class Disks(Campaign):
         processes = self.runner.start(self.verb, out)
         for _ in range(draw.choice((1, 3, 10))):
             time.sleep(draw.uniform(0, self.seconds / 3))
-            if there := sorted(out.rglob("*")):
+            # without the list of its files attnlab takes them for somebody else's
+            if there := sorted(path for path in out.rglob("*") if path.name != LIST):
                 chosen = draw.choice(there)
                 shutil.rmtree(chosen, ignore_errors=True)
                 chosen.unlink(missing_ok=True)
@@ -155,7 +159,7 @@ class Disks(Campaign):
                 process.wait()
                 process.family.kill()
 
-    def _ended_well(self, ended: list[Ended], out: Path) -> Verdict:
+    def _ended_well(self, ended: list[Ended], out: Path, read_only: bool = False) -> Verdict:
         """Whether it said what is wrong and where, and left nothing half-done."""
         if problem := next(filter(None, (wrong_end(each, REFUSING) for each in ended)), ""):
             return bad(problem)
@@ -165,10 +169,15 @@ class Disks(Campaign):
                 return bad(f"names no file: {each.err}")
             if clean_words(each.err).outcome == "bad":
                 return clean_words(each.err)
-        if left := [path.name for path in out.rglob(".*") if path.is_file()]:
+        if not read_only and (left := _leftovers(out)):
             return bad(f"left behind: {left}")
         whole_files(out)
         return REFUSED if failed else RIGHT
+
+
+def _leftovers(out: Path) -> list[str]:
+    """Return the temporary files; those on a read-only disk go with the next run."""
+    return [path.name for path in out.rglob(".*") if path.is_file()]
 
 
 def _mount(folder: Path, how: str) -> None:

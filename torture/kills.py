@@ -62,6 +62,8 @@ class Kills(Campaign):
             return bad(problem)
         if verb.resumes and not kept.items() <= whole_files(out).items():
             return bad("results that were there were made again")
+        if verb.resumes and (left := [path.name for path in out.rglob(".attnlab-*")]):
+            return bad(f"left behind: {left}")
         shutil.rmtree(out)
         return replace(RIGHT, tries=self.met)
 

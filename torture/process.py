@@ -143,10 +143,11 @@ def start(
     *,
     cold: bool = False,
     first: Callable[[], None] | None = None,
+    command: Sequence[str] = ("-m", "attnlab"),
 ) -> Process:
     """Start `attnlab ARGV`; what it says goes to files in `folder`.
 
-    cold: as a new interpreter. first: what the child does before, where it is not.
+    cold: as a new interpreter, with `command`. first: what the child does before, where it is not.
     """
     out, err = (
         os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC) for name in ("out", "err")
@@ -163,7 +164,7 @@ def start(
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.environ[MARK] = str(folder)
             if cold:
-                os.execv(sys.executable, [sys.executable, "-m", "attnlab", *argv])
+                os.execv(sys.executable, [sys.executable, *command, *argv])
             code = _run(argv, first)
         finally:
             ctypes.pythonapi.Py_Exit(code)

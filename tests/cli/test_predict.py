@@ -1,8 +1,10 @@
 """attnlab predict: a table, a document, a picture."""
 
 import json
+import re
 
 import attnlab
+from attnlab.cli import app
 
 QUICK = ("--engine", "limit", "--steps", "20")
 
@@ -67,3 +69,14 @@ def test_what_is_wrong_is_named(call, tmp_path):
     ):
         code, out, err = call("predict", "syn-small", *QUICK, *options, cwd=tmp_path)
         assert (code, out) == (2, "") and words in err
+
+
+def test_an_equation_that_cannot_be_followed_is_given_up(call, tmp_path):
+    arguments = ["predict", "syn-small", "--engine", "flow", "--steps", "1e38", "--theory", "sgd"]
+    code, _, said = call(*arguments, cwd=tmp_path)
+    assert code == app.DIVERGED
+    assert re.match(
+        r"attnlab: theory: the flow was given up after 100,000 calls, at time \S+ of 1e\+38; "
+        "give rates closer to each other, or a shorter time\n$",
+        said,
+    )

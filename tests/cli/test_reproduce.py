@@ -1,13 +1,16 @@
 """attnlab reproduce and attnlab cite, as a person would use them."""
 
+import errno
 import json
 import shutil
 
 import pytest
 
 import attnlab
+from attnlab.cli import app
 from attnlab.experiments.made import the_record
 from attnlab.files.shipped import recipe_folder
+from attnlab.sweep.ledger import Ledger
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +116,16 @@ def test_cite_needs_no_run(tmp_path, call):
         "@inproceedings",
         "@software",
     ]
+
+
+def test_a_disk_that_fails_is_one_message(tmp_path, call, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Ledger, "note", full)
+    code, _, err = call("reproduce", "fig2", "--out", "figures", cwd=tmp_path)
+    assert code == app.STOPPED
+    assert err.splitlines()[-1] == (
+        "attnlab: figures/runs: No space left on device: 0 of 1 groups are kept; "
+        "put that right and run the same command again"
+    )

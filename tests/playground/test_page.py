@@ -180,8 +180,25 @@ def test_a_damaged_link_is_refused_in_words(open_page: Open) -> None:
     assert page.errors == []
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"a": None}, {"a": 3}, {"a": LIMIT, "experiment": []},
+        {"a": {**LIMIT, "engine": {"name": None}}}, {"a": {**LIMIT, "model": {"name": []}}},
+    ],
+)  # fmt: skip
+def test_a_link_of_the_wrong_kind_is_words_and_no_script_error(
+    open_page: Open, state: dict[str, Any]
+) -> None:
+    page = open_page(state, bars=False)
+    page.locator("#problem:not([hidden])").wait_for()
+    assert page.locator("#problem").inner_text()
+    assert page.errors == []
+
+
 HOSTILE = [
     {"first": -1}, {"first": "x"}, {"sentence": 0.5}, {"moment": "x"}, {"rungs": "sgd"}, {"b": {}},
+    {"a": None}, {"a": []}, {"b": False}, {"experiment": {}}, {"experiment": None},
     *({"a": {**LIMIT, **of}} for of in (
         {"save": {"every": -1}}, {"save": {"geometric": 1e9}}, {"save": {"at": [5, -3]}},
         {"save": {"at": [99]}}, {"save": {"every": 1}, "steps": 10**6}, {"classes": "constructor"},

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import attnlab
 from attnlab.data import classes_from, write_classes
 from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
+from attnlab.playground import server as module
 from attnlab.playground.asked import asked
 from attnlab.playground.opening import opening
 from attnlab.playground.server import MOST_CONNECTIONS, Server, serving
@@ -183,6 +185,36 @@ def test_half_a_request_holds_up_nobody(server: Server) -> None:
         connection.sendall(b"POST /api/simulate HTTP/1.1\r\nHost: ")
         hanging.append(connection)
     assert request(server, "GET", "/")[0] == 200
+    for connection in hanging:
+        connection.close()
+
+
+def drip(server: Server) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", server.server_port))
+    connection.sendall(b"POST /api/simulate HTTP/1.1\r\nHost: ")
+    return connection
+
+
+def test_a_request_that_drips_is_ended(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.5)
+    begun, connection = time.monotonic(), drip(server)
+    with pytest.raises(OSError):
+        while time.monotonic() - begun < 20:
+            time.sleep(0.05)  # always within the time of one byte
+            connection.sendall(b"x")
+    assert time.monotonic() - begun < 10
+    connection.close()
+
+
+def test_three_hundred_that_drip_keep_nobody_out(server: Server) -> None:
+    hanging = [drip(server) for _ in range(300)]
+    for _ in range(3):
+        begun = time.monotonic()
+        assert request(server, "GET", "/")[0] == 200
+        assert time.monotonic() - begun < 5
+        for connection in hanging:
+            with suppress(OSError):
+                connection.sendall(b"x")
     for connection in hanging:
         connection.close()
 

@@ -181,3 +181,119 @@ def test_anyone_s_theory_is_a_theory():
         predicted["attention"].isel(eta_y=0, eta_z=0, seed=0, step=-1), WEAK.probs
     )
     assert isinstance(Corrected(), Theory)
+
+
+class Own(Theory):
+    """A theory whose answer is changed in one way."""
+
+    name = "own"
+
+    def __init__(self, change, assumed=()):
+        self.change, self.assumed = change, assumed
+
+    def assumptions(self, case):
+        return self.assumed
+
+    def predict(self, case, t):
+        z = np.zeros((t.size, case.classes.queries.size, case.P.shape[1]))
+        return self.change(case, t, {"attention_logits": (("time", "query", "token"), z)})
+
+
+def with_value(at, value):
+    def change(case, t, said):
+        said["attention_logits"][1][at] = value
+        return said
+
+    return change
+
+
+def with_variable(name, dims, values):
+    return lambda case, t, said: {**said, name: (dims, values(case, t))}
+
+
+LOGITS = ("time", "query", "token")
+SHARES = ("time", "sequence_class", "token")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda case, t, said: {}, "predict: attention_logits is missing; it returned nothing"),
+        (lambda case, t, said: None, "predict: expected a mapping .* got NoneType"),
+        (with_value(1, np.nan), "attention_logits: not finite from time 1 on; give finite"),
+        (with_value((2, 0, 0), np.inf), "attention_logits: not finite from time 2 on; give finite"),
+        (
+            with_variable("attention_logits", LOGITS, lambda case, t: np.zeros((2, 2))),
+            r"attention_logits: expected the shape \(time: 6, query: 2, token: 30\), got \(2, 2\)",
+        ),
+        (
+            with_variable("attention_logits", LOGITS[::-1], lambda case, t: np.zeros((30, 2, 6))),
+            r"attention_logits: expected dims \('time', 'query', 'token'\), got",
+        ),
+        (
+            with_variable("attention_logits", LOGITS, lambda case, t: np.zeros((6, 2, 30)) * 1j),
+            "attention_logits: expected real numbers, got dtype complex128",
+        ),
+        (
+            lambda case, t, said: {"attention_logits": said["attention_logits"][1]},
+            r"attention_logits: expected \(dims, values\), got ndarray",
+        ),
+        (
+            with_variable("attention", SHARES, lambda case, t: np.full((6, 2, 30), 1.0)),
+            "attention: expected probabilities that sum to 1 over tokens",
+        ),
+        (with_variable("entropy", ("time",), lambda case, t: t), "entropy: the name is taken"),
+        (
+            with_variable("x", ("time", "seed"), lambda case, t: t[:, None]),
+            "x: expected dims among",
+        ),
+        (with_variable("x", ("token",), lambda case, t: t), r"x: expected the shape \(token: 30\)"),
+        (
+            with_variable("blow_up_time", ("time",), lambda case, t: t),
+            "blow_up_time: expected dims",
+        ),
+        (with_variable("t0", (), lambda case, t: -1.0), "t0: expected times of at least 0, got -1"),
+        (with_variable("x\x1b", (), lambda case, t: 1.0), r"'x\\x1b': expected a name of letters"),
+        (with_variable("x", None, lambda case, t: 1.0), r"x: expected \(dims, values\), got tuple"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused_in_words(change, words):
+    with pytest.raises(InputError, match=f"^theory 'own': {words}"):
+        attnlab.predict(syn_small(), Limit(), steps=5, momentum=0.0, theory=Own(change))
+
+
+def test_an_answer_that_depends_on_the_rates_in_shape_is_refused():
+    def change(case, t, said):
+        return said if case.eta_y == 1 else {**said, "x": ((), 1.0)}
+
+    with pytest.raises(InputError, match="'own': answers differ between learning rates"):
+        attnlab.predict(syn_small(), Limit(), steps=5, eta_y=[1.0, 2.0], theory=Own(change))
+
+
+def test_after_a_blow_up_a_theory_may_say_nothing():
+    def change(case, t, said):
+        return {**with_value(t >= 3, np.nan)(case, t, said), "blow_up_time": ((), 2.5)}
+
+    predicted = attnlab.predict(syn_small(), Limit(), steps=5, momentum=0.0, theory=Own(change))
+    assert np.isfinite(predicted["attention"].sel(step=slice(0, 2))).all()
+
+
+def test_other_faults_of_a_theory():
+    def raises(case, t, said):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):  # its author wants the traceback
+        attnlab.predict(syn_small(), Limit(), steps=5, theory=Own(raises))
+    for assumed in (None, ("t << t_0",)):
+        own = Own(lambda case, t, said: said, assumed)
+        with pytest.raises(InputError, match="'own': assumptions: expected a tuple of Hypothesis"):
+            attnlab.predict(syn_small(), Limit(), steps=5, theory=own)
+        with pytest.raises(InputError, match="'own': assumptions: expected a tuple of Hypothesis"):
+            attnlab.audit(syn_small(), steps=5.0, theories=(own,))
+    for wrong in (Own, 3, ["sgd"], None):
+        with pytest.raises(InputError, match="^theory: expected a name or a Theory object"):
+            attnlab.predict(syn_small(), Limit(), steps=5, theory=wrong)
+    own = Own(lambda case, t, said: said)
+    own.name = None
+    with pytest.raises(InputError, match="^theory: Own has no name"):
+        attnlab.predict(syn_small(), Limit(), steps=5, theory=own)

@@ -16,7 +16,7 @@ def test_it_examines_the_claims_of_every_source_and_is_found_again(tmp_path, mon
         audited, "whole_audit", lambda tell: (examine_all(select(["lemma-18"])), {})
     )
     monkeypatch.setattr(audited, "examine_all", examine)
-    made = audited.make_audit(folder=tmp_path / "audit", progress=fractions.append)
+    made = audited.make_audit(out=tmp_path, progress=fractions.append)
     assert asked == [claim.id for claim in claims_of("joma")]
     assert fractions == [0.0]
     assert made.headline == (
@@ -25,9 +25,9 @@ def test_it_examines_the_claims_of_every_source_and_is_found_again(tmp_path, mon
     )
     assert "The paper (1 claims): on paper (algebra and reduced dynamics) 1 holds" in made.summary
     assert "JoMA, as we read it (1 claims)" in made.summary
-    document = audited.read_audit(tmp_path / "audit")
+    document = audited.read_audit(tmp_path)
     assert [claim["id"] for claim in document["claims"]] == ["lemma-18", "joma-tree"]
     page = (tmp_path / "audit" / "audit.html").read_text()
     assert "<title>Scan and Snap and JoMA, audited</title>" in page
-    assert audited.make_audit(folder=tmp_path / "audit").reused
+    assert audited.make_audit(out=tmp_path).reused
     assert len(asked) == len(claims_of("joma"))

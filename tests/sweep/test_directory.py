@@ -18,6 +18,7 @@ from tiny_sweep import in_groups, tiny
 
 import attnlab
 from attnlab.files import netcdf as files
+from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile
 from attnlab.files.sealed import unseal, write_sealed
 from attnlab.sweep import Stopped, open_sweep, run_in, simulations, status
@@ -351,3 +352,27 @@ def test_ten_thousand_cells_open_at_once(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 32 * 2**20
+
+
+@pytest.mark.parametrize("name", ["table.csv", "plan.json", "ledger.jsonl", "index.json", "groups"])
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_planted_link_is_refused_and_its_target_stays(tmp_path, name, finished):
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    if finished:
+        run_in(out, PLAN)
+        (out / name).rename(tmp_path / "moved")
+    out.mkdir(exist_ok=True)
+    victim.mkdir() if name == "groups" else victim.write_text("mine")
+    (out / name).symlink_to(victim)
+    with pytest.raises(InputError, match=rf"{name}: is a link.*; remove the link, or give another"):
+        run_in(out, PLAN)
+    assert (out / name).is_symlink()
+    assert list(victim.iterdir()) == [] if name == "groups" else victim.read_text() == "mine"
+
+
+def test_files_of_somebody_else_are_not_replaced(tmp_path):
+    (tmp_path / "table.csv").write_text("mine")
+    with pytest.raises(InputError, match=r"table\.csv: is there, and is not one of the files"):
+        run_in(tmp_path, PLAN)
+    assert (tmp_path / "table.csv").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]

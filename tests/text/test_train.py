@@ -17,6 +17,8 @@ import pytest
 
 import attnlab
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.files.errors import InputError
+from attnlab.files.folders import LIST
 from attnlab.files.netcdf import DamagedFile
 from attnlab.text import Corpus, Training, TransformerSpec, program, train
 from attnlab.text.checkpoint import arrays_of, read_checkpoint, tree_of, write_checkpoint
@@ -250,7 +252,7 @@ def test_killed_and_gone_on_is_bit_identical(result, tmp_path):
     assert begun[0] == pytest.approx(reached / 60)
     for name in result.variables:
         np.testing.assert_array_equal(resumed[name], result[name], err_msg=str(name))
-    assert sorted(path.name for path in out.iterdir()) == [CHECKPOINT, RESULT]
+    assert sorted(path.name for path in out.iterdir()) == [LIST, CHECKPOINT, RESULT]
 
     again = train(counting_corpus(), SPEC, rates=[0.5, 2.0], seeds=2, out=out, **SETTINGS)
     assert again.attrs == resumed.attrs  # read, not trained
@@ -333,3 +335,13 @@ def test_bad_settings_are_refused_before_the_work(settings, message):
     with pytest.raises(ValueError, match=message):
         train(counting_corpus(), SPEC, **settings)
     assert time.thread_time() - begun < 2
+
+
+@pytest.mark.parametrize("name", [RESULT, CHECKPOINT])
+def test_a_planted_link_is_refused_and_its_target_stays(tmp_path, name):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "victim")
+    with pytest.raises(InputError, match=f"{name}: is a link.*; remove the link"):
+        train(counting_corpus(), SPEC, out=tmp_path / "run", **SETTINGS)
+    assert (tmp_path / "victim").read_text() == "mine"

@@ -20,6 +20,7 @@ from attnlab.audit.ladder import ladder_document, ladder_of
 from attnlab.audit.trial import Trial, simulation_of, try_out
 from attnlab.dynamics import Engine, Simulation
 from attnlab.dynamics.simulation import Classes, Fields
+from attnlab.prediction.answers import assumptions
 from attnlab.prediction.hypotheses import ASKED
 from attnlab.prediction.hypothesis import Hypothesis
 from attnlab.prediction.rungs import as_theory
@@ -160,7 +161,7 @@ def audit(
 def _assumptions(trial: Trial) -> tuple[Hypothesis, ...]:
     """What the paper asks for, then what only the theories at hand do."""
     asked = [part for hypothesis in ASKED for part in hypothesis(trial)]
-    asked += [part for of in trial.theories for part in of.assumptions(trial)]
+    asked += [part for of in trial.theories for part in assumptions(of, trial)]
     once: dict[tuple[str, str], Hypothesis] = {}
     for part in asked:
         once.setdefault((part.source, part.says), part)

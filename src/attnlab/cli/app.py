@@ -13,7 +13,7 @@ from typing import NoReturn
 import typer
 
 from attnlab.cli import audit, cite, observe, play, predict, reproduce, study, sweep, text
-from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED
+from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED, STOPPED
 from attnlab.cli.printing import say
 from attnlab.cli.simulate import HELP, simulate_verb
 from attnlab.files.errors import InputError
@@ -69,6 +69,10 @@ def main() -> None:
     atexit.register(gc.freeze)
     _keep_compiled_programs()
     try:
+        os.getcwd()
+    except FileNotFoundError:  # libraries do not expect it: Intel's ends the process
+        _end("the working directory was deleted; change to another folder", BAD_INPUT)
+    try:
         app(prog_name="attnlab")  # by whatever way it was called
     except ArithmeticError as problem:
         from attnlab.dynamics.divergence import Diverged  # here, so that --help stays quick
@@ -76,6 +80,15 @@ def main() -> None:
         if not isinstance(problem, Diverged):
             raise
         _end(str(problem), DIVERGED)
+    except RuntimeError as problem:
+        from attnlab.sweep.driver import Stopped
+        from attnlab.theory.scan_and_snap.solving import Unsolved
+
+        if isinstance(problem, Unsolved):
+            _end(f"theory: {problem}", DIVERGED)
+        if isinstance(problem, Stopped):
+            _end(str(problem), STOPPED)
+        raise
     except OSError as problem:
         named = problem.filename is not None
         _end(f"{problem.filename}: {problem.strerror}" if named else str(problem), BAD_INPUT)

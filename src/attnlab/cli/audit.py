@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from attnlab.cli.audit_tables import show
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.defaults import ETA_Y, ETA_Z
 from attnlab.files.errors import InputError
-from attnlab.files.progress import LOADING, repeating, waiting
+from attnlab.files.progress import LOADING, on_terminal, repeating, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +174,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet:
         yield told.append
         return
-    if not sys.stderr.isatty():
+    if not on_terminal():
         with repeating(lambda: f"{told[-1]}: {len(told) - 1} of {total} done" if told else "audit"):
             yield told.append
         return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -13,6 +15,25 @@ from attnlab.files.names import visible
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+
+def open_streams() -> None:
+    """Make stdout and stderr fit to be written to, whatever the terminal is.
+
+    A character that the terminal's encoding lacks is written out, as \\u2192. A stream that the
+    shell has closed (2>&-) goes to nowhere: else the first file that is opened would take its
+    number, and get the messages of compiled code.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # which takes the lowest number that is free
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout, sys.stderr = sys.stdout or os.fdopen(1, "w"), sys.stderr or os.fdopen(2, "w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(text: str, *, error: bool = False) -> None:

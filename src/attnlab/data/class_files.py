@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 from attnlab.data.class_tables import parse_table
 from attnlab.data.classes import SUM_TOLERANCE, SequenceClasses
 from attnlab.files import documents
+from attnlab.files.atomic import atomic_path
 from attnlab.files.documents import (
     SUFFIXES,
     check_keys,
@@ -113,18 +113,13 @@ def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> Non
             f"{path}: would be {size_words(len(data))}, more than the {size_words(most)} that can "
             "be read back; make such classes in Python"
         )
-    # Opened by name, not by tempfile, so that the file gets the permissions of any new file.
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(scratch, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(data)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        scratch.unlink(missing_ok=True)
+        raise InputError(
+            f"{path}: cannot be written: {error.strerror}" if error.strerror else str(error)
+        ) from error
 
 
 # -- from a document to classes -----------------------------------------------------------------

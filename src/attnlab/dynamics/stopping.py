@@ -7,12 +7,16 @@ free to answer.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
+import jax
 import xarray as xr
+
+from attnlab.files.errors import InputError
 
 Result = TypeVar("Result")
 
@@ -55,6 +59,7 @@ def answering(work: Callable[[Stopping], Result]) -> Result:
 
     def go() -> None:
         try:
+            _require_device()
             future.set_result(work(stopping))
         except BaseException as problem:
             future.set_exception(problem)
@@ -70,6 +75,17 @@ def answering(work: Callable[[Stopping], Result]) -> Result:
             future.result()  # may say what went wrong in keeping
         raise
     return future.result()
+
+
+def _require_device() -> None:
+    """Refuse to begin where JAX was asked for a device that it cannot use."""
+    try:
+        jax.default_backend()
+    except (RuntimeError, AssertionError) as problem:  # the latter where a plugin is missing
+        raise InputError(
+            f"JAX_PLATFORMS: JAX cannot use {os.environ.get('JAX_PLATFORMS')!r} on this machine"
+            f"{f' ({problem})' if str(problem) else ''}; unset it, or install JAX for that device"
+        ) from problem
 
 
 class Pace:

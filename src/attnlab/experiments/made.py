@@ -96,10 +96,10 @@ class Made:
         return unsettled(self.halves) if self.halves else {}
 
 
-def write_record(folder: Path, made: Made) -> None:
-    """Declare it finished."""
+def write_record(folder: Path, made: Made, *, inside: Path | None = None) -> None:
+    """Declare it finished. inside: the output folder that `folder` is in."""
     document = {key: value for key, value in asdict(made).items() if key != "reused"}
-    write_sealed(folder / RECORD, document)
+    write_sealed(folder / RECORD, document, inside=inside or folder)
 
 
 def read_record(folder: Path, key: str | None) -> Made | None:

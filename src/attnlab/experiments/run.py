@@ -20,6 +20,7 @@ from attnlab.experiments.estimate import on_halves
 from attnlab.experiments.made import Made, file_digest, read_record, write_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.code import code_digest, digest_of
+from attnlab.files.folders import claim, make_folder
 from attnlab.files.netcdf import save
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
@@ -59,15 +60,18 @@ def run(
     Made
         What was found, and which files there are.
     """
-    folder = Path(out) / experiment.name
+    out = Path(out)
+    folder = out / experiment.name
+    claim(out, (experiment.name, RUNS))
     begun = time.perf_counter()
-    data = experiment.data(recipe, progress=progress, keep=Path(out) / RUNS)
+    data = experiment.data(recipe, progress=progress, keep=out / RUNS)
     judgement = experiment.judge(data)
     halves = on_halves(experiment.judge, data) if experiment.kind == "study" else ()
     table = experiment.table(data) if experiment.table else None
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, inside=out)
     written = [*_pictures(experiment, data, folder), folder / f"{experiment.name}.nc"]
-    save(data.assign_attrs(provenance({"recipe": plain(recipe, defaults=True)})), written[-1])
+    about = provenance({"recipe": plain(recipe, defaults=True)})
+    save(data.assign_attrs(about), written[-1], inside=out)
     written += _tables(experiment.name, data, table, folder)
     made = Made(
         name=experiment.name,
@@ -90,7 +94,7 @@ def run(
         table=table.shown() if table else (),
         halves=halves,
     )
-    write_record(folder, made)
+    write_record(folder, made, inside=out)
     return made
 
 
@@ -118,7 +122,7 @@ def _pictures(experiment: Experiment[R], data: xr.Dataset, folder: Path) -> list
     with DRAWING, style(), _quiet_fonts():
         picture = experiment.draw(data)
         for path in written:
-            with atomic_path(path) as temporary:
+            with atomic_path(path, inside=folder.parent) as temporary:
                 # no date inside, so that the same data give the same file
                 metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
                 picture.savefig(temporary, format=path.suffix[1:], dpi=PNG_DPI, metadata=metadata)
@@ -161,7 +165,10 @@ def _write_csv(path: Path, columns: list[Any], rows: Iterable[Iterable[Any]]) ->
             return "" if math.isnan(value) else f"{value:.8g}"
         return value
 
-    with atomic_path(path) as temporary, open(temporary, "w", newline="") as file:
+    with (
+        atomic_path(path, inside=path.parents[1]) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([cell(value) for value in row] for row in rows)

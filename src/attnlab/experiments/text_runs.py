@@ -12,6 +12,7 @@ import xarray as xr
 from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.code import digest_of
 from attnlab.files.errors import InputError
+from attnlab.files.folders import claim
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
 from attnlab.text import Corpus, Training, open_corpus, train
@@ -89,8 +90,8 @@ def run_all(
     for i, training in enumerate(trainings):
         out = None
         if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
             out = keep / f"text-{digest_of([training.digest, numerics(*NUMBERS)])[:20]}"
+            claim(keep, [out.name])
 
         def report(fraction: float, done: int = sum(costs[:i]), own: int = costs[i]) -> None:
             if progress:

@@ -9,22 +9,26 @@ import fcntl
 import os
 from pathlib import Path
 
+from attnlab.files.folders import make_folder, refuse_links
+
 
 class Locks:
-    """Locks on files named after groups.
+    """Locks on files named after groups, in a folder of the output folder `inside`.
 
     The kernel frees the lock when its owner dies, however it dies, so that none outlives its
     owner; the file that is left behind means nothing.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, inside: Path) -> None:
+        self.folder, self.inside = folder, inside
         self._held: dict[str, int] = {}
 
     def take(self, key: str) -> bool:
         """Lock a group; False where another driver has."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.folder / key, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        make_folder(self.folder, inside=self.inside)
+        path = refuse_links(self.folder / key, inside=self.inside)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o666)
         if not _lock(descriptor):
             os.close(descriptor)
             return False

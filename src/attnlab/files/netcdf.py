@@ -58,7 +58,12 @@ class NotAResult(DamagedFile):
         )
 
 
-def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
+def save(
+    dataset: xr.Dataset,
+    path: str | os.PathLike[str],
+    *,
+    inside: str | os.PathLike[str] | None = None,
+) -> None:
     """Write a result to a netCDF file that :func:`load` gives back exactly.
 
     Values may be booleans, integers, float32, float64 or strings; attributes strings and numbers
@@ -72,12 +77,15 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
         A result.
     path : str or path
         The file, NAME.nc.
+    inside : str or path, optional
+        A folder that holds the file. Links inside it are refused; without it, a link at `path` is
+        followed.
     """
     dataset = _storable(dataset)
     # In memory first: HDF5 does not survive a disk that fills up while it writes.
     content = io.BytesIO()
     dataset.to_netcdf(content, engine=ENGINE, encoding=_encoding(dataset))
-    with atomic_path(path) as temporary:
+    with atomic_path(path, inside=inside) as temporary:
         write_with_seal(temporary, content)
         _refuse_changes(path, dataset, load(temporary))
 

@@ -20,6 +20,11 @@ LOADING = "loading JAX"
 CLEARED = "\r\x1b[K"
 
 
+def on_terminal() -> bool:
+    """Return whether messages go to a terminal; Python has no stderr where it was closed."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 @contextmanager
 def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
     """Say what is waited for, and for how long, where it takes more than two seconds."""
@@ -30,7 +35,7 @@ def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
 
     if quiet:
         yield
-    elif sys.stderr.isatty():
+    elif on_terminal():
         shown = False
 
         def show() -> None:
@@ -126,7 +131,7 @@ def reporting(choice: Choice, total: float, what: str) -> Iterator[Report]:
     the fraction done instead. A `note` given with the amount, such as the loss, is told with it.
     """
     tally = _Tally(total, visible(what), tell=choice if callable(choice) else None)
-    if choice is True or (choice == "auto" and sys.stderr.isatty()):
+    if choice is True or (choice == "auto" and on_terminal()):
         with _bar(tally, at_once=choice is True):
             yield tally.add
     elif choice == "auto":
@@ -209,7 +214,7 @@ def watching(
     words for how far the work is, which are said every ten seconds."""
     if quiet:
         yield None
-    elif sys.stderr.isatty():
+    elif on_terminal():
         with bar() as shown:
             yield shown
     else:

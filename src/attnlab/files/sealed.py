@@ -37,9 +37,17 @@ def unseal(line: bytes) -> dict[str, Any]:
     return content
 
 
-def write_sealed(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Write such a line as a file of its own, which is whole or not there."""
-    with atomic_path(path) as temporary:
+def write_sealed(
+    path: str | os.PathLike[str],
+    content: Mapping[str, Any],
+    *,
+    inside: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write such a line as a file of its own, which is whole or not there.
+
+    inside: the output folder, where `path` is in one.
+    """
+    with atomic_path(path, inside=inside) as temporary:
         temporary.write_bytes(seal(content))
 
 

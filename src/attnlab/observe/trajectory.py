@@ -14,6 +14,7 @@ import torch
 import xarray as xr
 
 from attnlab.files.errors import InputError
+from attnlab.files.folders import claim, make_folder
 from attnlab.files.netcdf import DamagedFile, save
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Choice, reporting
@@ -34,7 +35,7 @@ from attnlab.observe.weights import as_input_error
 from attnlab.text.checkpoint import Checkpoint as Kept
 from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
 
-RESULT = "result.nc"
+RESULT, STEPS = "result.nc", "steps"
 _UNFIT = "its configuration does not fit its weights, or the probe"
 TORCH = str(torch.__version__)
 _NUMBERS = "biuf"  # kinds of dtypes
@@ -170,7 +171,7 @@ def observe_checkpoints(
     result.attrs["not_finite"] = json.dumps(wrong)
     result.attrs |= _theory(result, text, names)
     if keeper is not None:
-        save(result, keeper.folder / RESULT)
+        save(result, keeper.folder / RESULT, inside=keeper.folder)
     return result
 
 
@@ -255,8 +256,7 @@ class _Keeper:
     ) -> None:
         if not folder.parent.is_dir():
             raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"out: {folder} is a file; give a folder")
+        claim(folder, (STEPS, RESULT))
         self.folder, self.looked = folder, looked
         self.key = {
             "probe": _digest(probe), "rows": rows, "min_keys": min_keys, "torch": TORCH,
@@ -284,7 +284,7 @@ class _Keeper:
         """Write a step. (netCDF would take longer for its many small arrays than the model.)"""
         place = self._place(checkpoint)
         arrays: dict[str, Any] = {}
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(place.parent, inside=self.folder)
         behind = moment.behind.values
         for i, (module, layer) in enumerate(moment.layers.items()):
             arrays |= {
@@ -302,10 +302,10 @@ class _Keeper:
                 for name, layer in moment.layers.items()
             ],
         }  # fmt: skip
-        write_checkpoint(place, Kept(spec, checkpoint.step, arrays))
+        write_checkpoint(place, Kept(spec, checkpoint.step, arrays), inside=self.folder)
 
     def _place(self, checkpoint: Checkpoint) -> Path:
-        return self.folder / "steps" / f"step-{checkpoint.step}.safetensors"
+        return self.folder / STEPS / f"step-{checkpoint.step}.safetensors"
 
     def _key_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
         weights = self.looked.digests[checkpoint.step]  # a folder may be trained into again

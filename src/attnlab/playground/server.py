@@ -10,6 +10,7 @@ other page can reach it through a visitor's browser.
 
 from __future__ import annotations
 
+import io
 import json
 import select
 import socket
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -27,7 +28,8 @@ from attnlab.playground.workers import Workers
 
 LARGEST_REQUEST = 1_000_000  # bytes: 20 classes of a text have 400,000
 MOST_CONNECTIONS = 64
-QUIET_SECONDS = 10.0  # for a visitor to send what it began
+REQUEST_SECONDS = 10.0  # for a visitor to send a whole request, and to take the answer
+ROOM_SECONDS = 1.0  # for a connection that was closed to make room
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; "
@@ -66,6 +68,7 @@ class Server(ThreadingHTTPServer):
         self.files: Files = page_files(api="api")
         self.start = json.dumps(start).encode()
         self.room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.sending: dict[Any, None] = {}  # connections whose requests are not whole, by age
 
     @property
     def url(self) -> str:
@@ -74,13 +77,18 @@ class Server(ThreadingHTTPServer):
         return f"http://{'127.0.0.1' if host in ('0.0.0.0', '') else host}:{self.server_port}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, if there are not too many."""
+        """Answer in a thread; where there are too many, close the one that sends longest."""
         if not self.room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            with suppress(StopIteration, OSError):
+                next(iter(self.sending.copy())).shutdown(socket.SHUT_RDWR)
+            if not self.room.acquire(timeout=ROOM_SECONDS):
+                self.shutdown_request(request)
+                return
+        self.sending[request] = None
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no thread could be started, which would have made room again
+            self.sending.pop(request, None)
             self.room.release()
             raise
 
@@ -89,6 +97,7 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.sending.pop(request, None)
             self.room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -107,7 +116,12 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
     server_version, sys_version = "attnlab", ""
-    timeout = QUIET_SECONDS
+
+    def setup(self) -> None:
+        """Read with a deadline for the whole request: one byte at a time would never end."""
+        super().setup()
+        self.connection.settimeout(REQUEST_SECONDS)
+        self.rfile = io.BufferedReader(_Until(self.connection))
 
     def log_message(self, *arguments: Any) -> None:
         """Say nothing."""
@@ -144,6 +158,7 @@ class Handler(BaseHTTPRequestHandler):
             document = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
             return self._refuse(400, "not JSON")
+        self.server.sending.pop(self.connection, None)
         answer = self.server.workers.ask(verb, document, self._gone)
         good = answer.status == 200 and verb == "netcdf"
         self._send(
@@ -188,6 +203,26 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(content)
         except OSError:
             pass  # gone
+
+
+class _Until(io.RawIOBase):
+    """Reads from a connection until REQUEST_SECONDS after it was made."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection, self.end = connection, time.monotonic() + REQUEST_SECONDS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long")
+        self.connection.settimeout(left)
+        try:
+            return self.connection.recv_into(buffer)
+        finally:
+            self.connection.settimeout(REQUEST_SECONDS)  # the answer has its own
 
 
 def serve(*, up: Callable[[str], None], **given: Any) -> None:

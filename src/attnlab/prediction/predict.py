@@ -16,6 +16,7 @@ from attnlab.dynamics import Engine, Save, Simulation, as_simulation
 from attnlab.dynamics.labels import label, of_one_set
 from attnlab.dynamics.simulation import Classes, Fields
 from attnlab.files.provenance import provenance
+from attnlab.prediction.answers import TIMES, answers, assumptions
 from attnlab.prediction.case import case_of
 from attnlab.prediction.hypothesis import Hypothesis
 from attnlab.prediction.rungs import as_theory
@@ -23,7 +24,6 @@ from attnlab.prediction.theory import Labelled, Theory
 from attnlab.theory import attention_weights, momentum_steps, momentum_time
 
 STATISTICS = ("entropy", "distinct_entropy", "common_mass", "effective_tokens")
-TIMES = ("t0_prime", "t0", "blow_up_time")  # which a theory tells in plain steps
 OF_CLASSES = ("query_token", "next_token", "prior", "token_name")
 
 
@@ -100,7 +100,7 @@ def _predict_set(
     plain = np.asarray(momentum_time(records, momentum=momentum), dtype=np.float64)
     rates = zip(*simulation.grid.rates(), strict=True)
     cases = [case_of(simulation, classes, *pair) for pair in rates]
-    said = [dict(theory.predict(case, plain)) for case in cases]
+    said = answers(theory, cases, plain)
     z = np.stack([np.asarray(of.pop("attention_logits")[1]) for of in said])
     of_tokens = {"attention_logits": _over_vocabulary(z, simulation, classes)}
     given = [of.pop("attention") for of in said if "attention" in of]
@@ -130,7 +130,7 @@ def _predict_set(
         if name in beside:
             dims, plain_steps = beside[name]
             beside[name] = dims, momentum_steps(plain_steps, momentum=momentum)
-    assumed = _assumptions(simulation, [theory.assumptions(case) for case in cases])
+    assumed = _assumptions(simulation, [assumptions(theory, case) for case in cases])
     return dataset.assign(alike).assign(beside).merge(assumed)
 
 

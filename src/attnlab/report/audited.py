@@ -17,6 +17,7 @@ from attnlab.audit.html import page
 from attnlab.experiments.made import Made, file_digest, read_record, write_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.code import code_digest, digest_of
+from attnlab.files.folders import claim, make_folder
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
 from attnlab.files.provenance import versions
@@ -24,7 +25,7 @@ from attnlab.files.side_by_side import side_by_side
 
 NUMBERS = ("data", "measures", "dynamics", "theory")
 CODE = ("prediction", "audit")
-DOCUMENT = "audit.json"
+FOLDER, DOCUMENT = "audit", "audit.json"
 ABOUT = (
     "Every lemma, theorem, corollary, remark and informal claim of Scan and Snap, predicted, "
     "measured and judged; and, apart from them, the main ones of JoMA as we read it."
@@ -35,16 +36,17 @@ def _key() -> str:
     return digest_of(["audit", list(SOURCES), numerics(*NUMBERS), code_digest(*CODE)])
 
 
-def find_audit(*, folder: Path) -> Made | None:
-    """The audit in `folder`, if it was made by this code."""
-    return read_record(folder, _key())
+def find_audit(*, out: Path) -> Made | None:
+    """Return the audit in `out`/audit, if it was made by this code."""
+    return read_record(out / FOLDER, _key())
 
 
-def make_audit(*, folder: Path, progress: Progress = False) -> Made:
-    """Run the audit in `folder`, or find it there."""
-    found = find_audit(folder=folder)
+def make_audit(*, out: Path, progress: Progress = False) -> Made:
+    """Run the audit in `out`/audit, or find it there."""
+    found = find_audit(out=out)
     if found is not None:
         return found
+    claim(out, [FOLDER])
     begun = time.perf_counter()
     told: list[str] = []
     others = [claim for source in SOURCES if source != PAPER for claim in claims_of(source)]
@@ -58,13 +60,13 @@ def make_audit(*, folder: Path, progress: Progress = False) -> Made:
         lambda: whole_audit(tell), lambda: examine_all(others, tell=tell)
     )
     document = audit_document([*findings, *more], maps)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(out / FOLDER, inside=out)
     texts = {
         DOCUMENT: json.dumps(document, indent=1, allow_nan=False),
         "audit.html": page(document),
     }
     for name, text in texts.items():
-        with atomic_path(folder / name) as temporary:
+        with atomic_path(folder / name, inside=out) as temporary:
             temporary.write_text(text, encoding="utf-8")
     claims = document["claims"]
     changed = [claim["id"] for claim in claims if not claim["as_recorded"]]
@@ -85,13 +87,14 @@ def make_audit(*, folder: Path, progress: Progress = False) -> Made:
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions(),
     )
-    write_record(folder, made)
+    write_record(folder, made, inside=out)
     return made
 
 
-def read_audit(folder: Path) -> dict[str, Any]:
-    """The document of a finished audit."""
-    document: dict[str, Any] = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
+def read_audit(out: Path) -> dict[str, Any]:
+    """Return the document of the finished audit in `out`/audit."""
+    text = (out / FOLDER / DOCUMENT).read_text(encoding="utf-8")
+    document: dict[str, Any] = json.loads(text)
     return document
 
 

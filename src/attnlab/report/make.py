@@ -10,10 +10,11 @@ from typing import Any
 
 from attnlab.experiments import Made, experiment, names_of, recipe_for, story
 from attnlab.experiments.catalogue import by_paper, has_recipe
-from attnlab.experiments.run import find, find_or_run
+from attnlab.experiments.run import RUNS, find, find_or_run
 from attnlab.files.atomic import atomic_path
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
+from attnlab.files.folders import claim
 from attnlab.report.audited import find_audit, make_audit, read_audit
 from attnlab.report.making import Making, Watcher
 from attnlab.report.page import page
@@ -89,7 +90,7 @@ def reproduce(
             missing = [name for name in FIGURES if whole and name not in shown]
             opening = find_or_run(story.EXPERIMENT, story.recipe(), out=out) if whole else None
             if whole and playground is not None:
-                _write(out / PLAYGROUND, playground)
+                _write(out, PLAYGROUND, playground)
             _write_report(
                 out, shown, missing, seconds=time.perf_counter() - begun, opening=opening,
                 playground=whole and playground is not None,
@@ -97,10 +98,12 @@ def reproduce(
             )  # fmt: skip
             return None
         if name == "audit":
-            return make_audit(folder=out / name, progress=progress)
+            return make_audit(out=out, progress=progress)
         return find_or_run(experiment(name), asked[name], out=out, progress=progress)
 
     parts = [name for name in chosen if name != "report"]
+    pages = [REPORT, PLAYGROUND] if whole and playground is not None else [REPORT]
+    claim(out, [*parts, RUNS, *pages])
     making = Making([*parts, "report"], make, out=out, watch=watch)
     # Training on text runs long and compiles little, all else compiles much: together they keep
     # two cores at work. Training is here, where a signal comes, because it goes on from a stop.
@@ -147,6 +150,7 @@ def make_studies(
     def make(name: str, progress: Callable[[float], None]) -> Made:
         return find_or_run(experiment(name), asked[name], out=out, progress=progress)
 
+    claim(out, [*chosen, RUNS])
     making = Making(chosen, make, out=out, watch=watch)
     making.one_by_one(chosen)
     return Reproduction(out, making.in_order, None, time.perf_counter() - begun)
@@ -173,7 +177,7 @@ def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dic
     left = {name: recipe for name, recipe in asked.items() if name not in made}
     found = {name: find(experiment(name), recipe, out=out) for name, recipe in left.items()}
     if "audit" not in made:
-        found["audit"] = find_audit(folder=out / "audit")
+        found["audit"] = find_audit(out=out)
     return {name: part for name, part in found.items() if part is not None}
 
 
@@ -205,15 +209,15 @@ def _write_report(
         missing=missing,
         pictures={name: (out / name / f"{name}.png").read_bytes() for name in drawn},
         audit=audit,
-        claims=read_audit(out / "audit") if audit else None,
+        claims=read_audit(out) if audit else None,
         seconds=seconds,
         story=opening,
         playground=playground,
         studies=studies,
     )
-    _write(out / REPORT, text)
+    _write(out, REPORT, text)
 
 
-def _write(path: Path, text: str) -> None:
-    with atomic_path(path) as temporary:
+def _write(out: Path, name: str, text: str) -> None:
+    with atomic_path(out / name, inside=out) as temporary:
         temporary.write_text(text, encoding="utf-8")

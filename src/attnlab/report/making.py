@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from attnlab.experiments import Made
-from attnlab.files.errors import InputError
 from attnlab.files.side_by_side import side_by_side
 
 
@@ -39,9 +38,6 @@ class Making:
         out: Path,
         watch: Watcher | None,
     ) -> None:
-        if out.exists() and not out.is_dir():
-            raise InputError(f"out: {out} is not a folder")
-        out.mkdir(parents=True, exist_ok=True)
         self.out, self.left = out, list(names)
         self.made: dict[str, Made] = {}
         self.failed = False

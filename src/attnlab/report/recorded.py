@@ -31,7 +31,7 @@ def write_recorded(docs: Path, made: Made) -> None:
     record, picture = _places(docs, made.name)
     kept = asdict(replace(made, files={picture.name: file_digest(picture)}))
     del kept["reused"]
-    write_sealed(record, kept)
+    write_sealed(record, kept, inside=docs)
 
 
 def read_recorded(name: str, docs: Path | None = None) -> ShownStudy | None:

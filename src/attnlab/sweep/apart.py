@@ -9,12 +9,13 @@ from pathlib import Path
 import xarray as xr
 
 from attnlab.dynamics import Diverged
+from attnlab.files.folders import claim
 from attnlab.files.progress import Progress
-from attnlab.sweep.driver import Silent, run_plan
+from attnlab.sweep.driver import Silent, Stopped, run_plan
 from attnlab.sweep.group import Group
 from attnlab.sweep.plan import Plan, make_plan
 from attnlab.sweep.recipe import SweepRecipe
-from attnlab.sweep.store import Folder, Memory, Store
+from attnlab.sweep.store import FILES, Folder, Memory, Store
 from attnlab.sweep.whole import setting_of, whole
 
 
@@ -45,10 +46,13 @@ def run_apart(
     """
     plan = make_plan(recipe)
     if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
+        claim(keep, FILES)
     store: Store = Memory() if keep is None else Folder(keep)
     watch = _Fraction(progress) if progress else Silent()
-    index = run_plan(plan, store, watch=watch).index
+    try:
+        index = run_plan(plan, store, watch=watch).index
+    except Stopped as problem:
+        raise Stopped(f"{keep}: {problem}") from problem
     for group in index.groups:
         if group.schema is None:
             raise RuntimeError(group.cause)

@@ -17,6 +17,7 @@ import xarray as xr
 
 from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
+from attnlab.files.folders import claim
 from attnlab.files.netcdf import DamagedFile
 from attnlab.files.provenance import provenance
 from attnlab.files.regular import NotAFile, open_regular
@@ -26,7 +27,7 @@ from attnlab.sweep.executor import Executor
 from attnlab.sweep.group import check_key
 from attnlab.sweep.index import Index, index_document, index_from
 from attnlab.sweep.plan import Plan
-from attnlab.sweep.store import RESUME, Folder
+from attnlab.sweep.store import FILES, RESUME, Folder
 from attnlab.sweep.table import table
 from attnlab.sweep.whole import whole
 
@@ -54,17 +55,15 @@ def run_in(
     Ran
         What was done.
     """
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"out: {directory} is not a folder")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        claim(directory, (PLAN, INDEX, TABLE, *FILES))
         before = _planned_or_none(directory)
         if before is None or before.digest != plan.digest:
             (directory / INDEX).unlink(missing_ok=True)
-            write_sealed(directory / PLAN, asdict(_planned(plan)))
+            write_sealed(directory / PLAN, asdict(_planned(plan)), inside=directory)
         ran = run_plan(plan, Folder(directory), executor=executor, watch=watch)
         rows = table(ran.index, ran.numbers).encode()
-        with atomic_path(directory / TABLE) as temporary:
+        with atomic_path(directory / TABLE, inside=directory) as temporary:
             temporary.write_bytes(rows)
         spec = {"recipe": plan.recipe.to_document()}
         record = {
@@ -73,7 +72,7 @@ def run_in(
             "attrs": provenance(spec, failed_runs=ran.index.failed_runs),
             "index": index_document(ran.index),
         }
-        write_sealed(directory / INDEX, record)
+        write_sealed(directory / INDEX, record, inside=directory)
     except (OSError, Stopped) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise Stopped(f"{directory}: {reason}") from problem

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from attnlab.files.folders import refuse_links
 from attnlab.files.regular import open_regular
 from attnlab.files.sealed import seal, unseal
 
@@ -33,7 +34,9 @@ class Ledger:
             **facts,
         }
         line = seal(entry)
-        with open(self.path, "ab+", buffering=0) as file:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        refuse_links(self.path, inside=self.path.parent)
+        with open(os.open(self.path, flags | os.O_NOFOLLOW, 0o666), "ab+", buffering=0) as file:
             file.write(line if _ends_a_line(file) else b"\n" + line)
 
     def read(self) -> tuple[list[dict[str, Any]], int]:

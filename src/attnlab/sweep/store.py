@@ -11,12 +11,14 @@ from typing import Any, Protocol
 
 import xarray as xr
 
+from attnlab.files.folders import make_folder, refuse_links
 from attnlab.files.locks import Locks
 from attnlab.files.netcdf import DamagedFile, hdf5, held, save, verify_open
 from attnlab.files.regular import NotAFile, open_regular
 from attnlab.sweep.ledger import Ledger
 
 KEY = "group"  # the attribute of a file that has its key
+FILES = ("groups", "running", "ledger.jsonl")  # what a `Folder` writes
 RESUME = "run the same `attnlab sweep` again, which makes it anew"
 
 
@@ -89,7 +91,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ledger = Ledger(path / "ledger.jsonl")
-        self.locks = Locks(path / "running")
+        self.locks = Locks(path / "running", inside=path)
         self._verified: dict[str, tuple[int, ...]] = {}
 
     def file(self, key: str) -> Path:
@@ -104,7 +106,7 @@ class Folder:
             return False
         except (DamagedFile, NotAFile) as problem:
             self.note(key, "damaged", cause=str(problem))
-            self.file(key).unlink(missing_ok=True)
+            refuse_links(self.file(key), inside=self.path).unlink(missing_ok=True)
             return False
 
     @contextmanager
@@ -128,8 +130,8 @@ class Folder:
                 yield Contents(content.attrs, array)
 
     def write(self, key: str, dataset: xr.Dataset) -> None:
-        self.file(key).parent.mkdir(parents=True, exist_ok=True)
-        save(dataset.assign_attrs({KEY: key}), self.file(key))
+        make_folder(self.file(key).parent, inside=self.path)
+        save(dataset.assign_attrs({KEY: key}), self.file(key), inside=self.path)
 
     def lock(self, key: str) -> bool:
         return self.locks.take(key)

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.atomic import atomic_path
+from attnlab.files.errors import InputError
+from attnlab.files.folders import make_folder
 from attnlab.files.netcdf import verify_open, write_with_seal
 from attnlab.files.regular import open_regular
 
@@ -39,13 +41,14 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]] | None:
         return None
 
 
-def keep_arrays(path: Path, arrays: dict[str, NDArray[np.generic]]) -> None:
-    """Write arrays to a file that is whole or not there; where that cannot be, do without."""
+def keep_arrays(path: Path, arrays: dict[str, NDArray[np.generic]], *, inside: Path) -> None:
+    """Write arrays to a file in the folder `inside`, whole or not there; where that cannot be done,
+    warn and do without."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, inside=inside)
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, **arrays)
-        with atomic_path(path) as temporary:
+        with atomic_path(path, inside=inside) as temporary:
             write_with_seal(temporary, content)
-    except OSError as problem:
+    except (OSError, InputError) as problem:
         warnings.warn(f"the token cache is not used: {problem}", stacklevel=2)

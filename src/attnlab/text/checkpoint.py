@@ -36,18 +36,18 @@ class Checkpoint:
     arrays: Arrays
 
 
-def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Replace the file at `path` by this checkpoint, in one instant."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+def write_checkpoint(path: Path, checkpoint: Checkpoint, *, inside: Path | None = None) -> None:
+    """Replace the file at `path` by this checkpoint, in one instant.
+
+    inside: the output folder, where `path` is in one.
+    """
+    from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()}
     about = {"spec": json.dumps(checkpoint.spec, sort_keys=True), "step": str(checkpoint.step)}
-    with atomic_path(path) as temporary:
-        try:
-            save_file(arrays, temporary, metadata={**about, "sha256": _digest(about, arrays)})
-        except SafetensorError as error:
-            raise OSError(f"{path}: could not be written ({error})") from None
+    content = save(arrays, metadata={**about, "sha256": _digest(about, arrays)})
+    with atomic_path(path, inside=inside) as temporary:
+        temporary.write_bytes(content)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

@@ -146,11 +146,12 @@ def open_corpus(
         text.train.encode(),
         text.validation.encode(),
     )
-    path = (cache_folder() if cache is None else cache) / "tokens" / f"{key}.npz"
+    folder = cache_folder() if cache is None else cache
+    path = folder / "tokens" / f"{key}.npz"
     arrays = read_arrays(path)
     if arrays is None:
         arrays = _number(text, tokens, vocab_size)
-        keep_arrays(path, arrays)
+        keep_arrays(path, arrays, inside=folder)
     train, held = arrays["train"].astype(np.int32), arrays["validation"].astype(np.int32)
     letters = arrays["vocabulary"].tobytes()
     for part in (train, held):

@@ -15,6 +15,7 @@ import xarray as xr
 
 from attnlab.dynamics.stopping import Pace, Stopping, answering
 from attnlab.files.errors import InputError
+from attnlab.files.folders import claim
 from attnlab.files.netcdf import DamagedFile, load, save
 from attnlab.files.numerics import NUMERICS
 from attnlab.files.progress import Choice, Report, reporting
@@ -101,8 +102,6 @@ def train(
 
     def work(stopping: Stopping) -> tuple[Cohort, float]:
         cohort = Cohort(plan, corpus)
-        if folder is not None:
-            folder.mkdir(exist_ok=True)
         if folder is not None and kept is not None:
             states = {name: array.shape for name, array in cohort.arrays().items()}
             shapes = states | recorded.shapes(cohort)
@@ -128,7 +127,7 @@ def train(
         tokens_per_second=tokens / training_seconds if steps_left else 0.0,
     )
     if folder is not None:
-        save(result, folder / RESULT)
+        save(result, folder / RESULT, inside=folder)
     return result
 
 
@@ -195,7 +194,8 @@ class _Keeper:
             return
         begun = time.perf_counter()
         arrays = {**cohort.arrays(), **recorded.arrays()}
-        write_checkpoint(self.folder / CHECKPOINT, Checkpoint(self.document, cohort.step, arrays))
+        checkpoint = Checkpoint(self.document, cohort.step, arrays)
+        write_checkpoint(self.folder / CHECKPOINT, checkpoint, inside=self.folder)
         self.last = time.perf_counter()
         self.step, self.cost = cohort.step, self.last - begun
 
@@ -231,10 +231,9 @@ def _run(
 
 def _kept(folder: Path, document: dict[str, Any], steps: int) -> Checkpoint | None:
     """The checkpoint to go on from, if there is one."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"out: {folder} is a file; give a folder")
     if not folder.parent.is_dir():
         raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
+    claim(folder, (CHECKPOINT, RESULT))
     path = folder / CHECKPOINT
     if not path.exists():
         return None

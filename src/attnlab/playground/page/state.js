@@ -23,7 +23,9 @@ export const RUNGS = ["sgd", "corrected"]
  * can be drawn, moment: the step at which a link or a file begins}; frozen, replaced and never changed.
  */
 export function makeState({ a, b = null, experiment = "", first = 0, rungs = ["sgd"], sentence = 0, moment = 0 }) {
-  for (const document of [a, b].filter((of) => of !== null)) checkDocument(document)
+  checkDocument(a)
+  if (b !== null) checkDocument(b)
+  if (typeof experiment !== "string") throw new InputError(`experiment: expected a text, got ${shown(experiment)}`)
   if (!Array.isArray(rungs)) throw new InputError(`rungs: expected a list of ${RUNGS.join(", ")}, got ${shown(rungs)}`)
   within("first", first, 0, 1e6)
   within("sentence", sentence, 0, 1e6)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
 from attnlab.theory._check import FloatArray, at_least, is_printed, unwrap
 from attnlab.theory.scan_and_snap.correlations import e_prime, gram
 from attnlab.theory.scan_and_snap.growth import h, h_inverse, scaled_growth
+from attnlab.theory.scan_and_snap.solving import solve
 from attnlab.theory.scan_and_snap.speed import gamma
 
 
@@ -245,27 +245,20 @@ def plain_decoder(
         return ClassLogits(unwrap((M - 1.0) * grown), unwrap(-grown), unwrap(-grown))
     gram_sum = 1.0 + rho * (K - 1)
 
-    def velocity(_: float, state: FloatArray) -> list[float]:
+    def velocity(_: float, state: FloatArray) -> FloatArray:
         own, other = np.exp(state)
         total = own + (K - 1) * other + (M - K)
         q, r = other / total, 1.0 / total
         # 1 - p as a sum of what is not p, which does not cancel once p is near 1.
         miss = ((K - 1) * other + (M - K)) / total
         drift = gram_sum * r
-        return [
+        return np.array([
             miss - rho * (K - 1) * q + drift,
             rho * miss - (1.0 + rho * (K - 2)) * q + drift,
-        ]
+        ])  # fmt: skip
 
     y = at_least("eta_y", eta_y, 0.0, strict=True) * t / K
-    at, where = np.unique(y, return_inverse=True)
-    states = np.zeros((2, len(at)))
-    if at[-1] > 0:
-        solution = scipy.integrate.solve_ivp(
-            velocity, (0.0, at[-1]), [0.0, 0.0], method="LSODA", t_eval=at, rtol=1e-12, atol=1e-13
-        )
-        states = solution.y
-    own, other = states[:, where.reshape(y.shape)]
+    own, other = np.moveaxis(solve(velocity, np.zeros(2), y, rtol=1e-12, atol=1e-13), -1, 0)
     shift = -(own + (K - 1) * other) / M
     outside = shift if K < M else np.full(y.shape, np.nan)
     return ClassLogits(unwrap(own + shift), unwrap(other + shift), unwrap(outside))
