@@ -3,7 +3,10 @@
 import copy
 import gc
 import io
+import os
 import random
+import subprocess
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -196,8 +199,6 @@ def test_the_first_step_that_reaches_a_multiple_is_measured(live):
 
 
 def test_lightning_counts_batches_and_goes_on_from_its_checkpoints(monkeypatch):
-    import sys
-
     stand_in = SimpleNamespace(Callback=type("Callback", (), {}))
     for name in ("lightning", "lightning.pytorch"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -451,6 +452,28 @@ def test_learning_rates_after_an_earlier_step_are_those_of_the_training():
     np.testing.assert_allclose(observer.result().learning_rate_sum, [0, 1, 2, 2.5])
 
 
+def test_live_an_earlier_step_forgets_what_came_after_it():
+    model = NanoGPT().train()
+    observer = attnlab.observe(model, live=True, every=2, **FEW)
+    observer.step(0)
+    train(model, 6, after=observer.step)
+    with pytest.warns(UserWarning, match="step 3 after 6"):
+        observer.step(3)
+    train(model, 3, after=observer.step, first=3)
+    observer.finish(6)
+    assert observer.history.steps == [0, 2, 4]
+
+
+def test_a_training_that_diverges_at_once_has_a_result():
+    model = NanoGPT()
+    with attnlab.observe(model, probe=PROBE, every=1, **FEW) as observer:
+        train(model, 2, SGD(model.parameters(), 1e30))
+    result = observer.result()
+    assert result.entropy.isel(step=slice(1, None)).isnull().all()
+    assert result.snap_step.isnull().all()
+    assert "diverged" in " ".join(attnlab.observe.in_words(result))
+
+
 def test_a_second_training_begins_anew(tmp_path):
     pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
     from small_models import small_model
@@ -543,6 +566,25 @@ def test_live_goes_on_too(tmp_path):
         train(model, 4, after=observer.step, first=4 * n)
         observer.finish(4 * (n + 1))
     assert observer.history.steps == [0, 2, 4, 6]
+
+
+def test_a_folder_draws_no_random_numbers(tmp_path):
+    """In a process of its own: importing JAX draws from numpy's generator, the first time."""
+    code = (
+        "import sys, random, numpy, torch, attnlab\n"
+        "model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)\n"
+        "def drawn(): return random.getstate(), str(numpy.random.get_state()), torch.rand(1)\n"
+        "torch.manual_seed(0); before = drawn(); torch.manual_seed(0)\n"
+        "ids = torch.ones(2, 16, 8)\n"
+        "attnlab.observe(model, probe=(ids,), out=sys.argv[1], every=1).step(0)\n"
+        "print(before == drawn())"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "o"], env=environment, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "True"
 
 
 def test_another_observation_in_the_folder_is_refused(tmp_path):

@@ -129,7 +129,7 @@ class History:
         """
         if not self.steps or step <= self.steps[0]:
             return 0.0
-        if self._sums is None or spent is None:
+        if self._sums is None or spent is None or not self.comparable:
             return None
         # several knots at one step are the same
         return float(np.interp(step, [*self.steps, last], [*self._sums, spent]))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import xarray as xr
 from torch import nn
@@ -465,8 +466,10 @@ class Observer:
 
     def _go_on(self, folder: Path, probe: Any) -> None:
         """Read the measurements of an earlier observer with the same settings."""
+        state = np.random.get_state()  # noqa: NPY002
         from attnlab.observe.kept import StepFolder, digest  # slow to import
 
+        np.random.set_state(state)  # noqa: NPY002 (importing JAX draws from it)
         key = {
             "model": self._name, "probe": None if self.live else digest(probe), "live": self.live,
             "rows": self.rows, "min_keys": self.min_keys, "repeated": self._repeated is not None,
