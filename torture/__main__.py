@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-NAMES = ("parsers", "damage", "kills", "disks", "extremes")
+NAMES = ("parsers", "damage", "kills", "disks", "extremes", "twins")
 # Imported before any fork; JAX itself begins only when it is first used.
 MODULES = ("jax", "diffrax", "h5netcdf", "safetensors.numpy", "typer._adapters", "attnlab.cli",
            "attnlab.sweep", "attnlab.text", "attnlab.report")  # fmt: skip
