@@ -143,7 +143,7 @@ class Looking:
         self._ranked.append(([(layer, name, len(one)) for layer, name, one in waiting], numbers))
         waiting.clear()
 
-    def _take_made(self, module: int, output: Any) -> None:
+    def _take_made(self, module: int, _: tuple[Any, ...], output: Any) -> None:
         with self._guard():
             if isinstance(output, Tensor) and output.ndim == 3:
                 self._made[module] = output[0, : matrices.TOKENS].detach().clone()

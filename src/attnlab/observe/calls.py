@@ -10,14 +10,13 @@ from typing import Any
 from torch import nn
 
 Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
-After = Callable[[Any], None]
+After = Callable[[tuple[Any, ...], Any], None]
 
 
 @dataclass(frozen=True, eq=False)
 class _Follower:
     before: Before | None
     after: After | None
-    ended: Callable[[], None] | None
 
 
 _followers: dict[int, tuple[_Follower, ...]] = {}  # by the id of the module
@@ -26,18 +25,17 @@ _original: Callable[..., Any] | None = None  # nn.Module.__call__, while `_call`
 
 
 def follow(
-    module: nn.Module, *, before: Before | None = None, after: After | None = None,
-    ended: Callable[[], None] | None = None,
-) -> Callable[[], None]:  # fmt: skip
+    module: nn.Module, *, before: Before | None = None, after: After | None = None
+) -> Callable[[], None]:
     """Follow the calls of one module; returns the function that ends it.
 
     A copy of the module is another module, and is not followed. The caller keeps the module alive.
 
-    before: called with the arguments of each call. after: with its output. ended: after either an
-    output or an error.
+    before: called with the arguments of each call. after: with its positional arguments and its
+    output, which is None after an error.
     """
     global _original
-    follower = _Follower(before, after, ended)
+    follower = _Follower(before, after)
     with _lock:
         _followers[id(module)] = (*_followers.get(id(module), ()), follower)
         if _original is None:
@@ -63,16 +61,14 @@ def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     followers = _followers.get(id(module))
     if followers is None:
         return original(module, *args, **kwargs)
+    output = None
     try:
         for one in followers:
             if one.before is not None:
                 one.before(args, kwargs)
         output = original(module, *args, **kwargs)
-        for one in followers:
-            if one.after is not None:
-                one.after(output)
         return output
     finally:
         for one in followers:
-            if one.ended is not None:
-                one.ended()
+            if one.after is not None:
+                one.after(args, output)

@@ -118,7 +118,7 @@ class Watch:
                 if name and _is_plain(module):
                     continue
                 enter, leave = self._ends(name, module)
-                opened.callback(follow(module, before=enter, ended=leave))
+                opened.callback(follow(module, before=enter, after=leave))
             yield
 
     def _ends(
