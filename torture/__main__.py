@@ -20,7 +20,7 @@ from typing import Any
 
 NAMES = (
     "parsers", "checkpoints", "damage", "kills", "disks", "extremes", "outputs", "theories",
-    "signals",
+    "signals", "twins",
 )  # fmt: skip
 # Imported before any fork; JAX itself begins only when it is first used.
 MODULES = ("jax", "diffrax", "h5netcdf", "safetensors.numpy", "typer._adapters", "attnlab.cli",

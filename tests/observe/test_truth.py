@@ -11,6 +11,7 @@ from whole_maps import of_caches, of_keys, of_row, value_norm_ratio
 from attnlab.observe.moment import Moment, moment_of
 from attnlab.observe.probe import make_probe
 from attnlab.observe.seams import watching
+from attnlab.observe.undisturbed import undisturbed
 
 pytest.importorskip("transformers")
 LEAST = 6  # keys that a counted query sees: the narrowest window
@@ -122,7 +123,7 @@ def eager(name, model, inputs):
 def values_of(model, inputs):
     """The values that each layer attends to, as they are seen."""
     values = []
-    with torch.no_grad(), watching(model, lambda seen: values.append(seen.call.value)):
+    with undisturbed(model), watching(model, lambda seen: values.append(seen.call.value)):
         model(**inputs)
     return values
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from attnlab.measures.ranks import gram, numbers_of_gram, product, stable_rank_of_numbers
 from attnlab.measures.units import units_of
 from attnlab.observe import matrices
+from attnlab.observe.calls import follow
 from attnlab.observe.labels import Label
 from attnlab.observe.seams import Sighting
+from attnlab.observe.seams.watch import Guard
 
 UNITS_TOKENS = 256  # of the probe, evenly spread, whose active units are counted
 AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together,
@@ -60,8 +62,8 @@ class Layout:
 class Looking:
     """Looks at the modules behind the calls that are seen. `looking` makes one."""
 
-    def __init__(self, model: nn.Module, opened: ExitStack, layout: Layout) -> None:
-        self._model, self._opened, self._layout = model, opened, layout
+    def __init__(self, model: nn.Module, opened: ExitStack, layout: Layout, guard: Guard) -> None:
+        self._model, self._opened, self._layout, self._guard = model, opened, layout, guard
         self._made: dict[int, Tensor] = {}  # by fused layers, for the first tokens
         self._found: dict[str, dict[str, Any]] = defaultdict(dict)
         self._hidden: dict[Any, list[tuple[str, Tensor]]] = defaultdict(list)
@@ -73,7 +75,7 @@ class Looking:
         self._ranked: list[tuple[list[tuple[str, str, int]], Tensor]] = []
         if not layout.orders:
             for module in matrices.fused(model):
-                opened.callback(module.register_forward_hook(self._take_made).remove)
+                opened.callback(follow(module, after=partial(self._take_made, id(module))))
 
     def at(self, sighting: Sighting, real: Tensor | None) -> None:
         """Look behind a call. real: which of its queries are no padding."""
@@ -94,7 +96,7 @@ class Looking:
             return
         self._wait(layer, "mlp_stable_rank", gram(mlp.matrix)[None])
         take = partial(self._take_units, layer, real)
-        self._opened.callback(mlp.output.register_forward_pre_hook(take).remove)
+        self._opened.callback(follow(mlp.output, before=take))
 
     def waiting(self) -> list[Tensor]:
         """What `result` needs to know of what is on the device."""
@@ -141,26 +143,27 @@ class Looking:
         self._ranked.append(([(layer, name, len(one)) for layer, name, one in waiting], numbers))
         waiting.clear()
 
-    def _take_made(self, module: nn.Module, _: Any, output: Any) -> None:
-        if isinstance(output, Tensor) and output.ndim == 3:
-            self._made[id(module)] = output[0, : matrices.TOKENS].detach().clone()
+    def _take_made(self, module: int, _: tuple[Any, ...], output: Any) -> None:
+        with self._guard():
+            if isinstance(output, Tensor) and output.ndim == 3:
+                self._made[module] = output[0, : matrices.TOKENS].detach().clone()
 
     def _take_units(
-        self, layer: str, real: Tensor | None, _: nn.Module, given: tuple[Any, ...]
+        self, layer: str, real: Tensor | None, given: tuple[Any, ...], _: dict[str, Any]
     ) -> None:
         if layer in self._used or not given:  # the second time is not this layer's
             return
         self._used.add(layer)
-        with torch.no_grad():
+        with self._guard(), torch.no_grad():
             hidden = given[0].detach()
             rows = hidden.reshape(-1, hidden.shape[-1])
             if real is not None and real.numel() == len(rows):
                 rows = rows[real.reshape(-1).to(rows.device)]
             taken = rows[self._spread(len(rows), rows.device)]
-        waiting = self._hidden[taken.shape, taken.dtype, taken.device]
-        waiting.append((layer, taken))
-        if (len(waiting) + 1) * taken.nbytes > UNITS_AT_ONCE:
-            self._count(waiting)
+            waiting = self._hidden[taken.shape, taken.dtype, taken.device]
+            waiting.append((layer, taken))
+            if (len(waiting) + 1) * taken.nbytes > UNITS_AT_ONCE:
+                self._count(waiting)
 
     def _spread(self, rows: int, device: torch.device) -> Tensor:
         """The tokens whose active units are counted, of so many: brought to the device once."""
@@ -178,10 +181,12 @@ class Looking:
 
 
 @contextmanager
-def looking(model: nn.Module, layout: Layout | None = None) -> Iterator[Looking]:
-    """Look behind the calls of the model's next forward; afterwards nothing is left in it.
+def looking(
+    model: nn.Module, layout: Layout | None = None, guard: Guard = nullcontext
+) -> Iterator[Looking]:
+    """Look behind the calls of the model's next forward.
 
-    layout: what earlier looks have found; added to.
+    layout: what earlier looks have found; added to. guard: as for `Watch`.
     """
     with ExitStack() as opened:
-        yield Looking(model, opened, layout or Layout())
+        yield Looking(model, opened, layout or Layout(), guard)

@@ -35,14 +35,33 @@ def lightning_callback(observer: Observer) -> Any:
     Callback = _lightning_callback_class()
 
     class Attention(Callback):  # type: ignore[misc, valid-type]
+        """Counts batches after which an optimizer has stepped: `global_step` counts the steps of
+        each optimizer."""
+
+        steps, seen = 0, 0
+        restored: int | None = None
+
+        def state_dict(self) -> dict[str, int]:
+            return {"steps": self.steps}
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            self.restored = state["steps"]
+
         def on_train_start(self, trainer: Any, module: Any) -> None:
-            observer.step(trainer.global_step)
+            self.seen = trainer.global_step
+            optimizers = len(getattr(trainer, "optimizers", ())) or 1
+            self.steps = self.seen // optimizers if self.restored is None else self.restored
+            self.restored = None
+            observer.step(self.steps)
 
         def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-            observer.step(trainer.global_step)
+            if trainer.global_step > self.seen:
+                self.seen = trainer.global_step
+                self.steps += 1
+                observer.step(self.steps)
 
         def on_train_end(self, trainer: Any, module: Any) -> None:
-            observer.finish(trainer.global_step)
+            observer.finish(self.steps)
 
     return Attention()
 

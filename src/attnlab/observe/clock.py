@@ -1,4 +1,4 @@
-"""The clock of a training: the learning rate of its attention, summed over steps.
+"""The clock of a training: its steps, and the learning rate of its attention, summed over steps.
 
 Attention that no longer moves may have come to rest, or the schedule may have stopped it. Changes
 per learning rate tell the two apart.
@@ -9,19 +9,105 @@ from __future__ import annotations
 import itertools
 import json
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from attnlab.files.errors import InputError
 
 LearningRate = float | Callable[[int], float]
 TRAINER_STATE = "trainer_state.json"  # of the Trainer of transformers, in each checkpoint
 MOST_BYTES = 2**26  # of that file
+
+
+class StepCounter:
+    """Counts the training steps of a model by the torch optimizers that move its parameters.
+
+    An optimizer's step belongs to the current training step, unless it moves a parameter that this
+    has moved already. So a training step counts once with several optimizers (Muon beside AdamW),
+    with an optimizer inside another (ZeroRedundancyOptimizer), and with an optimizer for each
+    parameter that steps inside the backward pass.
+
+    number: training steps so far. moved: ids of the parameters moved in the current one.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.moved: set[int] = set()
+        self._is_counted = False
+        self._outer: weakref.ref[Any] | None = None  # the optimizer that is making a step
+        self._parameters: weakref.WeakKeyDictionary[Any, tuple[int, frozenset[int]]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def trains(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> bool:
+        """Tell whether an optimizer moves this model's parameters."""
+        return bool(self._trained(optimizer, model))
+
+    def begin(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> bool:
+        """Take note that an optimizer begins a step; True where a new training step begins."""
+        if self._outer is not None and self._outer() not in (None, optimizer):
+            return False
+        self._outer = weakref.ref(optimizer)
+        parameters = self._trained(optimizer, model)
+        is_new = not self.moved or not self.moved.isdisjoint(parameters)
+        if is_new:
+            self.moved, self._is_counted = set(), False
+        self.moved |= parameters
+        return is_new
+
+    def end(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Take note that an optimizer has made its step; False of one inside another's step."""
+        if self._outer is None or self._outer() is not optimizer:
+            return False
+        self._outer = None
+        if not self._is_counted:
+            self.number, self._is_counted = self.number + 1, True
+        return True
+
+    def _trained(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> frozenset[int]:
+        """Return the ids of an optimizer's parameters, if it trains the model."""
+        number = sum(len(group["params"]) for group in optimizer.param_groups)
+        known = self._parameters.get(optimizer)
+        if known is None or known[0] != number:
+            given = [p for group in optimizer.param_groups for p in group["params"]]
+            known = number, frozenset(_own(given, model))
+            self._parameters[optimizer] = known
+        return known[1]
+
+
+def _own(given: Sequence[nn.Parameter], model: nn.Module) -> Iterator[int]:
+    """Yield the ids of those parameters that are the model's, or of whose copies it is the mean."""
+    if isinstance(model, AveragedModel):
+        # A copy that no optimizer moves: its source has parameters of the same shapes.
+        shapes = Counter(p.shape for p in model.parameters())
+        if not Counter(p.shape for p in given) - shapes:
+            yield from map(id, given)
+        return
+    own = {id(p) for p in model.parameters()}
+    yield from (id(p) for p in given if id(p) in own)
+
+
+def in_backward() -> bool:
+    """Tell whether the backward pass runs in this thread."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def after_backward(act: weakref.WeakMethod[Callable[[], None]]) -> None:
+    """Call a method, if it is alive, when the backward pass that runs now has ended; not if that
+    runs inside another (reentrant checkpoints), which goes on."""
+
+    def ended() -> None:
+        if torch._C._current_autograd_node() is None and (alive := act()) is not None:
+            alive()
+
+    torch.autograd.Variable._execution_engine.queue_callback(ended)
 
 
 class LearningRateSum:
@@ -55,6 +141,23 @@ class LearningRateSum:
                 self._sum = self._sum + (rate * share if known else np.nan)
         self._steps += any(shares)
 
+    @property
+    def spent(self) -> float | None:
+        """The sum so far; None where it is not known."""
+        spent = float(self._sum)
+        return spent if np.isfinite(spent) else None
+
+    def rewind(self, step: int, spent: float | None) -> None:
+        """Go on from an earlier step, at which `spent` was the sum."""
+        self._sum = np.nan if spent is None else spent
+        self._read = step, self._steps
+
+    def skip_to(self, step: int) -> None:
+        """Go on from a later step than the last reading; the learning rate in between is known
+        only where it was given."""
+        if self._given is None:
+            self._sum, self._read = np.nan, (step, self._steps)
+
     def at(self, step: int, *, first: bool = False) -> float | None:
         """Return the sum up to `step`; None where it is not known since the last reading.
 
@@ -66,8 +169,7 @@ class LearningRateSum:
             self._sum = self._sum + summed(self._given, before, step)
         elif not first and step != before and seen == self._steps:
             return None
-        spent = float(self._sum)
-        return spent if np.isfinite(spent) else None
+        return self.spent
 
 
 def summed(rate: LearningRate, start: int, end: int) -> float:

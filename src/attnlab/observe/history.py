@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Collection
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,26 +48,33 @@ class History:
     def clear(self) -> None:
         """Forget everything."""
         self.steps: list[int] = []
-        self._last = Moment((), ())
+        self._last: Moment | None = None  # None where its attention weights are gone
+        self._layout = _Layout()
+        self._words: dict[str, str] = {}
         self._start: xr.DataArray | None = None  # what keys of the first layer received
-        self._means: list[Arrays] = []
-        self._behind: list[Arrays] = []
+        self._means: list[dict[str, Arrays]] = []  # of each record, by layer
+        self._behind: list[dict[str, Arrays]] = []
         self._changes: dict[tuple[int, int], Arrays] = {}  # from one record to another
         self._sums: list[float] | None = []  # of the learning rate; None where one is not known
         self._by_step, self._by_rate = EqualSpans(), EqualSpans()
         self._held: dict[int, tuple[Sheet, ...]] = {}  # attention where a span is open
 
-    def add(self, step: int, moment: Moment, *, learning_rate_sum: float | None = None) -> None:
+    def add(
+        self, step: int, moment: Moment, *, learning_rate_sum: float | None = None,
+        layers: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Add a moment of a later step.
 
         learning_rate_sum: what was spent up to it; None where that is not known.
+        layers: names of all layers that may attend, in their order; of a training's own batches
+        each may pass through some of them only (LayerDrop).
         """
         if self.steps and step <= self.steps[-1]:
             raise InputError(
                 f"step: {step} after {self.steps[-1]}; steps must grow, make a new observer for a "
                 "new training"
             )
-        if self.steps and self._last.order != moment.order:
+        if self.steps and self.comparable and self._layout.order != moment.order:
             raise InputError(
                 f"model: other layers attend at step {step} than before; observe one model, or "
                 "make a new observer for another"
@@ -75,11 +83,56 @@ class History:
             if not self.steps:
                 self._start = _received(moment)
             self._compare(step, moment, learning_rate_sum)
+        self._layout.add(moment, layers)
         self.steps.append(step)
-        self._means.append(_placed(moment, [_means(sheet) for sheet in moment.sheets]))
-        values = moment.behind.values
-        self._behind.append(_stacked([dict(values.get(name, {})) for name in moment.order]))
+        self._means.append(_by_layer(moment.sheets, [_means(sheet) for sheet in moment.sheets]))
+        self._behind.append({name: dict(one) for name, one in moment.behind.values.items()})
         self._last = replace(moment, sheets=put_by(moment.sheets))
+        self._words = {
+            "unseen": json.dumps(dict(moment.unseen)),
+            "unrecognised": json.dumps(dict(moment.behind.unrecognised)),
+        }
+
+    def trim(self, step: int) -> None:
+        """Forget the records from `step` on: the training goes on from an earlier state.
+
+        Attention weights are kept of few records, so that how far attention moves from the last of
+        the others to the next may not be known: then it is NaN there.
+        """
+        number = bisect_left(self.steps, step)
+        if not number:
+            self.clear()
+        if number == len(self.steps):
+            return
+        del self.steps[number:], self._means[number:], self._behind[number:]
+        if self._sums is not None:
+            del self._sums[number:]
+        self._changes = {pair: one for pair, one in self._changes.items() if pair[1] < number}
+        self._held = {record: one for record, one in self._held.items() if record < number}
+        self._last = None
+        self._by_step, self._by_rate = EqualSpans(), EqualSpans()
+        for known in self.steps:
+            self._by_step.add(known)
+        for spent in self._sums or ():
+            self._by_rate.add(spent)
+
+    @property
+    def spent(self) -> float | None:
+        """The learning rate spent up to the last record; None where it is not known."""
+        return self._sums[-1] if self._sums else None
+
+    def spent_at(self, step: int, *, last: int, spent: float | None) -> float | None:
+        """Return the learning rate that was spent up to an earlier step, on straight lines between
+        the records; None where it is not known.
+
+        last, spent: where the training was, and what it had spent.
+        """
+        if not self.steps or step <= self.steps[0]:
+            return 0.0
+        if self._sums is None or spent is None or not self.comparable:
+            return None
+        # several knots at one step are the same
+        return float(np.interp(step, [*self.steps, last], [*self._sums, spent]))
 
     def _compare(self, step: int, moment: Moment, spent: float | None) -> None:
         """Measure how far attention has moved since the records that it is to be compared with."""
@@ -90,19 +143,20 @@ class History:
         if self._sums is not None and spent is not None:
             self._sums.append(spent)
             starts |= set(self._by_rate.add(spent))
-        for start in starts - {now - 1}:
-            self._changes[start, now] = _changes(self._held[start], moment)
-        if now:
-            self._changes[now - 1, now] = _changes(self._last.sheets, moment)
+        before = dict(self._held)
+        if now and self._last is not None:
+            before[now - 1] = self._last.sheets
+        for start in (starts | {now - 1}) & before.keys():
+            self._changes[start, now] = _changes(before[start], moment)
         still = self._by_step.open | self._by_rate.open
-        if now and now - 1 in still:
-            self._held[now - 1] = _attention(self._last.sheets)
+        if now - 1 in still & before.keys():
+            self._held[now - 1] = _attention(before[now - 1])
         self._held = {record: sheets for record, sheets in self._held.items() if record in still}
 
     def latest(self) -> xr.Dataset:
         """The means of the last moment, over (layer, head)."""
-        found = self._labelled(self._means[-1], ())
-        return found.assign(_behind(self._behind[-1], ("layer",)))
+        found = self._layout.labelled(self._of_layers(self._means[-1]), ())
+        return found.assign(_behind(self._of_layers(self._behind[-1]), ("layer",)))
 
     def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
         """Everything so far, over (step, layer, head).
@@ -115,15 +169,19 @@ class History:
                 "train together the first alone has results)"
             )
         steps = np.asarray(self.steps)
-        whole = self._labelled(_stacked(self._means), ("step",)).assign_coords(step=steps)
-        whole = whole.assign(_behind(_stacked(self._behind), ("step", "layer")))
+        means, behind = (
+            _stacked([self._of_layers(one) for one in records])
+            for records in (self._means, self._behind)
+        )
+        whole = self._layout.labelled(means, ("step",)).assign_coords(step=steps)
+        whole = whole.assign(_behind(behind, ("step", "layer")))
         attrs = self.words()
         if self._changes:
             changes = self._between(np.arange(steps.size)).rename(span="step").mean("sequence")
             fast = speeds(changes["change"], steps)
             whole = whole.assign({n: v.reindex(step=steps) for n, v in fast.data_vars.items()})
-            overlap = changes["heavy_overlap"].assign_coords(step=steps[1:])
-            whole["heavy_overlap"] = overlap.reindex(step=steps)
+            overlap = changes.get("heavy_overlap", changes["change"] * np.nan)
+            whole["heavy_overlap"] = overlap.assign_coords(step=steps[1:]).reindex(step=steps)
             if self._sums is not None:
                 whole = whole.assign_coords(learning_rate_sum=("step", self._sums))
             found = snap(self._spans(steps, faulty))
@@ -141,7 +199,10 @@ class History:
         spans = self._by_rate if rate_known else self._by_step
         bounds = np.array(spans.bounds())
         bad = np.isin(steps, list(faulty))
-        known = [not bad[a : b + 1].any() for a, b in itertools.pairwise(bounds)]
+        known = [
+            not bad[a : b + 1].any() and (a, b) in self._changes
+            for a, b in itertools.pairwise(bounds.tolist())
+        ]
         return Spans(
             self._between(bounds)["change"], steps[bounds], np.diff(np.array(spans.clock)[bounds]),
             np.array(known, bool), rate_known,
@@ -149,53 +210,70 @@ class History:
         )  # fmt: skip
 
     def _between(self, records: NDArray[Any]) -> xr.Dataset:
-        """Return what changed from each of these records to the next."""
-        pairs = list(zip(records.tolist(), records[1:].tolist(), strict=False))
-        some = [self._changes[pair] for pair in pairs or [next(iter(self._changes))]]
+        """Return what changed from each of these records to the next; NaN where not known."""
+        pairs = list(itertools.pairwise(records.tolist()))
+        some = [self._changes.get(pair, {}) for pair in pairs]
+        some.append(next(iter(self._changes.values())))  # whose shape the others have
         dims = ("span", "layer", "sequence", "head")
         found = xr.Dataset({name: (dims, values) for name, values in _stacked(some).items()})
         return found.isel(span=slice(len(pairs)))
 
     def words(self) -> dict[str, str]:
-        """What is not known of the model, for the attributes of a dataset: modules that were not
-        seen, and weights that were not recognised."""
-        last = self._last
-        return {
-            "unseen": json.dumps(dict(last.unseen)),
-            "unrecognised": json.dumps(dict(last.behind.unrecognised)),
-        }
+        """Return what is not known of the model, for the attributes of a dataset: modules that were
+        not seen, and weights that were not recognised."""
+        return dict(self._words)
+
+    def _of_layers(self, record: Mapping[str, Arrays]) -> Arrays:
+        """Return a record's arrays side by side, in the order of all layers."""
+        return _stacked([record.get(name, {}) for name in self._layout.order])
 
     def _gained(self) -> dict[str, xr.DataArray]:
         """What each key of the first layer got at the first step and at the last, by its token."""
-        end = _received(self._last)
+        end = None if self._last is None else _received(self._last)
         if self._start is None or end is None:
             return {}
         return {"received_start": self._start, "received_end": end}
 
-    def _labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
-        """Arrays with the names and meanings that `statistics` gives them."""
-        order, sheets = self._last.order, self._last.sheets
-        variables: dict[str, Any] = {}
-        for sheet in sheets:
-            for name in (name for name in sheet.arrays if name in values):
+
+class _Layout:
+    """What is known of all layers: their order and kinds, and the labels of what is measured."""
+
+    def __init__(self) -> None:
+        self.order: tuple[str, ...] = ()
+        self._kinds: dict[str, str] = {}
+        self._labels: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}
+        self._heads, self._min_keys = 0, 0
+
+    def add(self, moment: Moment, layers: Sequence[str]) -> None:
+        """Add what a moment has, and the layers that it may lack."""
+        self.order = tuple(dict.fromkeys([*self.order, *layers, *moment.order]))
+        for sheet in moment.sheets:
+            self._kinds |= dict.fromkeys(sheet.layers, sheet.labels.kind)
+            self._heads = max(self._heads, sheet.arrays["entropy"].shape[2])
+            self._min_keys = sheet.labels.min_keys
+            for name in sheet.of_heads():
                 dims = tuple(dim for dim in sheet.dims(name) if dim != "sequence")
-                label = ((*before, "layer", *dims), values[name], sheet.attrs(name))
-                variables.setdefault(name, label)
-                if (spread := f"{name}{OF_SEQUENCES}") in values:
-                    attrs = {"long_name": f"standard error of {name}, of other sequences"}
-                    variables.setdefault(spread, (label[0], values[spread], attrs))
+                self._labels.setdefault(name, (dims, sheet.attrs(name)))
+
+    def labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
+        """Return arrays with the names and meanings that `statistics` gives them."""
+        variables: dict[str, Any] = {}
+        for name, (dims, attrs) in self._labels.items():
+            if name in values:
+                variables[name] = ((*before, "layer", *dims), values[name], attrs)
+            if (spread := f"{name}{OF_SEQUENCES}") in values:
+                about = {"long_name": f"standard error of {name}, of other sequences"}
+                variables[spread] = ((*before, "layer", *dims), values[spread], about)
         present = {dim for dims, _, _ in variables.values() for dim in dims}
-        heads = max(sheet.arrays["entropy"].shape[2] for sheet in sheets)
-        kinds = {name: sheet.labels.kind for sheet in sheets for name in sheet.layers}
+        kinds = [self._kinds.get(name, "self") for name in self.order]
         return xr.Dataset(
             variables,
             {
                 **{name: values for name, values in COORDS.items() if name in present},
-                "layer": np.arange(len(order)), "head": np.arange(heads),
-                "module": ("layer", np.asarray(order)),
-                "kind": ("layer", np.asarray([kinds[name] for name in order])),
+                "layer": np.arange(len(self.order)), "head": np.arange(self._heads),
+                "module": ("layer", np.asarray(self.order)), "kind": ("layer", np.asarray(kinds)),
             },
-            {"min_keys": sheets[0].labels.min_keys},
+            {"min_keys": self._min_keys},
         )  # fmt: skip
 
 
@@ -241,7 +319,8 @@ def _changes(before: tuple[Sheet, ...], after: Moment) -> Arrays:
         whole = (np.concatenate(here[i : end : len(names)])
                  for i in range(begun, begun + len(names)))  # fmt: skip
         parts.append(dict(zip(names, whole, strict=True)))
-    return _placed(replace(after, sheets=second), parts)
+    of_layers = _by_layer(second, parts)
+    return _stacked([of_layers[name] for name in after.order])
 
 
 def _attention(sheets: tuple[Sheet, ...]) -> tuple[Sheet, ...]:
@@ -285,15 +364,13 @@ def _means(sheet: Sheet) -> Arrays:
     return found
 
 
-def _placed(moment: Moment, parts: list[Arrays]) -> Arrays:
-    """What is said of each sheet, layer by layer in their order."""
-    if len(parts) == 1:
-        return parts[0]
-    of_layers: dict[str, Arrays] = {}
-    for sheet, part in zip(moment.sheets, parts, strict=True):
-        for i, layer in enumerate(sheet.layers):
-            of_layers[layer] = {name: values[i] for name, values in part.items()}
-    return _stacked([of_layers[name] for name in moment.order])
+def _by_layer(sheets: Sequence[Sheet], parts: Sequence[Arrays]) -> dict[str, Arrays]:
+    """Return what is said of each sheet, layer by layer."""
+    return {
+        layer: {name: values[i] for name, values in part.items()}
+        for sheet, part in zip(sheets, parts, strict=True)
+        for i, layer in enumerate(sheet.layers)
+    }
 
 
 def _received(moment: Moment) -> xr.DataArray | None:

@@ -103,9 +103,8 @@ def snap(spans: Spans, *, resamples: int = RESAMPLES, seed: int = 0) -> xr.Datas
     training: another training may snap elsewhere.
     """
     require_whole("resamples", resamples, 1)
-    changes = spans.changes.dropna("sequence", how="all")  # others are too short to be measured
-    if not changes.sizes["sequence"]:  # a training that has diverged: the answer is NaN
-        changes = spans.changes.isel(sequence=[0])
+    measured = spans.changes.dropna("sequence", how="all")  # others are too short to be measured
+    changes = measured if measured.sizes["sequence"] else spans.changes  # diverged at once
     length = xr.DataArray(spans.length, dims="span")
     speed = (changes / length).transpose("sequence", "layer", "head", "span")
     of_head = speed.mean("sequence")

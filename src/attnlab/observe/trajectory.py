@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,13 @@ from attnlab.files.netcdf import DamagedFile, save
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
-from attnlab.measures.arrays import is_torch, to_numpy
-from attnlab.observe.behind import Behind
+from attnlab.measures.arrays import to_numpy
 from attnlab.observe.checkpoints import Checkpoint, find_checkpoints
 from attnlab.observe.clock import LearningRate, sums_of_checkpoints
 from attnlab.observe.expectation import told
 from attnlab.observe.history import History
+from attnlab.observe.kept import RESULT, STEPS, packed, unpacked
+from attnlab.observe.kept import digest as _digest
 from attnlab.observe.lint import Lint, lint
 from attnlab.observe.moment import Moment, moment_of
 from attnlab.observe.pretrained import load_model
@@ -35,10 +35,8 @@ from attnlab.observe.weights import as_input_error
 from attnlab.text.checkpoint import Checkpoint as Kept
 from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
 
-RESULT, STEPS = "result.nc", "steps"
 _UNFIT = "its configuration does not fit its weights, or the probe"
 TORCH = str(torch.__version__)
-_NUMBERS = "biuf"  # kinds of dtypes
 
 
 def observe_model(
@@ -235,19 +233,6 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def _digest(probe: Any) -> str:
-    """By which a probe is known again."""
-    several = dict(enumerate(probe)) if isinstance(probe, tuple) else {"": probe}
-    parts = probe if isinstance(probe, Mapping) else several
-    sha = hashlib.sha256()
-    for name in sorted(parts):
-        value = parts[name]
-        values = np.ascontiguousarray(to_numpy(value) if is_torch(value) else value)
-        sha.update(f"{name} {values.dtype} {values.shape}".encode())
-        sha.update(repr(value).encode() if values.dtype == object else values.data)
-    return sha.hexdigest()
-
-
 class _Keeper:
     """Steps that were measured, each in a file that is whole or is not there."""
 
@@ -276,32 +261,16 @@ class _Keeper:
                 "was given before to go on"
             )
         try:
-            return _unpacked(found)
+            return unpacked(found.spec, found.arrays)
         except (KeyError, TypeError, ValueError, AttributeError):
             return None  # changed after it was written: measured again
 
     def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
-        """Write a step. (netCDF would take longer for its many small arrays than the model.)"""
+        """Write a step."""
         place = self._place(checkpoint)
-        arrays: dict[str, Any] = {}
         make_folder(place.parent, inside=self.folder)
-        behind = moment.behind.values
-        for i, (module, layer) in enumerate(moment.layers.items()):
-            arrays |= {
-                f"{i}/{name}": np.asarray(v.values)
-                for name, v in layer.variables.items()
-                if v.dtype.kind in _NUMBERS
-            }
-            arrays |= {f"{i}/behind/{name}": v for name, v in behind.get(module, {}).items()}
-        spec = {
-            "key": self._key_of(checkpoint), "unseen": dict(moment.unseen),
-            "unrecognised": dict(moment.behind.unrecognised),
-            "layers": [
-                _label(name, layer)
-                | {"behind": {n: v.shape for n, v in behind.get(name, {}).items()}}
-                for name, layer in moment.layers.items()
-            ],
-        }  # fmt: skip
+        spec, arrays = packed(moment)
+        spec["key"] = self._key_of(checkpoint)
         write_checkpoint(place, Kept(spec, checkpoint.step, arrays), inside=self.folder)
 
     def _place(self, checkpoint: Checkpoint) -> Path:
@@ -310,44 +279,3 @@ class _Keeper:
     def _key_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
         weights = self.looked.digests[checkpoint.step]  # a folder may be trained into again
         return {**self.key, "model": str(checkpoint.path.resolve()), "weights": weights}
-
-
-def _unpacked(found: Kept) -> Moment:
-    """Return the moment that was kept in a file."""
-    layers = {
-        label["module"]: _layer(label, found.arrays, f"{i}/")
-        for i, label in enumerate(found.spec["layers"])
-    }
-    behind = Behind(
-        {
-            label["module"]: {
-                # a number alone is kept as a list of one
-                name: found.arrays[f"{i}/behind/{name}"].reshape(shape)
-                for name, shape in label["behind"].items()
-            }
-            for i, label in enumerate(found.spec["layers"])
-        },
-        dict(found.spec["unrecognised"]),
-    )
-    return Moment.of(layers, dict(found.spec["unseen"]), behind)
-
-
-def _label(module: str, layer: xr.Dataset) -> dict[str, Any]:
-    """All of a layer's dataset but its numbers."""
-    return {
-        "module": module, "attrs": layer.attrs, "coords": list(layer.coords),
-        "variables": {n: [list(v.dims), v.attrs] for n, v in layer.variables.items()},
-        "words": {
-            n: v.values.tolist() for n, v in layer.variables.items()
-            if v.dtype.kind not in _NUMBERS
-        },
-    }  # fmt: skip
-
-
-def _layer(label: dict[str, Any], arrays: Mapping[str, Any], prefix: str) -> xr.Dataset:
-    """The dataset that `_label` and the numbers were made of."""
-    variables = {
-        name: (dims, label["words"].get(name, arrays.get(prefix + name)), attrs)
-        for name, (dims, attrs) in label["variables"].items()
-    }
-    return xr.Dataset(variables, attrs=label["attrs"]).set_coords(label["coords"])

@@ -5,7 +5,7 @@ transformers calls torch's), the outer one is heard alone.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 
 from torch import nn
 
@@ -15,7 +15,7 @@ from attnlab.observe.seams.multihead import Multihead
 from attnlab.observe.seams.sdpa import ScaledDotProduct
 from attnlab.observe.seams.sighting import Doubt, Sighting
 from attnlab.observe.seams.softmax import Softmax
-from attnlab.observe.seams.watch import Watch
+from attnlab.observe.seams.watch import Guard, Watch
 
 __all__ = ["SEAMS", "Doubt", "Seam", "Sighting", "Watch", "watching"]
 
@@ -24,10 +24,14 @@ SEAMS: tuple[Seam, ...] = (HuggingFace(), Multihead(), ScaledDotProduct(), Softm
 
 @contextmanager
 def watching(
-    model: nn.Module, see: Callable[[Sighting], None], *, only_training: bool = False
-) -> Iterator[Watch]:
-    """See every attention call of the model's next forward, through all seams."""
-    watch = Watch(model, see, only_training=only_training)
+    model: nn.Module, see: Callable[[Sighting], None], *, only_training: bool = False,
+    guard: Guard = nullcontext,
+) -> Iterator[Watch]:  # fmt: skip
+    """See every attention call of the model's next forward, through all seams.
+
+    guard: opened around the code that measures; it may keep errors away from the forward.
+    """
+    watch = Watch(model, see, only_training=only_training, guard=guard)
     with ExitStack() as opened:
         for seam in SEAMS:
             opened.enter_context(seam.open(watch))

@@ -55,11 +55,11 @@ class HuggingFace(Seam):
             for watch in watches:
                 name = watch.names[id(module)]
                 cross = getattr(module, "is_cross_attention", False) or crosses(name)
-                with torch.no_grad():
+                with watch.beside():
                     call = understand(implementation, module, query, key, value, attention_mask,
                                       layer=watch.next_layer, cross=cross, **kwargs)  # fmt: skip
-                exact = not kwargs.get("dropout")
-                watch.see(name, call, result[0].transpose(1, 2), exact=exact)
+                    exact = not kwargs.get("dropout")
+                    watch.see(name, call, result[0].transpose(1, 2), exact=exact)
             return result
 
         return attend

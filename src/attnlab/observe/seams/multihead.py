@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import ExitStack
 from typing import Any
 
-import torch
 from torch.nn import functional
 
 from attnlab.observe.seams.base import Seam
@@ -36,7 +36,9 @@ class Multihead(Seam):
             result = self.original(*args, **kwargs)
             if awake and given.arguments.get("need_weights", True):
                 quiet = {"need_weights": False, "training": False}  # no dropout, no random number
-                with torch.no_grad():
+                with ExitStack() as beside:
+                    for watch in awake:
+                        beside.enter_context(watch.beside())
                     self.original(**(given.arguments | quiet))
         finally:
             for watch in awake:

@@ -44,12 +44,11 @@ class ScaledDotProduct(Seam):
         for watch in self.watches:
             if watch.awake:
                 name = watch.running[-1]
-                with torch.no_grad():
+                with watch.beside():
                     call = understand(query, key, value, attn_mask, is_causal, scale,
                                       layer=watch.next_layer,
                                       cross=watch.cross or crosses(name))  # fmt: skip
-                exact = dropout_p == 0
-                watch.see(name, call, _four(output), exact=exact)
+                    watch.see(name, call, _four(output), exact=dropout_p == 0)
         return output
 
 

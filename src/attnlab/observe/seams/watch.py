@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from attnlab.observe.call import AttentionCall
+from attnlab.observe.calls import follow
 from attnlab.observe.seams.sighting import Sighting
 
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
+Guard = Callable[[], AbstractContextManager[None]]
 CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in that of a module
 
 
@@ -23,13 +24,15 @@ class Watch:
     """What is seen of one model, in its next forward (of a training, if only that is wanted).
 
     Holds the model's modules by identity and name: it lives as long as the forward that it
-    watches.
+    watches. guard: opened around the code that measures, within the model's own forward.
     """
 
     def __init__(
-        self, model: nn.Module, see: Callable[[Sighting], None], *, only_training: bool = False
-    ) -> None:
+        self, model: nn.Module, see: Callable[[Sighting], None], *, only_training: bool = False,
+        guard: Guard = nullcontext,
+    ) -> None:  # fmt: skip
         self.model, self._see, self.only_training = model, see, only_training
+        self._guard = guard
         self.names = {id(module): name for name, module in model.named_modules()}
         self.running: list[str] = []  # the modules that run, from the outermost to the innermost
         self.ran: dict[str, nn.Module] = {}  # all that ran
@@ -58,6 +61,12 @@ class Watch:
         """The module's name in the model, or None if it belongs to another."""
         return self.names.get(id(module))
 
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Run code that measures, beside the model's own."""
+        with self._guard(), torch.no_grad():
+            yield
+
     def see(self, name: str, call: AttentionCall, output: Tensor, *, exact: bool) -> None:
         """Take note of a call that the module of this name has made."""
         self.times[name] += 1
@@ -65,8 +74,7 @@ class Watch:
         sighting = Sighting(call, output, name + again, type(self.ran[name]).__name__, exact)
         self.muted = True  # what is computed here is none of the model's
         try:
-            with torch.no_grad():
-                self._see(sighting)
+            self._see(sighting)
         finally:
             self.muted = False
 
@@ -104,21 +112,16 @@ class Watch:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Know which module runs, by hooks that change nothing."""
-        hooks: list[RemovableHandle] = []
-        try:
+        """Follow which module runs."""
+        with ExitStack() as opened:
             for name, module in self.model.named_modules():
                 if name and _is_plain(module):
                     continue
-                enter, leave = self._hooks(name, module)
-                hooks.append(module.register_forward_pre_hook(enter))
-                hooks.append(module.register_forward_hook(leave, always_call=True))
+                enter, leave = self._ends(name, module)
+                opened.callback(follow(module, before=enter, after=leave))
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
-    def _hooks(
+    def _ends(
         self, name: str, module: nn.Module
     ) -> tuple[Callable[..., None], Callable[..., None]]:
         def enter(*_: Any) -> None:
