@@ -181,4 +181,4 @@ def test_change_is_that_of_fixed_rows():
 def test_a_training_that_has_diverged_has_no_snap():
     found = snap(spans_of(changes_of(*[np.full(len(STEPS) - 1, np.nan)] * 3)), resamples=20)
     assert found["snap_state"].item() == UNKNOWN
-    assert all(np.isnan(found[name].item()) for name in ("snap_step", "snap_low", "snap_missing"))
+    assert all(np.isnan(found[name].item()) for name in ("snap_step", "snap_low"))

@@ -594,7 +594,7 @@ def test_another_observation_in_the_folder_is_refused(tmp_path):
     for other in ({"probe": tokens(2, seed=8)}, {"rows": 16}, {"min_keys": 9}):
         with pytest.raises(InputError, match="out: .* holds another observation"):
             attnlab.observe(model, out=out, **({"probe": PROBE} | FEW | other))
-    with pytest.raises(InputError, match="out: .* is a file; give a folder"):
+    with pytest.raises(InputError, match="out: .* is not a folder; give another path"):
         attnlab.observe(model, probe=PROBE, out=next((out / "steps").iterdir()), **FEW)
     with pytest.raises(InputError, match="out: the folder .* does not exist"):
         attnlab.observe(model, probe=PROBE, out=tmp_path / "a" / "b", **FEW)
@@ -614,7 +614,7 @@ def test_a_damaged_file_or_a_full_disk_does_not_end_it(tmp_path, monkeypatch):
         later = attnlab.observe(model, probe=PROBE, every=1, out=out, **FEW)
     assert later.history.steps == [0, 2]
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device", "somewhere")
 
     later.step(3)
