@@ -20,7 +20,8 @@ from torture.parsers import Parser, Parsers
 
 ROOT = Path(__file__).resolve().parents[1]
 # Of this seed: kills of a sweep by INT, TERM and KILL, and a disk that a simulation fills.
-SHORT = ("parsers:300", "damage:150", "kills:2", "disks:1", "extremes:16", "--seed", "2631")
+SHORT = ("parsers:300", "damage:150", "kills:2", "disks:1", "extremes:16", "twins:12",
+         "--seed", "2631")  # fmt: skip
 
 
 def run(*command, **more):
@@ -40,7 +41,7 @@ def test_half_a_minute_of_it(tmp_path):
     for counts in json.loads(done.stdout).values():
         total.update({name: n for name, n in counts.items() if name != "kept"})
     assert total["bad"] == 0
-    assert total["right"] + total["refused"] >= 469
+    assert total["right"] + total["refused"] >= 481
     assert total["refused"] > 100
 
 
