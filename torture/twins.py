@@ -335,6 +335,7 @@ class _Watched:
         if not self.given["by_hand"]:
             return
         if self.given["out"] and number == 3:  # killed, and started again
+            self.trained.model.fails = False  # what fails at a start is an error
             self._try(self._again)
         self._try(self.observer.step, number * self.given["by_hand"])
 
