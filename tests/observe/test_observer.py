@@ -19,7 +19,7 @@ from attnlab.observe.clock import LearningRateSum, sums_of_checkpoints
 from attnlab.observe.moment import moment_of
 from attnlab.observe.probe import make_probe
 from attnlab.observe.record import over_sequences
-from attnlab.observe.seams import SEAMS
+from attnlab.observe.seams import SEAMS, watching
 from attnlab.observe.snap import SNAPPED, STOPPED, UNKNOWN
 from attnlab.observe.words import in_words
 
@@ -268,6 +268,19 @@ def test_the_dataset_has_what_is_measured_and_where():
             found = result[name].isel(step=1, layer=i)
             assert np.allclose(found, means[name], equal_nan=True), name
             assert found.attrs == means[name].attrs
+
+
+def test_of_the_largest_logit_the_largest_sequence_is_kept():
+    model, ids = NanoGPT().eval(), tokens(3)
+    calls = []
+    with torch.no_grad(), watching(model, lambda seen: calls.append(seen.call)):
+        model(ids)
+    found = observed(model, ids, rows=4, min_keys=4)["max_logit"].values
+    for layer, call in enumerate(calls):
+        logits = call.query.double() @ call.key.double().mT * call.scale
+        hidden = torch.ones(ids.shape[1], ids.shape[1], dtype=bool).triu(1)
+        wanted = logits.masked_fill(hidden, -torch.inf).amax((0, 2, 3))
+        np.testing.assert_allclose(found[layer], wanted, rtol=1e-5)
 
 
 def test_a_seq2seq_model_is_seen_on_all_sides():

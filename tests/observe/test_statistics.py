@@ -189,6 +189,33 @@ def test_what_keys_receive(name):
         assert found["value_norm_ratio"][b, h].item() == pytest.approx(ratio, rel=1e-6)
 
 
+@pytest.mark.parametrize("rows", [None, 8])
+@pytest.mark.parametrize("name", CASES)
+def test_the_largest_logit_is_that_of_all_rows_even_where_rows_are_sampled(name, rows):
+    call, beside = case(name)
+    there = beside.get("present", np.ones((B, call.shape[2]), bool))
+    logits, _, visible, _ = whole(name)
+    counted = visible & there[:, None, :, None]
+    expected = np.where(counted, logits, -np.inf).max(axis=(2, 3))
+    for convert in (np.asarray, torch.asarray):
+        one = as_kind(call, convert)
+        for budget_bytes in (2**28, 10 * H * T * 5):
+            found = statistics(one, rows=rows, budget_bytes=budget_bytes, **beside)
+            np.testing.assert_allclose(found["max_logit"], expected, rtol=1e-6)
+    means = over_sequences(found)
+    np.testing.assert_allclose(means["max_logit"], expected.max(axis=0), rtol=1e-6)
+
+
+def test_one_row_with_a_large_logit_is_found():
+    """The mean of row maxima hides it, and a sample of rows misses it."""
+    q, k = np.random.default_rng(0).normal(size=(2, 2, 3, 200, 8))
+    q[1, 2, 37] *= 200
+    found = record(q, k, causal=True, rows=16)
+    logits = q[1, 2, 37] @ k[1, 2, :38].T / 8**0.5
+    assert found["max_logit"].values[0, 2] == pytest.approx(logits.max(), rel=1e-12)
+    assert found["largest_logit"].max() < 10 < 200 < logits.max()
+
+
 def test_rank_correlations_are_scipys():
     from scipy.stats import spearmanr
 

@@ -41,6 +41,8 @@ LONG, BYTES_OF_A_LONG_ENTRY = 4096, 18
 TURNS, LONG_TURNS = 2, 4
 # Of rows of which nothing but their maps is wanted.
 BYTES_OF_A_MAP = 12
+# Of rows of which nothing but the largest logit is wanted: logits, those of visible keys, and these.
+BYTES_OF_A_LOGIT = 10
 # What a block takes at most on a processor: larger ones would not stay near it from one operation
 # to the next.
 NEAR_BYTES = 16 * 2**20
@@ -144,17 +146,48 @@ class Part:
 
     def logits(self, heads: Heads, rows: slice, seen: Seen) -> Float[Array, "batch head row key"]:
         """Of these rows of the heads; LOW at keys that are not visible."""
-        xp, softcap = namespace(heads.query), self.call.softcap
-        batch, head, _, width = heads.query.shape
+        logits = self._logits(heads.query[:, :, rows], heads.key, seen.index)
+        return namespace(logits).where(seen.visible, logits, LOW)
+
+    def largest_logit(
+        self,
+        query: Float[Array, "batch head row width"],
+        key: Float[Array, "batch kv_head key width"],
+        rows: slice,
+        there: Bool[Array, "batch row"],
+    ) -> Float[Array, "batch head"]:
+        """Return the largest visible logit of each head in consecutive rows; minus infinity if
+        they see no key.
+
+        query: all queries, in the model's precision. there: which of these rows count.
+        """
+        queries, keys = self.call.shape[2:]
+        index = beside(key, np.arange(rows.start, rows.stop))[None]
+        visible = self.visible(index)
+        some = precise(query[:, :, rows]) * self.call.scale
+        if self.mask is None:  # half of the products of causal attention are never seen
+            place = np.arange(rows.start, rows.stop) + (keys - queries)
+            first, last = self.call.span(place)
+            ends = slice(max(0, int(first.min())), max(1, min(keys, int(last.max()) + 1)))
+            key, visible = key[:, :, ends], visible[..., ends]
+        logits = self._logits(some, key, index)
+        xp = namespace(logits)
+        visible = visible & there[:, None, :, None]
+        return xp.max(xp.where(visible, logits, -xp.inf), axis=(2, 3))
+
+    def _logits(self, query: Any, key: Any, index: Any) -> Float[Array, "batch head row key"]:
+        """Return the logits of these rows, of keys that are hidden too."""
+        xp, softcap = namespace(query), self.call.softcap
+        batch, head, _, width = query.shape
         # rows of the heads that share keys go together, so that keys are not repeated
-        q = heads.query[:, :, rows].reshape(batch, heads.key.shape[1], -1, width)
-        logits = xp.matmul(q, xp.matrix_transpose(heads.key))
-        logits = logits.reshape(batch, head, -1, heads.key.shape[2])
+        together = query.reshape(batch, key.shape[1], -1, width)
+        logits = xp.matmul(together, xp.matrix_transpose(key))
+        logits = logits.reshape(batch, head, -1, key.shape[2])
         if softcap is not None:
             logits = softcap * xp.tanh(logits / softcap)
         if self.mask is not None and not is_bool(self.mask):
-            logits = logits + precise(self._rows_of_mask(seen.index))
-        return xp.where(seen.visible, logits, LOW)
+            logits = logits + precise(self._rows_of_mask(index))
+        return logits
 
     def _place(self, index: Any) -> Any:
         _, _, queries, keys = self.call.shape
@@ -164,7 +197,8 @@ class Part:
         mask = self.mask
         if mask.shape[2] == 1:
             return mask
-        mask = namespace(mask).broadcast_to(mask, (index.shape[0], *mask.shape[1:]))
+        batch = max(index.shape[0], mask.shape[0])  # rows that are the same for all have 1
+        mask = namespace(mask).broadcast_to(mask, (batch, *mask.shape[1:]))
         return taken(mask, index[:, None, :, None], 2)
 
 

@@ -102,7 +102,7 @@ class _Alike:
     def hold(self, sighting: Sighting) -> None:
         """Take of a call what is measured of it; of its own, because the model goes on."""
         call, ground = sighting.call, self.ground
-        heads = Heads.of(call, ground.index(call.query))
+        heads = ground.heads(call)
         if ground.together > 1 and heads.key.data_ptr() == call.key.data_ptr():
             heads = replace(heads, key=heads.key.clone())
         self.held.append(heads)

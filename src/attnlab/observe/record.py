@@ -11,6 +11,7 @@ from attnlab.files.errors import InputError
 from attnlab.files.provenance import provenance
 from attnlab.measures.arrays import Array
 from attnlab.observe.call import AttentionCall
+from attnlab.observe.labels import MAXIMA
 from attnlab.observe.statistics import BUDGET_BYTES, MIN_KEYS, statistics
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ def record(
 
 
 def over_sequences(dataset: xr.Dataset) -> xr.Dataset:
-    """Means over sequences of what `statistics` gives; what belongs to one sequence is left out.
+    """Return means over sequences of what `statistics` gives (of MAXIMA, the largest); what belongs
+    to one sequence is left out.
 
     Standard errors are those of sampling rows: how far the mean may be from that of all rows. What
     other texts would give, a bootstrap over sequences says (`attnlab.observe.snap`).
@@ -129,4 +131,6 @@ def over_sequences(dataset: xr.Dataset) -> xr.Dataset:
         number = errors.notnull().sum("sequence")
         error = (errors**2).sum("sequence") ** 0.5 / number.where(number > 0)
         means[name] = error.assign_attrs(errors.attrs)
+    for name in (name for name in MAXIMA if name in kept):
+        means[name] = kept[name].max("sequence", keep_attrs=True)
     return means

@@ -60,7 +60,7 @@ class Look:
     columns: of each chosen row. totals: attention received by keys, from all rows and from the
     prompt's. fixed, later: maps of these rows, and window: what keys received from those that vote.
     sink: what a learnable sink takes from the later rows. short: what the first key gets from the
-    rows that see too few keys to be chosen.
+    rows that see too few keys to be chosen. largest: the largest logit of all rows.
     """
 
     layers: int
@@ -71,6 +71,7 @@ class Look:
     window: Float[Array, "batch head key"] | None
     sink: Float[Array, "batch head row"] | None
     short: Float[Array, "batch head"]
+    largest: Float[Array, "batch head"]
     learnable: bool  # whether there is a learnable sink
 
 
@@ -106,7 +107,7 @@ def statistics(
             budget_bytes=budget_bytes,
         )  # fmt: skip
         ground = Ground.of(call, plan, rows=rows, seed=seed, budget_bytes=budget_bytes)
-        seen = look(ground, Heads.of(call, ground.index(call.query)))
+        seen = look(ground, ground.heads(call))
         sheet = conclude(ground, [seen], [call.value], [str(call.layer)])
     return sheet.dataset(str(call.layer))
 
@@ -131,7 +132,9 @@ def look(ground: Ground, heads: Heads) -> Look:
         for name in found[0]
     }
     absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
-    return Look(heads.layers, **(absent | joined), learnable=heads.sinks is not None)
+    return Look(
+        heads.layers, **(absent | joined), largest=heads.largest, learnable=heads.sinks is not None
+    )
 
 
 def _columns(
@@ -234,6 +237,7 @@ def conclude(
     found |= _of_keys(ground, at_home(totals[..., 0, :]))
     found["alpha_1"] = _alpha_1(ground, found["sink_mass"][..., 0], double(all_of("short")))
     found["sink_rate"] = places.sink_rate(found["alpha_1"])
+    found["max_logit"] = _max_logit(double(all_of("largest")))
     found["attention"] = all_of("fixed")
     value = None
     if values[0] is not None:
@@ -244,6 +248,12 @@ def conclude(
         sink = None if looks[0].sink is None else all_of("sink")
         found |= _caches(ground, all_of("later"), all_of("window"), totals[..., 1, :], sink, value)
     return Sheet(tuple(names), found, ground.labels)
+
+
+def _max_logit(largest: Float[Array, "layer batch head"]) -> Float[Array, "layer batch head"]:
+    """Return the largest logit, and NaN in sequences whose queries see no key."""
+    xp = namespace(largest)
+    return xp.where(largest == -xp.inf, xp.nan, largest)
 
 
 def _alpha_1(
