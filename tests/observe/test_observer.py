@@ -4,7 +4,9 @@ import contextlib
 import gc
 import json
 import random
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -646,3 +648,137 @@ def test_the_learning_rate_that_a_trainer_logged(tmp_path):
     for broken in ("", "[]", '{"log_history": 3}', '{"log_history": [{"learning_rate": "x"}]}'):
         (tmp_path / "trainer_state.json").write_text(broken)
         assert sums_of_checkpoints(steps, folders, None) is None
+
+
+def in_threads(*functions):
+    """Run functions at the same time; the first to fail fails here."""
+    with ThreadPoolExecutor(len(functions)) as pool:
+        for done in [pool.submit(function) for function in functions]:
+            done.result()
+
+
+def process_settings():
+    """What belongs to the process and not to a thread."""
+    return (
+        torch.backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision(),
+        torch.get_deterministic_debug_mode(), functional.scaled_dot_product_attention,
+        functional.multi_head_attention_forward, functional.softmax, torch.softmax,
+        torch.backends.mha.get_fastpath_enabled, *(seam.watches for seam in SEAMS),
+    )  # fmt: skip
+
+
+def test_another_model_in_another_thread_is_not_seen():
+    model, probe = NanoGPT().eval(), make_probe(NanoGPT(), tokens(2))
+    others = [NanoGPT(heads=2, layers=3, seed=5).eval(), small_model("llama")]
+    expected, before = moment_of(model, probe, min_keys=8), process_settings()
+    over = threading.Event()
+
+    def run(other):
+        ids = tokens(3, seed=4)
+        with torch.no_grad():
+            wanted = other(ids)
+            while not over.is_set():
+                found = other(ids)
+                assert torch.equal(
+                    getattr(found, "logits", found), getattr(wanted, "logits", wanted)
+                )
+
+    def measure():
+        try:
+            for _ in range(100):
+                found = moment_of(model, probe, min_keys=8)
+                assert found.order == expected.order and not found.unseen
+                for layer in found.order:
+                    for name in ("entropy", "max_logit", "received", "mean_distance"):
+                        np.testing.assert_array_equal(
+                            found.layers[layer][name], expected.layers[layer][name]
+                        )
+        finally:
+            over.set()
+
+    in_threads(measure, *(lambda other=other: run(other) for other in others))
+    assert process_settings() == before
+
+
+def test_the_same_model_in_another_thread_is_not_seen():
+    """A thread that evaluates the model, on other tokens, while it is measured."""
+    model = NanoGPT().eval()
+    probe = make_probe(model, tokens(2))
+    expected, over = moment_of(model, probe, min_keys=8), threading.Event()
+
+    def run():
+        with torch.no_grad():
+            while not over.is_set():
+                model(tokens(3, seed=4))
+
+    def measure():
+        try:
+            for _ in range(100):
+                found = moment_of(model, probe, min_keys=8)
+                assert found.order == expected.order
+                for layer in found.order:
+                    np.testing.assert_array_equal(
+                        found.layers[layer]["entropy"], expected.layers[layer]["entropy"]
+                    )
+        finally:
+            over.set()
+
+    in_threads(measure, run)
+
+
+def test_measurements_in_two_threads_leave_everything_as_it_was():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    models = {
+        encoder: make_probe(encoder, (torch.randn(2, 24, 32),)),
+        (drawing := Drawing()): make_probe(drawing, tokens(2)),
+    }
+    expected = {model: moment_of(model, probe, min_keys=8) for model, probe in models.items()}
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(3)
+    before, drawn = process_settings(), torch.get_rng_state()
+    try:
+
+        def measure(model):
+            for _ in range(50):
+                found = moment_of(model, models[model], min_keys=8)
+                assert found.order == expected[model].order
+                for one in found.order:
+                    np.testing.assert_array_equal(
+                        found.layers[one]["entropy"], expected[model].layers[one]["entropy"]
+                    )
+
+        in_threads(*(lambda model=model: measure(model) for model in models))
+        assert process_settings() == before
+        assert torch.equal(torch.get_rng_state(), drawn)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_live_a_forward_of_another_thread_is_not_the_training():
+    model, others = NanoGPT(), NanoGPT(seed=3).eval()
+    observer = attnlab.observe(model, live=True, every=1, **FEW)
+    observer.step(0)
+    over, begun = threading.Event(), threading.Event()
+
+    def run():
+        with torch.no_grad():
+            while not over.is_set():
+                model(tokens(4, seed=9))
+                others(tokens(4, seed=9))
+                begun.set()
+
+    def one_step():
+        begun.wait()
+        loss_of(model, tokens(2)).backward()
+        over.set()
+
+    in_threads(one_step, run)
+    observer.finish(1)
+    wanted = moment_of(model, make_probe(model, tokens(2)), min_keys=8)
+    found = observer.result().isel(step=0)
+    for layer, name in enumerate(wanted.order):
+        np.testing.assert_allclose(
+            found["entropy"].values[layer], wanted.layers[name]["entropy"].mean("sequence"),
+            rtol=1e-5,
+        )  # fmt: skip

@@ -41,7 +41,7 @@ LONG, BYTES_OF_A_LONG_ENTRY = 4096, 18
 TURNS, LONG_TURNS = 2, 4
 # Of rows of which nothing but their maps is wanted.
 BYTES_OF_A_MAP = 12
-# Of rows of which nothing but the largest logit is wanted: logits, those of visible keys, and these.
+# Of rows of which nothing but the largest logit is wanted: logits twice, and what is visible.
 BYTES_OF_A_LOGIT = 10
 # What a block takes at most on a processor: larger ones would not stay near it from one operation
 # to the next.

@@ -49,7 +49,7 @@ ROW_MEANS = {
 # Of all rows together, or of the last ones.
 OTHERS = {
     "max_logit": Label(
-        "largest logit over all queries and visible keys, never sampled; over sequences, the largest"
+        "largest logit of all queries and visible keys, never sampled; over sequences the largest"
     ),
     "alpha_1": Label("attention to the first key, mean over all queries (Gu et al. 2025)"),
     "sink_rate": Label(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnlab.observe.seams.watch import Watch
+
+_LOCK = threading.RLock()  # functions are replaced for all threads of the process
 
 
 class Seam(ABC):
@@ -21,7 +24,7 @@ class Seam(ABC):
     """
 
     def __init__(self) -> None:
-        self.watches: list[Watch] = []
+        self.watches: tuple[Watch, ...] = ()  # never changed in place: all threads go through it
         self._undo = ExitStack()
 
     @abstractmethod
@@ -35,14 +38,16 @@ class Seam(ABC):
         Watches may leave in any order: each would otherwise put back what it found, which may be
         the stand-in of another.
         """
-        self.watches.append(watch)
         try:
-            self.stand_in(watch)
+            with _LOCK:
+                self.watches = (*self.watches, watch)
+                self.stand_in(watch)
             yield
         finally:
-            self.watches.remove(watch)
-            if not self.watches:
-                self._undo.close()
+            with _LOCK:
+                self.watches = tuple(one for one in self.watches if one is not watch)
+                if not self.watches:
+                    self._undo.close()
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute until nobody watches any more."""

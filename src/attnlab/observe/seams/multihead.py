@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 import torch
+from torch.backends import mha
 from torch.nn import functional
 
 from attnlab.observe.seams.base import Seam
@@ -19,6 +20,10 @@ class Multihead(Seam):
 
     The same is then computed once more without weights, for those who watch alone: that goes
     through `scaled_dot_product_attention`, after all that this function does to masks and biases.
+
+    torch's fast path calls nothing that could be seen, so that modules that ask whether it is
+    enabled get no for an answer. The flag itself belongs to the process: other threads may run
+    other models, and it stays as it is.
     """
 
     def stand_in(self, watch: Watch) -> None:
@@ -26,6 +31,12 @@ class Multihead(Seam):
             self.original = getattr(functional, NAME)
             self.signature = inspect.signature(self.original)
             self.replace(functional, NAME, self._attend)
+            enabled = mha.get_fastpath_enabled
+            self.replace(
+                mha,
+                enabled.__name__,
+                lambda: enabled() and not any(watch.awake for watch in self.watches),
+            )
 
     def _attend(self, *args: Any, **kwargs: Any) -> Any:
         given = self.signature.bind(*args, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,13 +24,14 @@ class Watch:
     """What is seen of one model, in its next forward (of a training, if only that is wanted).
 
     Holds the model's modules by identity and name: it lives as long as the forward that it
-    watches.
+    watches. Other threads may run other models, or the same one, in the meantime: only what the
+    thread of that forward does is seen.
     """
 
     def __init__(
         self, model: nn.Module, see: Callable[[Sighting], None], *, only_training: bool = False
     ) -> None:
-        self.model, self._see, self.only_training = model, see, only_training
+        self.model, self._see = model, see
         self.names = {id(module): name for name, module in model.named_modules()}
         self.running: list[str] = []  # the modules that run, from the outermost to the innermost
         self.ran: dict[str, nn.Module] = {}  # all that ran
@@ -37,8 +39,9 @@ class Watch:
         self.alone: set[str] = set()  # those that attend in code of their own
         self.muted = False  # within a function that was seen, and while that is measured
         self.cross = False  # the module that runs is known to attend to another sequence
-        self.ignored = False  # this forward is not the one that is waited for
-        self.over = False  # that one has been seen to its end
+        self.over = False  # the forward that is watched has been seen to its end
+        # the thread of that forward: this one, or the first that begins a forward of a training
+        self.thread = None if only_training else threading.get_ident()
 
     @property
     def awake(self) -> bool:
@@ -46,8 +49,10 @@ class Watch:
 
         What is computed again in the backward pass runs without the whole model around it.
         """
+        if threading.get_ident() != self.thread:
+            return False
         inside = bool(self.running) and self.running[0] == ""
-        return inside and not (self.muted or self.ignored or self.over)
+        return inside and not (self.muted or self.over)
 
     @property
     def next_layer(self) -> int:
@@ -122,15 +127,18 @@ class Watch:
         self, name: str, module: nn.Module
     ) -> tuple[Callable[..., None], Callable[..., None]]:
         def enter(*_: Any) -> None:
-            if not self.running:
-                self.ignored = self.only_training and not trains(self.model)
-            self.running.append(name)
-            self.ran[name] = module
+            if self.thread is None and name == "" and trains(self.model):
+                self.thread = threading.get_ident()
+            if threading.get_ident() == self.thread:
+                self.running.append(name)
+                self.ran[name] = module
 
         def leave(*_: Any) -> None:
+            if threading.get_ident() != self.thread:
+                return
             if self.running and self.running[-1] == name:
                 self.running.pop()
-            if not self.running and name == "" and not self.ignored:
+            if not self.running and name == "":
                 self.over = True
 
         return enter, leave
