@@ -303,3 +303,22 @@ def test_afterwards_everything_is_as_it_was():
     assert not any(seam.watches for seam in SEAMS)
     for module in (*model.modules(), *other.modules()):
         assert not module._forward_hooks and not module._forward_pre_hooks
+
+
+class Masked(nn.Module):
+    """Hides half of the keys by a mask of -100, which large logits overcome."""
+
+    def forward(self, q, k):
+        mask = torch.where(torch.arange(24) < 12, 0.0, -100.0)
+        return nn.functional.scaled_dot_product_attention(q, k, torch.randn(2, 4, 24, 8), mask)
+
+
+def test_keys_that_a_mask_does_not_hide_after_all_are_refused():
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 2, 4, 24, 8)
+    _, (sighting,), _ = seen_maps(Masked(), q=q, k=k)
+    sighting.check()
+    k[:, :, 12:] *= 60
+    _, (sighting,), _ = seen_maps(Masked(), q=q, k=k)
+    with pytest.raises(InputError, match="below a drop of 50"):
+        sighting.check()

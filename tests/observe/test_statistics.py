@@ -264,6 +264,8 @@ def test_jax_says_the_same_as_numpy():
         (torch.float32, -1e9),
         (torch.float32, -np.inf),
         (torch.float32, -1e4),
+        (torch.float32, -100.0),
+        (torch.bfloat16, -100.0),
         (torch.bfloat16, -1e4),
         (torch.bfloat16, torch.finfo(torch.bfloat16).min),
         (torch.float16, torch.finfo(torch.float16).min),
@@ -281,6 +283,29 @@ def test_a_key_is_hidden_however_model_code_hides_it(kind, hidden):
     biased = statistics(replace(tensors, mask=additive + 0.5), **beside)
     np.testing.assert_allclose(biased["entropy"], expected["entropy"], rtol=1e-6)
     assert (biased["visible_keys"] == expected["visible_keys"]).all()
+
+
+def test_a_bias_that_falls_from_key_to_key_hides_none():
+    """ALiBi of long texts goes far below a mask of -100, and even below one of -10,000."""
+    call, beside = case("causal")
+    distance = np.arange(T)[:, None] - np.arange(T)
+    expected = statistics(call, **beside)["visible_keys"]
+    for slope in (3.0, 40.0, 300.0):
+        bias = np.where(distance >= 0, -min(slope, 49.0) * distance - slope, -1e9)
+        falls = replace(call, mask=bias[None, None], causal=False)
+        np.testing.assert_array_equal(statistics(falls, **beside)["visible_keys"], expected)
+
+
+def test_a_mask_beside_a_bias_hides_what_it_hides():
+    """As Swin has it: learnt biases of positions, and -100 for other windows."""
+    call, beside = case("left padding")
+    rng = np.random.default_rng(0)
+    bias = rng.normal(scale=4.0, size=(1, H, T, T))
+    hidden = replace(call, mask=np.where(call.mask, bias, bias - 100))
+    expected = statistics(replace(call, mask=np.where(call.mask, bias, -np.inf)), **beside)
+    found = statistics(hidden, **beside)
+    for variable in expected:
+        np.testing.assert_allclose(found[variable], expected[variable], rtol=1e-9, err_msg=variable)
 
 
 def test_half_precision_is_computed_in_float32_and_settings_stay():

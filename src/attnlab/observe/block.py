@@ -14,7 +14,6 @@ from attnlab.measures import maps
 from attnlab.measures.arrays import (
     Array,
     beside,
-    is_bool,
     log_softmax,
     namespace,
     on_processor,
@@ -28,9 +27,6 @@ from attnlab.observe.heads import Heads
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-# An additive mask hides a key with this or less. Model code adds the lowest number of its dtype,
-# infinity, -1e9 or -1e4, which half precision rounds, and biases to them.
-HIDDEN = -9e3
 # The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
 LOW = -1e30
 # Bytes of a block for each entry of its maps: three arrays at a time, and what is small beside.
@@ -84,13 +80,15 @@ class Part:
 
     call: AttentionCall
     mask: Any  # batch head query key, each perhaps 1
+    floor: Any  # of an additive mask, `AttentionCall.floor`
 
     @classmethod
     def of(cls, call: AttentionCall, sequences: slice) -> Part:
-        mask = call.full_mask
-        if mask is not None and mask.shape[0] > 1:
-            mask = mask[sequences]
-        return cls(call, mask)
+        mask, floor = (
+            array if array is None or array.shape[0] == 1 else array[sequences]
+            for array in (call.full_mask, call.floor)
+        )
+        return cls(call, mask, floor)
 
     def seen(
         self,
@@ -109,8 +107,10 @@ class Part:
         first, last = self.call.span(self._place(index)[:, None, :, None])
         seen = (key >= first) & (key <= last)
         if self.mask is not None:
-            rows = self._rows_of_mask(index)
-            seen = seen & (rows if is_bool(rows) else rows > HIDDEN)
+            rows = _rows_of(self.mask, index)
+            if self.floor is not None:
+                rows = precise(rows) > _rows_of(self.floor, index)
+            seen = seen & rows
         return seen
 
     def block(
@@ -185,21 +185,22 @@ class Part:
         logits = logits.reshape(batch, head, -1, key.shape[2])
         if softcap is not None:
             logits = softcap * xp.tanh(logits / softcap)
-        if self.mask is not None and not is_bool(self.mask):
-            logits = logits + precise(self._rows_of_mask(index))
+        if self.floor is not None:
+            logits = logits + precise(_rows_of(self.mask, index))
         return logits
 
     def _place(self, index: Any) -> Any:
         _, _, queries, keys = self.call.shape
         return index + (keys - queries)
 
-    def _rows_of_mask(self, index: Any) -> Any:
-        mask = self.mask
-        if mask.shape[2] == 1:
-            return mask
-        batch = max(index.shape[0], mask.shape[0])  # rows that are the same for all have 1
-        mask = namespace(mask).broadcast_to(mask, (batch, *mask.shape[1:]))
-        return taken(mask, index[:, None, :, None], 2)
+
+def _rows_of(mask: Any, index: Int[Array, "#batch row"]) -> Any:
+    """Return these rows of a mask."""
+    if mask.shape[2] == 1:
+        return mask
+    batch = max(index.shape[0], mask.shape[0])  # rows that are the same for all have 1
+    mask = namespace(mask).broadcast_to(mask, (batch, *mask.shape[1:]))
+    return taken(mask, index[:, None, :, None], 2)
 
 
 def bytes_of_an_entry(call: AttentionCall) -> int:

@@ -59,7 +59,8 @@ def record(
     causal : bool, optional
         Whether a query sees the keys up to its own place only; the last query is the last key.
     mask : array, optional
-        Bool (True: may attend) or additive floats, where -9,000 and less hides a key.
+        Bool (True: may attend) or additive floats, of which the first drop of 50 or more in a row
+        (sorted from the largest) hides all keys after it.
     window : int, optional
         A query sees only keys nearer than this, in either direction.
     softcap : float, optional
