@@ -309,7 +309,7 @@ class Masked(nn.Module):
     """Hides half of the keys by a mask of -100, which large logits overcome."""
 
     def forward(self, q, k):
-        mask = torch.where(torch.arange(24) < 12, 0.0, -100.0)
+        mask = torch.where(torch.arange(24) < 12, 0.0, -100.0)[None]
         return nn.functional.scaled_dot_product_attention(q, k, torch.randn(2, 4, 24, 8), mask)
 
 
