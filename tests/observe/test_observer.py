@@ -1,6 +1,7 @@
 """The observer measures beside a training, and leaves no trace in it."""
 
 import contextlib
+import functools
 import gc
 import json
 import random
@@ -782,3 +783,87 @@ def test_live_a_forward_of_another_thread_is_not_the_training():
             found["entropy"].values[layer], wanted.layers[name]["entropy"].mean("sequence"),
             rtol=1e-5,
         )  # fmt: skip
+
+
+class Padded(nn.Module):
+    """Attention that is given its padding under a name of its own."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(97, 32)
+        self.q, self.k, self.v = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x, fill=None, *, causal=False):
+        x = self.embed(x)
+        q, k, v = (
+            one(x).view(*x.shape[:2], 4, 8).transpose(1, 2) for one in (self.q, self.k, self.v)
+        )
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+        mask = (mask.tril() if causal else mask)[None, None]
+        if fill is not None:
+            mask = mask & ~fill[:, None, None, :]
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_under_any_name_is_left_out(causal):
+    model, ids = Padded().eval(), tokens(2)
+    model.forward = functools.partial(model.forward, causal=causal)
+    fill = torch.zeros(2, LENGTH, dtype=torch.bool)
+    fill[1, 15:] = True
+    both = moment_of(model, make_probe(model, (ids, fill)), min_keys=8).layers[""]
+    alone = moment_of(model, make_probe(model, ids[1:, :15]), min_keys=8).layers[""]
+    for name in ("entropy", "mean_distance", "visible_keys", "max_logit", "alpha_1"):
+        np.testing.assert_allclose(both[name][1], alone[name][0], rtol=1e-5, err_msg=name)
+
+
+def test_padding_given_by_position_is_left_out():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    x, fill = torch.randn(2, LENGTH, 32), torch.zeros(2, LENGTH, dtype=torch.bool)
+    fill[1, 15:] = True
+    for one, given in ((model, (x, None, fill)), (layer.eval(), (x, None, fill))):
+        probe = make_probe(one, given)
+        assert torch.equal(probe.side.real, ~fill)
+        both, alone = (
+            moment_of(one, made, min_keys=8) for made in (probe, make_probe(one, (x[1:, :15],)))
+        )
+        for name in both.order:
+            np.testing.assert_allclose(
+                both.layers[name]["mean_distance"][1], alone.layers[name]["mean_distance"][0],
+                rtol=1e-4,
+            )  # fmt: skip
+
+
+class Translating(nn.Module):
+    """An encoder and a decoder in plain torch, under names of their own."""
+
+    def __init__(self, names=("encoder", "decoder")):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.names = nn.Embedding(97, 32), names
+        self.add_module(names[0], nn.TransformerEncoderLayer(32, 4, 64, batch_first=True))
+        self.add_module(names[1], nn.TransformerDecoderLayer(32, 4, 64, batch_first=True))
+
+    def forward(self, src, tgt):
+        encode, decode = (self.get_submodule(name) for name in self.names)
+        return decode(self.embed(tgt), encode(self.embed(src)))
+
+
+def test_a_decoder_is_measured_on_what_it_reads():
+    src, tgt = tokens(2), tokens(2, seed=7)
+    for given in ((src, tgt), {"src": src, "tgt": tgt}):
+        model = Translating().eval()
+        found = moment_of(model, make_probe(model, given), min_keys=8).layers
+        wanted = {"encoder.self_attn": src, "decoder.self_attn": tgt, "decoder.multihead_attn": src}
+        assert list(found) == list(wanted)
+        assert [one["kind"].item() for one in found.values()] == ["self", "self", "cross"]
+        for layer, ids in wanted.items():
+            np.testing.assert_array_equal(found[layer]["token"], ids, err_msg=layer)
+    model = Translating(("first", "second")).eval()  # which reads what, their names do not tell
+    found = moment_of(model, make_probe(model, (src, tgt)), min_keys=8).layers
+    assert not any("token" in found[f"{name}.self_attn"].coords for name in ("first", "second"))
+    shorter = moment_of(model, make_probe(model, (src, tgt[:, :20])), min_keys=8).layers
+    np.testing.assert_array_equal(shorter["second.self_attn"]["token"], tgt[:, :20])
+    np.testing.assert_array_equal(shorter["first.self_attn"]["token"], src)

@@ -72,8 +72,9 @@ def record(
     tokens : array_like, optional
         The token of each key, (batch, key), for induction and the like.
     present : array_like, optional
-        Which queries are no padding, (batch, query): the others are left out. Keys that are
-        padding are hidden by the mask.
+        Which queries are not padding, (batch, query): the others are left out. Keys that are
+        padding are hidden by the mask. Without it, positions whose keys the mask hides from all
+        queries are padding, if all other queries see their own.
     starts : array_like, optional
         The first key of a query's own text, in packed sequences.
     rows : int, optional

@@ -89,7 +89,8 @@ def statistics(
     """Measure one call: a dataset over (sequence, head), with what each variable is in its attrs.
 
     tokens: (batch, key), the token of every key, for all that is said of tokens. present: (batch,
-    query), False for padded queries, which a mask does not tell: they are left out. starts: (batch,
+    query), False for padded queries: they are left out. Without it, a position whose key the mask
+    hides from all queries is padding (if all others see their own). starts: (batch,
     query), the first key of a query's own text in packed sequences; without it, the first key that
     some query of the sequence sees. rows: how many rows are sampled, of all sequences together;
     None measures all. min_keys: rows that see fewer are left out. budget_bytes: what a block may
