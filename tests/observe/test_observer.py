@@ -6,6 +6,7 @@ import gc
 import json
 import random
 import threading
+import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -867,3 +868,47 @@ def test_a_decoder_is_measured_on_what_it_reads():
     shorter = moment_of(model, make_probe(model, (src, tgt[:, :20])), min_keys=8).layers
     np.testing.assert_array_equal(shorter["second.self_attn"]["token"], tgt[:, :20])
     np.testing.assert_array_equal(shorter["first.self_attn"]["token"], src)
+
+
+def test_keys_before_the_tokens_leave_what_is_said_of_places_and_tokens():
+    """Prefix tuning of a causal model, as transformers is given it."""
+    from transformers import DynamicCache
+
+    model, ids = small_model("llama"), tokens(2, 20)
+
+    class Prefix(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids):
+            keys = torch.linspace(-1, 1, 2 * 2 * 4 * 8).view(2, 2, 4, 8)
+            cache = DynamicCache()
+            for layer in range(2):
+                cache.update(keys, -keys, layer)
+            mask = torch.ones(2, 24, dtype=torch.long)
+            return self.model(ids, past_key_values=cache, attention_mask=mask)
+
+    prefixed = Prefix()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = moment_of(prefixed, make_probe(prefixed, ids), min_keys=8).layers
+    for one in found.values():
+        assert one["kind"].item() == "self" and one.sizes["key"] == 24
+        assert {"mean_distance", "induction_mass", "retained_mass"} <= set(one)
+        np.testing.assert_array_equal(one["token"][:, 4:], ids)
+        np.testing.assert_array_equal(one["token"][:, :4], [[-1, -2, -3, -4]] * 2)
+
+
+class FoldedByHand(nn.Module):
+    """One head by its shape, of which nothing tells what is folded into the batch."""
+
+    def forward(self, x):
+        x = x.unflatten(-1, (4, 8)).transpose(1, 2).flatten(0, 1)
+        return functional.scaled_dot_product_attention(x, x, x)
+
+
+def test_what_may_be_folded_into_the_batch_is_named():
+    probe = make_probe(FoldedByHand(), (torch.randn(2, 24, 32),))
+    with pytest.warns(UserWarning, match="8 sequences of one head, where the batch has 2"):
+        moment_of(FoldedByHand(), probe, min_keys=8)

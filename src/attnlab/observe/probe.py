@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,11 +67,17 @@ class Probe:
     side: Side
     decoder: Side | None = None
     senses: bool = False
+    _cut: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def on(self, device: torch.device) -> Probe:
         """The same on a device."""
         moved = {name: _moved(value, device) for name, value in self.kwargs.items()}
         return replace(self, args=tuple(_moved(v, device) for v in self.args), kwargs=moved)
+
+    @property
+    def sequences(self) -> int:
+        """How many there are."""
+        return len(_first(self))
 
     def run(self, model: nn.Module) -> None:
         """A forward of the model on it, whose result nobody needs."""
@@ -84,12 +91,35 @@ class Probe:
         queries = self._reader(sighting.layer, of_queries)
         if self.senses and _SENSES.search(sighting.layer):
             queries = others
+        if not call.cross and of_keys != of_queries:
+            return self._of_more_keys(queries, of_keys, of_queries)
         keys = others if call.cross else queries
         return {
             "tokens": _fitting(keys.tokens, of_keys),
             "present": _fitting(queries.real, of_queries),
             "starts": None if call.cross else _fitting(queries.starts, of_queries),
         }
+
+    def _of_more_keys(
+        self, side: Side, of_keys: tuple[int, int], of_queries: tuple[int, int]
+    ) -> dict[str, Any]:
+        """Return the same of self-attention with more keys than queries, the last of which stands
+        at the last key: there are keys before the tokens, or the queries are some of them."""
+        (batch, keys), (_, queries) = of_keys, of_queries
+        where = (id(side), keys, queries)
+        if where not in self._cut:  # kept, because calls are known to be alike by these tensors
+            tokens = real = None
+            if side.tokens is not None and tuple(side.tokens.shape) == of_queries:
+                before = -1 - torch.arange(keys - queries, device=side.tokens.device)
+                tokens = torch.cat([before.expand(batch, -1), side.tokens], 1)
+            elif side.tokens is not None and len(side.tokens) == batch:
+                tokens = _fitting(side.tokens[:, :keys], of_keys)
+            if side.real is not None and len(side.real) == batch:
+                whole = side.real.shape[1] == queries
+                real = _fitting(side.real if whole else side.real[:, keys - queries : keys],
+                                of_queries)  # fmt: skip
+            self._cut[where] = {"tokens": tokens, "present": real, "starts": None}
+        return self._cut[where]
 
     def _reader(self, layer: str, shape: tuple[int, int]) -> Side:
         """Return what is known of the sequences that a layer reads, by its name or else by their
@@ -103,6 +133,11 @@ class Probe:
                 return self.side
         tokens = [side.tokens for side in (self.side, self.decoder) if side.tokens is not None]
         if len({tuple(one.shape) for one in tokens}) < 2:
+            warnings.warn(
+                f"{layer}: whether it reads the encoder's tokens or the decoder's, its name does "
+                "not tell; what is said of tokens is left out",
+                stacklevel=2,
+            )
             return Side()
         fits = _fitting(self.decoder.tokens, shape) is not None
         return self.decoder if fits else self.side

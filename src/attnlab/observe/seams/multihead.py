@@ -41,8 +41,11 @@ class Multihead(Seam):
     def _attend(self, *args: Any, **kwargs: Any) -> Any:
         given = self.signature.bind(*args, **kwargs)
         awake = [watch for watch in self.watches if watch.awake]
+        query, key = given.arguments["query"], given.arguments["key"]
+        alike = query is key or (query.shape == key.shape and torch.equal(query, key))
         for watch in awake:
-            watch.cross = given.arguments["query"] is not given.arguments["key"]
+            watch.cross = not alike
+            watch.appended = int(given.arguments.get("bias_k") is not None)
         try:
             result = self.original(*args, **kwargs)
             if awake and given.arguments.get("need_weights", True):
@@ -51,5 +54,5 @@ class Multihead(Seam):
                     self.original(**(given.arguments | quiet))
         finally:
             for watch in awake:
-                watch.cross = False
+                watch.cross, watch.appended = None, 0
         return result

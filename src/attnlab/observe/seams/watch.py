@@ -17,7 +17,9 @@ from attnlab.observe.call import AttentionCall
 from attnlab.observe.seams.sighting import Sighting
 
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
+SMALL = 8  # modules of one whose output is held while the module around it runs
 CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in that of a module
+Made = dict[int, tuple[Tensor, Tensor]]  # by the place of what was made: that, and from what
 
 
 class Watch:
@@ -38,7 +40,10 @@ class Watch:
         self.times: Counter[str] = Counter()  # how often each has attended
         self.alone: set[str] = set()  # those that attend in code of their own
         self.muted = False  # within a function that was seen, and while that is measured
-        self.cross = False  # the module that runs is known to attend to another sequence
+        # whether the module that runs is known to attend to another sequence; None: not known
+        self.cross: bool | None = None
+        self.appended = 0  # keys that it has put behind those of the sequence
+        self.made: list[Made] = []  # by the modules inside each that runs
         self.over = False  # the forward that is watched has been seen to its end
         # the thread of that forward: this one, or the first that begins a forward of a training
         self.thread = None if only_training else threading.get_ident()
@@ -74,6 +79,34 @@ class Watch:
                 self._see(sighting)
         finally:
             self.muted = False
+
+    def origin(self, tensor: Tensor) -> Tensor | None:
+        """Return what a tensor was made from by modules of those that run; None if by none.
+
+        Views share the storage of what they are views of, so that this goes through chunks and
+        transpositions of what a linear layer gave, but not through sums or rotations of it.
+        """
+        found: Tensor | None = None
+        while (made := self._maker(tensor if found is None else found)) is not None:
+            found = made
+        return found
+
+    def _maker(self, tensor: Tensor) -> Tensor | None:
+        place = _place(tensor)
+        return next((made[place][1] for made in reversed(self.made) if place in made), None)
+
+    def comes_from_elsewhere(self, query: Tensor, key: Tensor) -> bool | None:
+        """Return whether keys are made from another tensor than queries; None: not known."""
+        first, second = self.origin(query), self.origin(key)
+        if first is None or second is None:
+            return None
+        # views of one sequence overlap; two sequences of one tensor do not
+        return _place(first) != _place(second) or not _overlap(first, second)
+
+    def outputs(self) -> Iterator[Tensor]:
+        """What modules inside of those that run have made, the latest first."""
+        for made in reversed(self.made):
+            yield from (output for output, _ in reversed(made.values()))
 
     def attends_alone(self) -> None:
         """Take note that the module that runs attends where no seam sees it, or will be seen."""
@@ -114,6 +147,7 @@ class Watch:
         try:
             for name, module in self.model.named_modules():
                 if name and _is_plain(module):
+                    hooks.append(module.register_forward_hook(self._take_made))
                     continue
                 enter, leave = self._hooks(name, module)
                 hooks.append(module.register_forward_pre_hook(enter))
@@ -131,17 +165,33 @@ class Watch:
                 self.thread = threading.get_ident()
             if threading.get_ident() == self.thread:
                 self.running.append(name)
+                self.made.append({})
                 self.ran[name] = module
 
-        def leave(*_: Any) -> None:
+        # what a block makes of its input would keep the activations of all blocks alive
+        small = sum(1 for _ in module.modules()) <= SMALL
+
+        def leave(_: nn.Module, given: tuple[Any, ...], output: Any) -> None:
             if threading.get_ident() != self.thread:
                 return
             if self.running and self.running[-1] == name:
                 self.running.pop()
+                self.made.pop()
             if not self.running and name == "":
                 self.over = True
+            if small:
+                self._take_made(module, given, output)
 
         return enter, leave
+
+    def _take_made(self, _: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        """Note what a module makes of what."""
+        if not self.made or threading.get_ident() != self.thread:
+            return
+        if isinstance(output, Tensor) and given and isinstance(given[0], Tensor):
+            place = _place(output)
+            if place != _place(given[0]):  # it may work in place
+                self.made[-1][place] = (output, given[0])
 
 
 def trains(model: nn.Module) -> bool:
@@ -157,6 +207,22 @@ def crosses(name: str) -> bool:
 def _is_plain(module: nn.Module) -> bool:
     """Whether it is one of torch's own layers without parts, none of which attends."""
     return type(module).__module__.startswith("torch.nn.modules.") and not module._modules
+
+
+def _place(tensor: Tensor) -> int:
+    """Where the numbers of a tensor and of its views are; 0 if it has none (a sparse one)."""
+    strided = tensor.layout == torch.strided and not tensor.is_nested
+    return tensor.untyped_storage().data_ptr() if strided else 0
+
+
+def _overlap(first: Tensor, second: Tensor) -> bool:
+    """Whether two views of one storage have numbers between the ends of each other."""
+    begun = [one.storage_offset() for one in (first, second)]
+    ends = [
+        start + sum((size - 1) * step for size, step in zip(one.shape, one.stride(), strict=True))
+        for start, one in zip(begun, (first, second), strict=True)
+    ]
+    return max(begun) <= min(ends)
 
 
 def _within(name: str, outer: str) -> bool:
