@@ -16,6 +16,7 @@ import torch
 from small_models import LENGTH, NanoGPT, small_model, tokens
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
 import attnlab
 from attnlab.files.errors import InputError
@@ -912,3 +913,76 @@ def test_what_may_be_folded_into_the_batch_is_named():
     probe = make_probe(FoldedByHand(), (torch.randn(2, 24, 32),))
     with pytest.warns(UserWarning, match="8 sequences of one head, where the batch has 2"):
         moment_of(FoldedByHand(), probe, min_keys=8)
+
+
+class ByFlex(nn.Module):
+    def __init__(self, how="imported"):
+        super().__init__()
+        self.fn = torch.compile(flex_attention) if how == "compiled" else flex_attention
+        self.how = how
+
+    def forward(self, x):
+        x = x[:, None]
+        attend = flex_attention if self.how == "imported" else self.fn
+        return attend(x, x, x)[:, 0]
+
+
+class ByChunks(nn.Module):
+    """A softmax of five queries at a time."""
+
+    def forward(self, x):
+        return torch.cat([(part @ x.mT).softmax(-1) @ x for part in x.split(5, 1)], 1)
+
+
+class ByExponentials(nn.Module):
+    def forward(self, x):
+        weight = torch.exp(torch.einsum("bqd,bkd->bqk", x, x) / 32)
+        return weight @ x / weight.sum(-1, keepdim=True)
+
+
+class Mixed(nn.Module):
+    """An SDPA layer beside another kind of attention, neither in a list."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.embed, self.first, self.second = nn.Embedding(97, 32), NanoGPT().blocks[0], other
+
+    def forward(self, ids):
+        return self.second(self.first(self.embed(ids)))
+
+
+class BothInOne(nn.Module):
+    """One module that calls torch's function, and then attends in code of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.other = nn.Embedding(97, 32), functional.scaled_dot_product_attention
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        x = self.other(x[:, None], x[:, None], x[:, None])[:, 0]
+        return ByExponentials.forward(self, x)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [ByFlex(), ByFlex("attribute"), ByFlex("compiled"), ByChunks(), ByExponentials()],
+    ids=lambda other: type(other).__name__ + getattr(other, "how", ""),
+)
+def test_attention_in_code_of_its_own_beside_layers_that_are_seen_is_named(other):
+    with torch.compiler.set_stance("force_eager"):
+        moment = moment_of(model := Mixed(other), make_probe(model, tokens(2)), min_keys=8)
+    assert list(moment.order) == ["first.attention"]
+    assert moment.unseen == {"second": type(other).__name__}
+
+
+def test_attention_in_code_of_its_own_in_a_module_that_is_seen_is_named():
+    model = BothInOne()
+    before = model.other
+    moment = moment_of(model, make_probe(model, tokens(2)), min_keys=8)
+    assert list(moment.order) == [""] and moment.unseen == {"": "BothInOne"}
+    assert model.other is before
+    attention = nn.MultiheadAttention(32, 4, batch_first=True)  # it asks for its own weights
+    x = torch.randn(2, 24, 32)
+    given = dict.fromkeys(("query", "key", "value"), x)
+    assert not moment_of(attention, make_probe(attention, given), min_keys=8).unseen

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,22 @@ class Seam(ABC):
                 self.watches = tuple(one for one in self.watches if one is not watch)
                 if not self.watches:
                     self._undo.close()
+
+    def replace_by_name(self, watch: Watch, makers: Mapping[Any, Callable[..., Any]]) -> None:
+        """Replace functions that a model has under names of its own: imported into the files of
+        its classes, or set as attributes of its modules.
+
+        makers: for each function, what makes its stand-in from it, or from it compiled.
+        """
+        homes = {type(module).__module__ for module in watch.model.modules()}
+        files = [sys.modules[name] for name in homes if name in sys.modules]
+        for owner in (*files, *watch.model.modules()):
+            for name, value in list(vars(owner).items()):
+                if not callable(value) or isinstance(value, type):
+                    continue
+                original = getattr(value, "_torchdynamo_orig_callable", value)
+                if isinstance(original, Hashable) and original in makers:
+                    self.replace(owner, name, makers[original](value))
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute until nobody watches any more."""

@@ -46,9 +46,16 @@ class Multihead(Seam):
         for watch in awake:
             watch.cross = not alike
             watch.appended = int(given.arguments.get("bias_k") is not None)
+        weights = given.arguments.get("need_weights", True)
         try:
-            result = self.original(*args, **kwargs)
-            if awake and given.arguments.get("need_weights", True):
+            for watch in awake:
+                watch.muted = weights
+            try:
+                result = self.original(*args, **kwargs)
+            finally:
+                for watch in awake:
+                    watch.muted = False
+            if awake and weights:
                 quiet = {"need_weights": False, "training": False}  # no dropout, no random number
                 with torch.no_grad():
                     self.original(**(given.arguments | quiet))

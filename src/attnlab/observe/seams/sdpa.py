@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -33,10 +32,7 @@ class ScaledDotProduct(Seam):
         if len(self.watches) == 1:
             self.original = getattr(functional, NAME)
             self.replace(functional, NAME, self._attend)
-        homes = {type(module).__module__ for module in watch.model.modules()}
-        for home in (sys.modules[name] for name in homes if name in sys.modules):
-            for name in [name for name, value in vars(home).items() if value is self.original]:
-                self.replace(home, name, self._attend)
+        self.replace_by_name(watch, {self.original: lambda _: self._attend})
 
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,

@@ -39,6 +39,7 @@ class Watch:
         self.ran: dict[str, nn.Module] = {}  # all that ran
         self.times: Counter[str] = Counter()  # how often each has attended
         self.alone: set[str] = set()  # those that attend in code of their own
+        self.products: set[tuple[str, tuple[int, ...]]] = set()  # of activations: who, what shape
         self.muted = False  # within a function that was seen, and while that is measured
         # whether the module that runs is known to attend to another sequence; None: not known
         self.cross: bool | None = None
@@ -109,7 +110,7 @@ class Watch:
             yield from (output for output, _ in reversed(made.values()))
 
     def attends_alone(self) -> None:
-        """Take note that the module that runs attends where no seam sees it, or will be seen."""
+        """Take note that the module that runs attends where no seam sees it."""
         self.alone.add(self.running[-1])
 
     def unseen(self) -> dict[str, str]:
@@ -117,7 +118,7 @@ class Watch:
         class, and blocks of a stack in which others attend; their names and classes."""
         named = [name for name, module in self.ran.items() if ATTENDS.search(type(module).__name__)]
         known = {*self.times, *self.alone}
-        found = self.alone - self.times.keys()
+        found = set(self.alone)
         found |= {
             name
             for name in named
