@@ -79,6 +79,14 @@ def beside(array: Array, values: ArrayLike) -> Array:
     return xp.asarray(np.asarray(values))
 
 
+def counting(array: Array, start: int, stop: int) -> Array:
+    """Return start to stop - 1 in the same kind and place; made there, so that nothing is sent."""
+    xp = namespace(array)
+    if is_torch(array):
+        return xp.arange(start, stop, device=array.device)
+    return xp.arange(start, stop)
+
+
 def alike(array: Array, values: Any) -> Array:
     """Numbers, of numpy or of the same kind, in the kind and precision of the array."""
     xp = namespace(array)

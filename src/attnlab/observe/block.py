@@ -14,6 +14,7 @@ from attnlab.measures import maps
 from attnlab.measures.arrays import (
     Array,
     beside,
+    counting,
     log_softmax,
     namespace,
     on_processor,
@@ -103,7 +104,7 @@ class Part:
     def visible(self, index: Int[Array, "batch row"]) -> Bool[Array, "#batch #head row key"]:
         """Which keys these rows may see."""
         keys = self.call.shape[3]
-        key = beside(self.call.query, np.arange(keys))
+        key = counting(self.call.query, 0, keys)
         first, last = self.call.span(self._place(index)[:, None, :, None])
         seen = (key >= first) & (key <= last)
         if self.mask is not None:
@@ -162,7 +163,7 @@ class Part:
         query: all queries, in the model's precision. there: which of these rows count.
         """
         queries, keys = self.call.shape[2:]
-        index = beside(key, np.arange(rows.start, rows.stop))[None]
+        index = counting(key, rows.start, rows.stop)[None]
         visible = self.visible(index)
         some = precise(query[:, :, rows]) * self.call.scale
         if self.mask is None:  # half of the products of causal attention are never seen

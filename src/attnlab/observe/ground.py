@@ -216,7 +216,13 @@ class Ground:
         index = self.index(call.query)[:, None, :, None]
         some = precise(taken(call.query, index, 2)) * call.scale
         key = in_a_row(precise(call.key))
-        return Heads(some, key, call.sinks, self._largest(call.query, key))
+        largest = self._largest(call.query, key) if self.sampled else None
+        return Heads(some, key, call.sinks, largest)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether some rows are not looked at, for which others stand."""
+        return bool((self.chosen.weight > 1).any())
 
     def _largest(
         self, query: Float[Array, "batch head query width"], key: Array

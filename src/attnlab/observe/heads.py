@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 class Heads:
     """What maps are made of.
 
-    query: of the rows that are looked at, and times the scale. largest: the largest logit of each
-    head over all rows (`Ground.heads`). layers: of how many calls.
+    query: of the rows that are looked at, and times the scale. largest: where rows are sampled, the
+    largest logit of each head over all rows. layers: of how many calls.
     """
 
     query: Float[Array, "batch head row width"]
     key: Float[Array, "batch kv_head key width"]
     sinks: Float[Array, " head"] | None
-    largest: Float[Array, "batch head"]
+    largest: Float[Array, "batch head"] | None
     layers: int = 1
 
     def of_sequences(self, some: slice) -> Heads:
         """Of these sequences."""
-        return replace(self, query=self.query[some], key=self.key[some])
+        largest = None if self.largest is None else self.largest[some]
+        return replace(self, query=self.query[some], key=self.key[some], largest=largest)
 
 
 def side_by_side(several: Sequence[Heads]) -> Heads:
@@ -46,7 +47,7 @@ def side_by_side(several: Sequence[Heads]) -> Heads:
         xp.concat([one.query for one in several], axis=1),
         xp.concat([one.key for one in several], axis=1),
         sinks,
-        xp.concat([one.largest for one in several], axis=1),
+        None if first.largest is None else xp.concat([one.largest for one in several], axis=1),
         sum(one.layers for one in several),
     )
 

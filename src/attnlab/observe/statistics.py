@@ -35,7 +35,7 @@ from attnlab.measures.arrays import (
 )
 from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observe import budget
-from attnlab.observe.block import BASIC, Block, Part, even_cuts, ranked_mass
+from attnlab.observe.block import BASIC, LOW, Block, Part, even_cuts, ranked_mass
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.ground import SINKS, Ground, Spot
 from attnlab.observe.heads import Heads, apart
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 MIN_KEYS = 16
 BUDGET_BYTES = 256 * 2**20
 BYTES_OF_A_COLUMN = 32  # of a row, in float64 and with what is computed from it
+LARGEST = BASIC.index("largest_logit")
 BYTES_OF_A_KEY = 64  # and of a key
 
 
@@ -126,16 +127,18 @@ def look(ground: Ground, heads: Heads) -> Look:
             totals = totals + xp.matmul(spot.weight[:, None], block.maps)
             columns.append(_columns(block, spot, ground.factors(block.maps, some)))
         whole = _joined(columns)
+        largest = mine.largest
+        if largest is None:
+            there = ground.made(whole, "there", lambda: ground.chosen.weight > 0)[some, None]
+            largest = xp.max(xp.where(there, whole[..., LARGEST], LOW), axis=-1)
         found.append({"columns": whole, "totals": totals, "short": 0.0 * whole[:, :, 0, 0]}
-                     | _beside(ground, part, mine, some))  # fmt: skip
+                     | _beside(ground, part, mine, some, largest))  # fmt: skip
     joined: dict[str, Any] = {
         name: xp.concat([one[name] for one in found]) if len(found) > 1 else found[0][name]
         for name in found[0]
     }
     absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
-    return Look(
-        heads.layers, **(absent | joined), largest=heads.largest, learnable=heads.sinks is not None
-    )
+    return Look(heads.layers, **(absent | joined), learnable=heads.sinks is not None)
 
 
 def _columns(
@@ -176,8 +179,10 @@ def _factors(
     return xp.concat([alike(of_all, spot.targets), of_all], axis=2)
 
 
-def _beside(ground: Ground, part: Part, heads: Heads, some: slice) -> dict[str, Any]:
-    """Of the rows beside the chosen ones."""
+def _beside(
+    ground: Ground, part: Part, heads: Heads, some: slice, largest: Float[Array, "batch head"]
+) -> dict[str, Any]:
+    """Of the rows beside the chosen ones. largest: logit of the chosen ones, or of all."""
     found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
     window: Any = 0.0
     short: Any = 0.0
@@ -195,12 +200,18 @@ def _beside(ground: Ground, part: Part, heads: Heads, some: slice) -> dict[str, 
             if name == "short":
                 first, there = ground.first_of_short(m)
                 mass = taken(m, first[some, None, own, None], -1)[..., 0]
-                short = short + namespace(m).sum(mass * there[some, None, own], axis=-1)
+                xp = namespace(m)
+                short = short + xp.sum(mass * there[some, None, own], axis=-1)
+                rows = xp.where(
+                    there[some, None, own] > 0, xp.max(logits[:, :, inside], axis=-1), LOW
+                )
+                largest = xp.maximum(largest, xp.max(rows, axis=-1))
                 continue
             found[name].append(m)
             if name == "later" and sink is not None:
                 found["sink"].append(sink)
     whole = {name: _joined(blocks) for name, blocks in found.items() if blocks}
+    whole["largest"] = largest
     if len(ground.short):
         whole["short"] = short
     if ground.caches and len(ground.voters):
@@ -254,7 +265,7 @@ def conclude(
 def _max_logit(largest: Float[Array, "layer batch head"]) -> Float[Array, "layer batch head"]:
     """Return the largest logit, and NaN in sequences whose queries see no key."""
     xp = namespace(largest)
-    return xp.where(largest == -xp.inf, xp.nan, largest)
+    return xp.where(largest <= LOW, xp.nan, largest)
 
 
 def _alpha_1(

@@ -47,7 +47,7 @@ class ScaledDotProduct(Seam):
                 name = watch.running[-1]
                 with torch.no_grad():
                     unfold = folded(watch, query, value)
-                    tensors = [unfold(one) for one in (query, key, value)]
+                    q, k, v = (unfold(one) for one in (query, key, value))
                     mask = attn_mask
                     if mask is not None and unfold is not _four:
                         mask = unfold(mask.expand(*query.shape[:-1], key.shape[-2]))
@@ -56,7 +56,7 @@ class ScaledDotProduct(Seam):
                         cross = True
                     elif cross is None and not is_causal:
                         cross = watch.comes_from_elsewhere(query, key)
-                    call = understand(*tensors, mask, is_causal, scale, layer=watch.next_layer,
+                    call = understand(q, k, v, mask, is_causal, scale, layer=watch.next_layer,
                                       cross=cross, name=name, appended=watch.appended)  # fmt: skip
                     exact = dropout_p == 0
                     watch.see(name, call, unfold(output), exact=exact)
