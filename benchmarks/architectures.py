@@ -44,6 +44,7 @@ from attnlab.observe.probe import make_probe
 
 WIDTH, HEADS, LAYERS, LENGTH, DECODED, VOCABULARY, WINDOW = 64, 4, 6, 48, 40, 97, 16
 LEAST, NEAR = 6, 1e-5  # keys that a counted query sees; how near is right
+HIDDEN = 60.0  # a gap in a row's logits that only a mask makes (Swin's is -100) in such a model
 MOST, SECONDS = 30_000_000, 120  # parameters of a model, and how long it may take
 SIZES = (
     (WIDTH, "hidden_size d_model n_embd dim emb_dim embed_dim embedding_size word_embed_proj_dim "
@@ -80,6 +81,7 @@ TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_star
 # what else is tried where these sizes do not go together
 VARIANTS: tuple[dict[str, int], ...] = (
     {}, {"num_key_value_heads": HEADS}, {"head_dim": 2 * WIDTH}, {"window_size": 4},
+    {"window_size": 4, "patch_size": 2},
 )  # fmt: skip
 KINDS = (
     "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT", "CAUSAL_LM",
@@ -178,7 +180,7 @@ def differences(found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any]) 
     if sinks is not None and logits.shape[-1] == keys:  # it scales what it makes of its maps
         logits = torch.cat([logits, sinks.detach().view(-1, 1, 1).expand_as(logits[..., :1])], -1)
     maps = logits.softmax(-1)[..., :keys]
-    visible = (maps > 0) | (logits[..., :keys] > -5000)
+    visible = shown(logits[..., :keys])
     real = torch.ones(batch, maps.shape[2], dtype=torch.bool)
     if maps.shape[2] == LENGTH and "attention_mask" in inputs:
         real = inputs["attention_mask"].bool()
@@ -208,6 +210,17 @@ def differences(found: Any, logits: Any, sinks: Any, inputs: Mapping[str, Any]) 
         if not (off[there] <= bound).all():
             wrong.append(f"{name} off by {off[there].max():.2g}")
     return ", ".join(wrong)
+
+
+def shown(logits: Any) -> Any:
+    """Return which keys a softmax shows: those above the first gap that a mask has made.
+
+    From the sum of products and mask, and not from the mask, which the observer goes by.
+    """
+    ordered, order = logits.sort(-1)
+    gaps = ordered.diff(dim=-1) > HIDDEN
+    above = torch.cat([gaps.flip(-1).cumsum(-1).flip(-1) == 0, torch.ones_like(gaps[..., :1])], -1)
+    return torch.empty_like(above).scatter_(-1, order, above)
 
 
 def what_runs(name: str) -> tuple[dict[str, int], dict[str, Any], Any, dict[str, Any]]:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from attnlab.observe import block
+from attnlab.observe import call
 
 architectures = pytest.importorskip("benchmarks.architectures")
 
@@ -12,6 +12,7 @@ architectures = pytest.importorskip("benchmarks.architectures")
 @pytest.mark.parametrize(
     "name, outcome, words",
     [
+        ("swin", "agrees", "layers of SwinModel, eager and sdpa"),  # its mask is -100
         ("llama", "agrees", "6 layers of LlamaForCausalLM, eager and sdpa"),
         ("bloom", "refused", "BloomAttention"),
         ("jamba", "in part", "3 layers .* it names model.layers.0 .JambaMambaDecoderLayer."),
@@ -26,6 +27,6 @@ def test_an_outcome_of_each_kind(name, outcome, words):
 
 def test_what_is_misunderstood_is_found(monkeypatch):
     assert architectures.outcome_of("markuplm")[0] == "agrees"
-    monkeypatch.setattr(block, "HIDDEN", -1e8)  # its mask is -10,000
+    monkeypatch.setattr(call, "DROP", 1e8)  # its mask is -10,000
     outcome, why = architectures.outcome_of("markuplm")
     assert outcome == "WRONG" and "visible_keys off by" in why

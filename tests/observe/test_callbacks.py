@@ -92,7 +92,7 @@ def test_trackers_get_few_numbers_by_name():
         told.append(tracker.told)
     assert told[0] == told[1] == told[2]
     values = {name: value for _, name, value in told[0]}
-    assert len(values) == 14  # seven of each layer
+    assert len(values) == 16  # eight of each layer
     wanted = observer.result().entropy.isel(step=0, layer=1).mean()
     assert values["attention/entropy/layer_01"] == pytest.approx(float(wanted))
 

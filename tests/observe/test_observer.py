@@ -1,10 +1,14 @@
 """The observer measures beside a training, and leaves no trace in it."""
 
 import contextlib
+import functools
 import gc
 import json
 import random
+import threading
+import warnings
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ import torch
 from small_models import LENGTH, NanoGPT, small_model, tokens
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
 import attnlab
 from attnlab.files.errors import InputError
@@ -19,7 +24,7 @@ from attnlab.observe.clock import LearningRateSum, sums_of_checkpoints
 from attnlab.observe.moment import moment_of
 from attnlab.observe.probe import make_probe
 from attnlab.observe.record import over_sequences
-from attnlab.observe.seams import SEAMS
+from attnlab.observe.seams import SEAMS, watching
 from attnlab.observe.snap import SNAPPED, STOPPED, UNKNOWN
 from attnlab.observe.words import in_words
 
@@ -270,6 +275,19 @@ def test_the_dataset_has_what_is_measured_and_where():
             found = result[name].isel(step=1, layer=i)
             assert np.allclose(found, means[name], equal_nan=True), name
             assert found.attrs == means[name].attrs
+
+
+def test_of_the_largest_logit_the_largest_sequence_is_kept():
+    model, ids = NanoGPT().eval(), tokens(3)
+    calls = []
+    with torch.no_grad(), watching(model, lambda seen: calls.append(seen.call)):
+        model(ids)
+    found = observed(model, ids, rows=4, min_keys=4)["max_logit"].values
+    for layer, call in enumerate(calls):
+        logits = call.query.double() @ call.key.double().mT * call.scale
+        hidden = torch.ones(ids.shape[1], ids.shape[1], dtype=bool).triu(1)
+        wanted = logits.masked_fill(hidden, -torch.inf).amax((0, 2, 3))
+        np.testing.assert_allclose(found[layer], wanted, rtol=1e-5)
 
 
 def test_a_seq2seq_model_is_seen_on_all_sides():
@@ -635,3 +653,338 @@ def test_the_learning_rate_that_a_trainer_logged(tmp_path):
     for broken in ("", "[]", '{"log_history": 3}', '{"log_history": [{"learning_rate": "x"}]}'):
         (tmp_path / "trainer_state.json").write_text(broken)
         assert sums_of_checkpoints(steps, folders, None) is None
+
+
+def in_threads(*functions):
+    """Run functions at the same time; the first to fail fails here."""
+    with ThreadPoolExecutor(len(functions)) as pool:
+        for done in [pool.submit(function) for function in functions]:
+            done.result()
+
+
+def process_settings():
+    """What belongs to the process and not to a thread."""
+    return (
+        torch.backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision(),
+        torch.get_deterministic_debug_mode(), functional.scaled_dot_product_attention,
+        functional.multi_head_attention_forward, functional.softmax, torch.softmax,
+        torch.backends.mha.get_fastpath_enabled, *(seam.watches for seam in SEAMS),
+    )  # fmt: skip
+
+
+def test_another_model_in_another_thread_is_not_seen():
+    model, probe = NanoGPT().eval(), make_probe(NanoGPT(), tokens(2))
+    others = [NanoGPT(heads=2, layers=3, seed=5).eval(), small_model("llama")]
+    expected, before = moment_of(model, probe, min_keys=8), process_settings()
+    over = threading.Event()
+
+    def run(other):
+        ids = tokens(3, seed=4)
+        with torch.no_grad():
+            wanted = other(ids)
+            while not over.is_set():
+                found = other(ids)
+                assert torch.equal(
+                    getattr(found, "logits", found), getattr(wanted, "logits", wanted)
+                )
+
+    def measure():
+        try:
+            for _ in range(100):
+                found = moment_of(model, probe, min_keys=8)
+                assert found.order == expected.order and not found.unseen
+                for layer in found.order:
+                    for name in ("entropy", "max_logit", "received", "mean_distance"):
+                        np.testing.assert_array_equal(
+                            found.layers[layer][name], expected.layers[layer][name]
+                        )
+        finally:
+            over.set()
+
+    in_threads(measure, *(lambda other=other: run(other) for other in others))
+    assert process_settings() == before
+
+
+def test_the_same_model_in_another_thread_is_not_seen():
+    """A thread that evaluates the model, on other tokens, while it is measured."""
+    model = NanoGPT().eval()
+    probe = make_probe(model, tokens(2))
+    expected, over = moment_of(model, probe, min_keys=8), threading.Event()
+
+    def run():
+        with torch.no_grad():
+            while not over.is_set():
+                model(tokens(3, seed=4))
+
+    def measure():
+        try:
+            for _ in range(100):
+                found = moment_of(model, probe, min_keys=8)
+                assert found.order == expected.order
+                for layer in found.order:
+                    np.testing.assert_array_equal(
+                        found.layers[layer]["entropy"], expected.layers[layer]["entropy"]
+                    )
+        finally:
+            over.set()
+
+    in_threads(measure, run)
+
+
+def test_measurements_in_two_threads_leave_everything_as_it_was():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    models = {
+        encoder: make_probe(encoder, (torch.randn(2, 24, 32),)),
+        (drawing := Drawing()): make_probe(drawing, tokens(2)),
+    }
+    expected = {model: moment_of(model, probe, min_keys=8) for model, probe in models.items()}
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(3)
+    before, drawn = process_settings(), torch.get_rng_state()
+    try:
+
+        def measure(model):
+            for _ in range(50):
+                found = moment_of(model, models[model], min_keys=8)
+                assert found.order == expected[model].order
+                for one in found.order:
+                    np.testing.assert_array_equal(
+                        found.layers[one]["entropy"], expected[model].layers[one]["entropy"]
+                    )
+
+        in_threads(*(lambda model=model: measure(model) for model in models))
+        assert process_settings() == before
+        assert torch.equal(torch.get_rng_state(), drawn)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_live_a_forward_of_another_thread_is_not_the_training():
+    model, others = NanoGPT(), NanoGPT(seed=3).eval()
+    observer = attnlab.observe(model, live=True, every=1, **FEW)
+    observer.step(0)
+    over, begun = threading.Event(), threading.Event()
+
+    def run():
+        with torch.no_grad():
+            while not over.is_set():
+                model(tokens(4, seed=9))
+                others(tokens(4, seed=9))
+                begun.set()
+
+    def one_step():
+        begun.wait()
+        loss_of(model, tokens(2)).backward()
+        over.set()
+
+    in_threads(one_step, run)
+    observer.finish(1)
+    wanted = moment_of(model, make_probe(model, tokens(2)), min_keys=8)
+    found = observer.result().isel(step=0)
+    for layer, name in enumerate(wanted.order):
+        np.testing.assert_allclose(
+            found["entropy"].values[layer], wanted.layers[name]["entropy"].mean("sequence"),
+            rtol=1e-5,
+        )  # fmt: skip
+
+
+class Padded(nn.Module):
+    """Attention that is given its padding under a name of its own."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(97, 32)
+        self.q, self.k, self.v = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x, fill=None, *, causal=False):
+        x = self.embed(x)
+        q, k, v = (
+            one(x).view(*x.shape[:2], 4, 8).transpose(1, 2) for one in (self.q, self.k, self.v)
+        )
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+        mask = (mask.tril() if causal else mask)[None, None]
+        if fill is not None:
+            mask = mask & ~fill[:, None, None, :]
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_under_any_name_is_left_out(causal):
+    model, ids = Padded().eval(), tokens(2)
+    model.forward = functools.partial(model.forward, causal=causal)
+    fill = torch.zeros(2, LENGTH, dtype=torch.bool)
+    fill[1, 15:] = True
+    both = moment_of(model, make_probe(model, (ids, fill)), min_keys=8).layers[""]
+    alone = moment_of(model, make_probe(model, ids[1:, :15]), min_keys=8).layers[""]
+    for name in ("entropy", "mean_distance", "visible_keys", "max_logit", "alpha_1"):
+        np.testing.assert_allclose(both[name][1], alone[name][0], rtol=1e-5, err_msg=name)
+
+
+def test_padding_given_by_position_is_left_out():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    x, fill = torch.randn(2, LENGTH, 32), torch.zeros(2, LENGTH, dtype=torch.bool)
+    fill[1, 15:] = True
+    for one, given in ((model, (x, None, fill)), (layer.eval(), (x, None, fill))):
+        probe = make_probe(one, given)
+        assert torch.equal(probe.side.real, ~fill)
+        both, alone = (
+            moment_of(one, made, min_keys=8) for made in (probe, make_probe(one, (x[1:, :15],)))
+        )
+        for name in both.order:
+            np.testing.assert_allclose(
+                both.layers[name]["mean_distance"][1], alone.layers[name]["mean_distance"][0],
+                rtol=1e-4,
+            )  # fmt: skip
+
+
+class Translating(nn.Module):
+    """An encoder and a decoder in plain torch, under names of their own."""
+
+    def __init__(self, names=("encoder", "decoder")):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.names = nn.Embedding(97, 32), names
+        self.add_module(names[0], nn.TransformerEncoderLayer(32, 4, 64, batch_first=True))
+        self.add_module(names[1], nn.TransformerDecoderLayer(32, 4, 64, batch_first=True))
+
+    def forward(self, src, tgt):
+        encode, decode = (self.get_submodule(name) for name in self.names)
+        return decode(self.embed(tgt), encode(self.embed(src)))
+
+
+def test_a_decoder_is_measured_on_what_it_reads():
+    src, tgt = tokens(2), tokens(2, seed=7)
+    for given in ((src, tgt), {"src": src, "tgt": tgt}):
+        model = Translating().eval()
+        found = moment_of(model, make_probe(model, given), min_keys=8).layers
+        wanted = {"encoder.self_attn": src, "decoder.self_attn": tgt, "decoder.multihead_attn": src}
+        assert list(found) == list(wanted)
+        assert [one["kind"].item() for one in found.values()] == ["self", "self", "cross"]
+        for layer, ids in wanted.items():
+            np.testing.assert_array_equal(found[layer]["token"], ids, err_msg=layer)
+    model = Translating(("first", "second")).eval()  # which reads what, their names do not tell
+    found = moment_of(model, make_probe(model, (src, tgt)), min_keys=8).layers
+    assert not any("token" in found[f"{name}.self_attn"].coords for name in ("first", "second"))
+    shorter = moment_of(model, make_probe(model, (src, tgt[:, :20])), min_keys=8).layers
+    np.testing.assert_array_equal(shorter["second.self_attn"]["token"], tgt[:, :20])
+    np.testing.assert_array_equal(shorter["first.self_attn"]["token"], src)
+
+
+def test_keys_before_the_tokens_leave_what_is_said_of_places_and_tokens():
+    """Prefix tuning of a causal model, as transformers is given it."""
+    from transformers import DynamicCache
+
+    model, ids = small_model("llama"), tokens(2, 20)
+
+    class Prefix(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids):
+            keys = torch.linspace(-1, 1, 2 * 2 * 4 * 8).view(2, 2, 4, 8)
+            cache = DynamicCache()
+            for layer in range(2):
+                cache.update(keys, -keys, layer)
+            mask = torch.ones(2, 24, dtype=torch.long)
+            return self.model(ids, past_key_values=cache, attention_mask=mask)
+
+    prefixed = Prefix()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = moment_of(prefixed, make_probe(prefixed, ids), min_keys=8).layers
+    for one in found.values():
+        assert one["kind"].item() == "self" and one.sizes["key"] == 24
+        assert {"mean_distance", "induction_mass", "retained_mass"} <= set(one)
+        np.testing.assert_array_equal(one["token"][:, 4:], ids)
+        np.testing.assert_array_equal(one["token"][:, :4], [[-1, -2, -3, -4]] * 2)
+
+
+class FoldedByHand(nn.Module):
+    """One head by its shape, of which nothing tells what is folded into the batch."""
+
+    def forward(self, x):
+        x = x.unflatten(-1, (4, 8)).transpose(1, 2).flatten(0, 1)
+        return functional.scaled_dot_product_attention(x, x, x)
+
+
+def test_what_may_be_folded_into_the_batch_is_named():
+    probe = make_probe(FoldedByHand(), (torch.randn(2, 24, 32),))
+    with pytest.warns(UserWarning, match="8 sequences of one head, where the batch has 2"):
+        moment_of(FoldedByHand(), probe, min_keys=8)
+
+
+class ByFlex(nn.Module):
+    def __init__(self, how="imported"):
+        super().__init__()
+        self.fn = torch.compile(flex_attention) if how == "compiled" else flex_attention
+        self.how = how
+
+    def forward(self, x):
+        x = x[:, None]
+        attend = flex_attention if self.how == "imported" else self.fn
+        return attend(x, x, x)[:, 0]
+
+
+class ByChunks(nn.Module):
+    """A softmax of five queries at a time."""
+
+    def forward(self, x):
+        return torch.cat([(part @ x.mT).softmax(-1) @ x for part in x.split(5, 1)], 1)
+
+
+class ByExponentials(nn.Module):
+    def forward(self, x):
+        weight = torch.exp(torch.einsum("bqd,bkd->bqk", x, x) / 32)
+        return weight @ x / weight.sum(-1, keepdim=True)
+
+
+class Mixed(nn.Module):
+    """An SDPA layer beside another kind of attention, neither in a list."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.embed, self.first, self.second = nn.Embedding(97, 32), NanoGPT().blocks[0], other
+
+    def forward(self, ids):
+        return self.second(self.first(self.embed(ids)))
+
+
+class BothInOne(nn.Module):
+    """One module that calls torch's function, and then attends in code of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.other = nn.Embedding(97, 32), functional.scaled_dot_product_attention
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        x = self.other(x[:, None], x[:, None], x[:, None])[:, 0]
+        return ByExponentials.forward(self, x)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [ByFlex(), ByFlex("attribute"), ByFlex("compiled"), ByChunks(), ByExponentials()],
+    ids=lambda other: type(other).__name__ + getattr(other, "how", ""),
+)
+def test_attention_in_code_of_its_own_beside_layers_that_are_seen_is_named(other):
+    with torch.compiler.set_stance("force_eager"):
+        moment = moment_of(model := Mixed(other), make_probe(model, tokens(2)), min_keys=8)
+    assert list(moment.order) == ["first.attention"]
+    assert moment.unseen == {"second": type(other).__name__}
+
+
+def test_attention_in_code_of_its_own_in_a_module_that_is_seen_is_named():
+    model = BothInOne()
+    before = model.other
+    moment = moment_of(model, make_probe(model, tokens(2)), min_keys=8)
+    assert list(moment.order) == [""] and moment.unseen == {"": "BothInOne"}
+    assert model.other is before
+    attention = nn.MultiheadAttention(32, 4, batch_first=True)  # it asks for its own weights
+    x = torch.randn(2, 24, 32)
+    given = dict.fromkeys(("query", "key", "value"), x)
+    assert not moment_of(attention, make_probe(attention, given), min_keys=8).unseen

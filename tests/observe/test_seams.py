@@ -303,3 +303,153 @@ def test_afterwards_everything_is_as_it_was():
     assert not any(seam.watches for seam in SEAMS)
     for module in (*model.modules(), *other.modules()):
         assert not module._forward_hooks and not module._forward_pre_hooks
+
+
+class Masked(nn.Module):
+    """Hides half of the keys by a mask of -100, which large logits overcome."""
+
+    def forward(self, q, k):
+        mask = torch.where(torch.arange(24) < 12, 0.0, -100.0)[None]
+        return nn.functional.scaled_dot_product_attention(q, k, torch.randn(2, 4, 24, 8), mask)
+
+
+def test_keys_that_a_mask_does_not_hide_after_all_are_refused():
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 2, 4, 24, 8)
+    _, (sighting,), _ = seen_maps(Masked(), q=q, k=k)
+    sighting.check()
+    k[:, :, 12:] *= 60
+    _, (sighting,), _ = seen_maps(Masked(), q=q, k=k)
+    with pytest.raises(InputError, match="below a drop of 50"):
+        sighting.check()
+
+
+class Hand(nn.Module):
+    """Projections as hand-written modules have them; what is made of them, a subclass says."""
+
+    def __init__(self, heads=4, width=32):
+        super().__init__()
+        torch.manual_seed(0)
+        self.heads = heads
+        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+
+    def split(self, x):
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class Reads(Hand):
+    def forward(self, x, memory):
+        q, k, v = self.split(self.q(x)), self.split(self.k(memory)), self.split(self.v(memory))
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+class Folded(Hand):
+    """Heads in the batch: those of a sequence together, or (by chunks) sequences of a head."""
+
+    def forward(self, x, chunks=False):
+        tensors = [layer(x) for layer in (self.q, self.k, self.v)]
+        if chunks:
+            tensors = [torch.cat(one.chunk(self.heads, -1)) for one in tensors]
+        else:
+            tensors = [self.split(one).flatten(0, 1) for one in tensors]
+        return nn.functional.scaled_dot_product_attention(*tensors)
+
+
+def test_cross_attention_is_known_by_where_its_keys_come_from():
+    x, memory = torch.randn(2, 2, 24, 32)
+    _, (sighting,), _ = seen_maps(Reads(), x=x, memory=memory)
+    assert sighting.call.cross
+    _, (sighting,), _ = seen_maps(Reads(), x=x, memory=x)
+    assert not sighting.call.cross
+    _, (sighting,), _ = seen_maps(nn.Sequential(Folded()), input=x)
+    assert not sighting.call.cross
+
+
+@pytest.mark.parametrize("chunks", [False, True])
+def test_heads_that_are_folded_into_the_batch_are_heads(chunks):
+    model, x = Folded().eval(), torch.randn(3, 24, 32)
+    _, (sighting,), _ = seen_maps(model, x=x, chunks=chunks)
+    sighting.check()
+    with torch.no_grad():
+        q, k = model.split(model.q(x)), model.split(model.k(x))
+    assert sighting.call.shape == (3, 4, 24, 24)
+    assert torch.equal(sighting.call.query, q) and torch.equal(sighting.call.key, k)
+
+
+class Prefixed(Hand):
+    """Keys before those of the sequence; causal by its mask."""
+
+    def forward(self, x, before=5):
+        q, k, v = (self.split(layer(x)) for layer in (self.q, self.k, self.v))
+        first = (
+            torch.linspace(-1, 1, 4 * before * 8).view(1, 4, before, 8).expand(len(x), -1, -1, -1)
+        )
+        k, v = torch.cat([first, k], 2), torch.cat([-first, v], 2)
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(before)
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+class InChunks(Hand):
+    """Eight queries at a time."""
+
+    def forward(self, x, causal=True):
+        q, k, v = (self.split(layer(x)) for layer in (self.q, self.k, self.v))
+        mask = torch.ones(x.shape[1], x.shape[1])
+        mask = torch.where((mask.tril() if causal else mask) > 0, 0.0, -torch.inf)
+        return torch.cat([
+            nn.functional.scaled_dot_product_attention(q[:, :, i : i + 8], k, v, mask[i : i + 8])
+            for i in range(0, x.shape[1], 8)
+        ], 2)  # fmt: skip
+
+
+class ZeroKey(Hand):
+    """A key of zeros to attend to nothing, before the others or after them."""
+
+    def forward(self, x, first=True):
+        q, k, v = (self.split(layer(x)) for layer in (self.q, self.k, self.v))
+        k, v = (nn.functional.pad(one, (0, 0, *((1, 0) if first else (0, 1)))) for one in (k, v))
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+@pytest.mark.filterwarnings("error:.*taken for cross-attention")
+def test_self_attention_with_more_keys_than_queries_is_self_attention():
+    x = torch.randn(2, 24, 32)
+    _, (sighting,), _ = seen_maps(Prefixed(), x=x)
+    sighting.check()
+    assert not sighting.call.cross and sighting.call.shape[2:] == (24, 29)
+    _, sightings, _ = seen_maps(InChunks(), x=x)
+    for sighting, keys in zip(sightings, (8, 16, 24), strict=True):
+        sighting.check()
+        assert not sighting.call.cross and sighting.call.shape[2:] == (8, keys)
+    for first in (False, True):
+        _, (sighting,), _ = seen_maps(ZeroKey(), x=x, first=first)
+        sighting.check()
+        assert not sighting.call.cross and sighting.call.shape[2:] == (24, 24)
+        assert not sighting.call.sinks.any()
+    for added in ({"add_zero_attn": True}, {"add_bias_kv": True},
+                  {"add_zero_attn": True, "add_bias_kv": True}):  # fmt: skip
+        attention = nn.MultiheadAttention(32, 4, batch_first=True, **added).eval()
+        given = {"query": x, "key": x, "value": x, "average_attn_weights": False}
+        for causal in (None, torch.full((24, 24), -torch.inf).triu(1)):
+            maps, (sighting,), _ = seen_maps(attention, **given, attn_mask=causal)
+            sighting.check()
+            bias = int("add_bias_kv" in added)
+            assert not sighting.call.cross and sighting.call.shape[2:] == (24, 24 + bias)
+            assert (sighting.call.sinks is not None) == ("add_zero_attn" in added)
+            wanted = attention(**given, attn_mask=causal)[1]
+            assert torch.allclose(maps[""][..., bias:], wanted[..., :24], atol=1e-6)
+            assert torch.allclose(maps[""][..., :bias], wanted[..., 24 : 24 + bias], atol=1e-6)
+
+
+def test_what_is_taken_for_cross_attention_by_its_lengths_is_named():
+    class Bidirectional(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = InChunks()
+
+        def forward(self, x):
+            return self.inner(x, causal=False)
+
+    with pytest.warns(UserWarning, match="inner: 8 queries and 24 keys.*for cross-attention"):
+        _, sightings, _ = seen_maps(Bidirectional(), x=torch.randn(2, 24, 32))
+    assert all(sighting.call.cross for sighting in sightings)

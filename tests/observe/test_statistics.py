@@ -189,6 +189,33 @@ def test_what_keys_receive(name):
         assert found["value_norm_ratio"][b, h].item() == pytest.approx(ratio, rel=1e-6)
 
 
+@pytest.mark.parametrize("rows", [None, 8])
+@pytest.mark.parametrize("name", CASES)
+def test_the_largest_logit_is_that_of_all_rows_even_where_rows_are_sampled(name, rows):
+    call, beside = case(name)
+    there = beside.get("present", np.ones((B, call.shape[2]), bool))
+    logits, _, visible, _ = whole(name)
+    counted = visible & there[:, None, :, None]
+    expected = np.where(counted, logits, -np.inf).max(axis=(2, 3))
+    for convert in (np.asarray, torch.asarray):
+        one = as_kind(call, convert)
+        for budget_bytes in (2**28, 10 * H * T * 5):
+            found = statistics(one, rows=rows, budget_bytes=budget_bytes, **beside)
+            np.testing.assert_allclose(found["max_logit"], expected, rtol=1e-6)
+    means = over_sequences(found)
+    np.testing.assert_allclose(means["max_logit"], expected.max(axis=0), rtol=1e-6)
+
+
+def test_one_row_with_a_large_logit_is_found():
+    """The mean of row maxima hides it, and a sample of rows misses it."""
+    q, k = np.random.default_rng(0).normal(size=(2, 2, 3, 200, 8))
+    q[1, 2, 37] *= 200
+    found = record(q, k, causal=True, rows=16)
+    logits = q[1, 2, 37] @ k[1, 2, :38].T / 8**0.5
+    assert found["max_logit"].values[0, 2] == pytest.approx(logits.max(), rel=1e-12)
+    assert found["largest_logit"].max() < 10 < 200 < logits.max()
+
+
 def test_rank_correlations_are_scipys():
     from scipy.stats import spearmanr
 
@@ -237,6 +264,8 @@ def test_jax_says_the_same_as_numpy():
         (torch.float32, -1e9),
         (torch.float32, -np.inf),
         (torch.float32, -1e4),
+        (torch.float32, -100.0),
+        (torch.bfloat16, -100.0),
         (torch.bfloat16, -1e4),
         (torch.bfloat16, torch.finfo(torch.bfloat16).min),
         (torch.float16, torch.finfo(torch.float16).min),
@@ -254,6 +283,29 @@ def test_a_key_is_hidden_however_model_code_hides_it(kind, hidden):
     biased = statistics(replace(tensors, mask=additive + 0.5), **beside)
     np.testing.assert_allclose(biased["entropy"], expected["entropy"], rtol=1e-6)
     assert (biased["visible_keys"] == expected["visible_keys"]).all()
+
+
+def test_a_bias_that_falls_from_key_to_key_hides_none():
+    """ALiBi of long texts goes far below a mask of -100, and even below one of -10,000."""
+    call, beside = case("causal")
+    distance = np.arange(T)[:, None] - np.arange(T)
+    expected = statistics(call, **beside)["visible_keys"]
+    for slope in (3.0, 40.0, 300.0):
+        bias = np.where(distance >= 0, -min(slope, 49.0) * distance - slope, -1e9)
+        falls = replace(call, mask=bias[None, None], causal=False)
+        np.testing.assert_array_equal(statistics(falls, **beside)["visible_keys"], expected)
+
+
+def test_a_mask_beside_a_bias_hides_what_it_hides():
+    """As Swin has it: learnt biases of positions, and -100 for other windows."""
+    call, beside = case("left padding")
+    rng = np.random.default_rng(0)
+    bias = rng.normal(scale=4.0, size=(1, H, T, T))
+    hidden = replace(call, mask=np.where(call.mask, bias, bias - 100))
+    expected = statistics(replace(call, mask=np.where(call.mask, bias, -np.inf)), **beside)
+    found = statistics(hidden, **beside)
+    for variable in expected:
+        np.testing.assert_allclose(found[variable], expected[variable], rtol=1e-9, err_msg=variable)
 
 
 def test_half_precision_is_computed_in_float32_and_settings_stay():

@@ -39,6 +39,17 @@ def test_without_a_terminal_each_measurement_is_a_line():
     ]
 
 
+def test_of_the_largest_logit_the_largest_head_is_shown():
+    from attnlab.observe.trackers import numbers
+
+    one = moment(0.5)
+    one["max_logit"] = (("layer", "head"), np.array([[3.0, 651.0], [4.0, 2.0]]))
+    out = io.StringIO()
+    terminal(Console(file=out, width=80))(0, one)
+    assert "largest logit 651.00 4.00" in out.getvalue()
+    assert numbers(one)["attention/max_logit/layer_00"] == 651
+
+
 @pytest.mark.filterwarnings("error")
 def test_what_a_layer_has_not_is_a_dash():
     out = io.StringIO()

@@ -6,6 +6,7 @@ where that is. numpy and JAX bring their namespaces along; torch's is that of ar
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -76,6 +77,14 @@ def beside(array: Array, values: ArrayLike) -> Array:
     if is_torch(array):
         return xp.asarray(np.asarray(values), device=array.device)
     return xp.asarray(np.asarray(values))
+
+
+def counting(array: Array, start: int, stop: int) -> Array:
+    """Return start to stop - 1 in the same kind and place; made there, so that nothing is sent."""
+    xp = namespace(array)
+    if is_torch(array):
+        return xp.arange(start, stop, device=array.device)
+    return xp.arange(start, stop)
 
 
 def alike(array: Array, values: Any) -> Array:
@@ -222,7 +231,8 @@ def exactly(array: Array) -> Iterator[None]:
     """Products of matrices in the precision of what is multiplied, and no gradients.
 
     Trainings switch on autocast and TF32, which are right for learning and wrong for logits of
-    which an exponential is taken. What was set before is set again afterwards.
+    which an exponential is taken. What was set before is set again afterwards; of several threads
+    that are in here at a time, by the last.
     """
     if is_torch(array) and _is_exact(array):
         yield
@@ -233,12 +243,7 @@ def exactly(array: Array) -> Iterator[None]:
 
             stack.enter_context(torch.no_grad())
             stack.enter_context(torch.autocast(array.device.type, enabled=False))
-            stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-            torch.set_float32_matmul_precision("highest")
-            # a training that asks for operations that always round alike has not asked it of us,
-            # and of some there is no such kind
-            stack.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
-            torch.set_deterministic_debug_mode("default")
+            stack.enter_context(_HELD)
         else:
             # rows that only fill up see nothing; torch and JAX do not warn of them either
             stack.enter_context(np.errstate(divide="ignore", invalid="ignore"))
@@ -258,4 +263,45 @@ def _is_exact(array: Array) -> bool:
         or torch.is_autocast_enabled(array.device.type)
         or torch.get_float32_matmul_precision() != "highest"
         or torch.get_deterministic_debug_mode()
+        or _HELD.only_by_others
     )
+
+
+class _Held:
+    """Settings of torch that belong to the process, held while at least one thread is inside."""
+
+    def __init__(self) -> None:
+        self._lock, self._mine = threading.Lock(), threading.local()
+        self._inside = 0
+        self._before = ExitStack()
+
+    @property
+    def only_by_others(self) -> bool:
+        """Whether the settings are what they are because of other threads, which may leave."""
+        return self._inside > 0 and not getattr(self._mine, "depth", 0)
+
+    def __enter__(self) -> None:
+        import torch
+
+        with self._lock:
+            if self._inside == 0:
+                precision = torch.get_float32_matmul_precision()
+                self._before.callback(torch.set_float32_matmul_precision, precision)
+                torch.set_float32_matmul_precision("highest")
+                # a training that asks for operations that always round alike has not asked it of
+                # us, and of some there is no such kind
+                mode = torch.get_deterministic_debug_mode()
+                self._before.callback(torch.set_deterministic_debug_mode, mode)
+                torch.set_deterministic_debug_mode("default")
+            self._inside += 1
+            self._mine.depth = getattr(self._mine, "depth", 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            self._mine.depth -= 1
+            if self._inside == 0:
+                self._before.close()
+
+
+_HELD = _Held()

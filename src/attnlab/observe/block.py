@@ -14,7 +14,7 @@ from attnlab.measures import maps
 from attnlab.measures.arrays import (
     Array,
     beside,
-    is_bool,
+    counting,
     log_softmax,
     namespace,
     on_processor,
@@ -28,9 +28,6 @@ from attnlab.observe.heads import Heads
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-# An additive mask hides a key with this or less. Model code adds the lowest number of its dtype,
-# infinity, -1e9 or -1e4, which half precision rounds, and biases to them.
-HIDDEN = -9e3
 # The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
 LOW = -1e30
 # Bytes of a block for each entry of its maps: three arrays at a time, and what is small beside.
@@ -41,6 +38,8 @@ LONG, BYTES_OF_A_LONG_ENTRY = 4096, 18
 TURNS, LONG_TURNS = 2, 4
 # Of rows of which nothing but their maps is wanted.
 BYTES_OF_A_MAP = 12
+# Of rows of which nothing but the largest logit is wanted: logits twice, and what is visible.
+BYTES_OF_A_LOGIT = 10
 # What a block takes at most on a processor: larger ones would not stay near it from one operation
 # to the next.
 NEAR_BYTES = 16 * 2**20
@@ -82,13 +81,15 @@ class Part:
 
     call: AttentionCall
     mask: Any  # batch head query key, each perhaps 1
+    floor: Any  # of an additive mask, `AttentionCall.floor`
 
     @classmethod
     def of(cls, call: AttentionCall, sequences: slice) -> Part:
-        mask = call.full_mask
-        if mask is not None and mask.shape[0] > 1:
-            mask = mask[sequences]
-        return cls(call, mask)
+        mask, floor = (
+            array if array is None or array.shape[0] == 1 else array[sequences]
+            for array in (call.full_mask, call.floor)
+        )
+        return cls(call, mask, floor)
 
     def seen(
         self,
@@ -103,12 +104,14 @@ class Part:
     def visible(self, index: Int[Array, "batch row"]) -> Bool[Array, "#batch #head row key"]:
         """Which keys these rows may see."""
         keys = self.call.shape[3]
-        key = beside(self.call.query, np.arange(keys))
+        key = counting(self.call.query, 0, keys)
         first, last = self.call.span(self._place(index)[:, None, :, None])
         seen = (key >= first) & (key <= last)
         if self.mask is not None:
-            rows = self._rows_of_mask(index)
-            seen = seen & (rows if is_bool(rows) else rows > HIDDEN)
+            rows = _rows_of(self.mask, index)
+            if self.floor is not None:
+                rows = precise(rows) > _rows_of(self.floor, index)
+            seen = seen & rows
         return seen
 
     def block(
@@ -144,28 +147,61 @@ class Part:
 
     def logits(self, heads: Heads, rows: slice, seen: Seen) -> Float[Array, "batch head row key"]:
         """Of these rows of the heads; LOW at keys that are not visible."""
-        xp, softcap = namespace(heads.query), self.call.softcap
-        batch, head, _, width = heads.query.shape
+        logits = self._logits(heads.query[:, :, rows], heads.key, seen.index)
+        return namespace(logits).where(seen.visible, logits, LOW)
+
+    def largest_logit(
+        self,
+        query: Float[Array, "batch head row width"],
+        key: Float[Array, "batch kv_head key width"],
+        rows: slice,
+        there: Bool[Array, "batch row"],
+    ) -> Float[Array, "batch head"]:
+        """Return the largest visible logit of each head in consecutive rows; minus infinity if
+        they see no key.
+
+        query: all queries, in the model's precision. there: which of these rows count.
+        """
+        queries, keys = self.call.shape[2:]
+        index = counting(key, rows.start, rows.stop)[None]
+        visible = self.visible(index)
+        some = precise(query[:, :, rows]) * self.call.scale
+        if self.mask is None:  # half of the products of causal attention are never seen
+            place = np.arange(rows.start, rows.stop) + (keys - queries)
+            first, last = self.call.span(place)
+            ends = slice(max(0, int(first.min())), max(1, min(keys, int(last.max()) + 1)))
+            key, visible = key[:, :, ends], visible[..., ends]
+        logits = self._logits(some, key, index)
+        xp = namespace(logits)
+        visible = visible & there[:, None, :, None]
+        return xp.max(xp.where(visible, logits, -xp.inf), axis=(2, 3))
+
+    def _logits(self, query: Any, key: Any, index: Any) -> Float[Array, "batch head row key"]:
+        """Return the logits of these rows, of keys that are hidden too."""
+        xp, softcap = namespace(query), self.call.softcap
+        batch, head, _, width = query.shape
         # rows of the heads that share keys go together, so that keys are not repeated
-        q = heads.query[:, :, rows].reshape(batch, heads.key.shape[1], -1, width)
-        logits = xp.matmul(q, xp.matrix_transpose(heads.key))
-        logits = logits.reshape(batch, head, -1, heads.key.shape[2])
+        together = query.reshape(batch, key.shape[1], -1, width)
+        logits = xp.matmul(together, xp.matrix_transpose(key))
+        logits = logits.reshape(batch, head, -1, key.shape[2])
         if softcap is not None:
             logits = softcap * xp.tanh(logits / softcap)
-        if self.mask is not None and not is_bool(self.mask):
-            logits = logits + precise(self._rows_of_mask(seen.index))
-        return xp.where(seen.visible, logits, LOW)
+        if self.floor is not None:
+            logits = logits + precise(_rows_of(self.mask, index))
+        return logits
 
     def _place(self, index: Any) -> Any:
         _, _, queries, keys = self.call.shape
         return index + (keys - queries)
 
-    def _rows_of_mask(self, index: Any) -> Any:
-        mask = self.mask
-        if mask.shape[2] == 1:
-            return mask
-        mask = namespace(mask).broadcast_to(mask, (index.shape[0], *mask.shape[1:]))
-        return taken(mask, index[:, None, :, None], 2)
+
+def _rows_of(mask: Any, index: Int[Array, "#batch row"]) -> Any:
+    """Return these rows of a mask."""
+    if mask.shape[2] == 1:
+        return mask
+    batch = max(index.shape[0], mask.shape[0])  # rows that are the same for all have 1
+    mask = namespace(mask).broadcast_to(mask, (batch, *mask.shape[1:]))
+    return taken(mask, index[:, None, :, None], 2)
 
 
 def bytes_of_an_entry(call: AttentionCall) -> int:

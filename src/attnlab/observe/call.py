@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from attnlab.files.errors import InputError, require_whole
-from attnlab.measures.arrays import is_bool, is_floating, namespace
+from attnlab.measures.arrays import falling, is_bool, is_floating, namespace, precise
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int, Shaped
 
 DIMS = ("batch", "head", "query", "key")
+# An additive mask hides the keys below a drop of this much; biases of positions fall gradually.
+DROP = 50.0
+# A row of an additive mask in which nothing is larger sees no key.
+HIDDEN = -9e3
+FLOOR_BYTES, BYTES_OF_A_MASK = 2**24, 16  # of masks that are sorted at a time, and of an entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +39,10 @@ class AttentionCall:
     scale : float
         What the products are multiplied with.
     mask : Shaped[Any, '*broadcast'], optional
-        Bool (True: may attend) or additive floats (so come the biases of T5 and ALiBi), where
-        -9,000 and less hides a key: models add -10,000, or the lowest number of their dtype.
+        Bool (True: may attend) or additive floats (so come the biases of T5 and ALiBi). Of these,
+        sorted from the largest, the first drop of 50 or more in a row hides all keys after it:
+        models add -100 (Swin), -10,000 or the lowest number of their dtype, and exp(-50) is 2e-22.
+        A bias that falls from key to key hides none. A row whose largest is -9,000 sees nothing.
     causal : bool, optional
         A query sees the keys up to its own place.
     window : int, optional
@@ -121,6 +129,19 @@ class AttentionCall:
             return None
         return self.mask.reshape((1,) * (4 - len(self.mask.shape)) + tuple(self.mask.shape))
 
+    @cached_property
+    def floor(self) -> Float[Any, "B H Q 1"] | None:
+        """The value at which, and below which, an additive mask hides a key, row by row."""
+        mask = self.full_mask
+        if mask is None or is_bool(mask):
+            return None
+        xp = namespace(mask)
+        entries = mask.shape[0] * mask.shape[1] * mask.shape[3]
+        each = max(1, FLOOR_BYTES // (entries * BYTES_OF_A_MASK))
+        return xp.concat(
+            [_floor(mask[:, :, i : i + each]) for i in range(0, mask.shape[2], each)], axis=2
+        )
+
     def span(self, place: Int[Any, "*rows"]) -> tuple[Any, Any]:
         """The first and the last key that a query at this place may see but for the mask; they may
         lie outside of what there is."""
@@ -144,6 +165,18 @@ class AttentionCall:
                 f"mask: expected bool (True: may attend) or additive floats, got {mask.dtype}; "
                 "of zeros and ones give mask != 0"
             )
+
+
+def _floor(mask: Float[Any, "B H row key"]) -> Float[Any, "B H row 1"]:
+    mask = precise(mask)
+    xp = namespace(mask)
+    top = xp.max(mask, axis=-1, keepdims=True)
+    floor = top - DROP
+    if bool(xp.any((mask <= floor) & (mask > HIDDEN))):  # a mask of -100, or a bias that goes far
+        ordered = falling(mask)
+        drops = ordered[..., :-1] - ordered[..., 1:] >= DROP
+        floor = xp.max(xp.where(drops, ordered[..., 1:], -xp.inf), axis=-1, keepdims=True)
+    return xp.where(top <= HIDDEN, xp.inf, floor)
 
 
 def _same_kind(array: Any, other: Any) -> bool:

@@ -19,15 +19,18 @@ from attnlab.measures.arrays import (
     Array,
     alike,
     beside,
+    in_a_row,
     namespace,
     on_processor,
     precise,
     ranks,
+    taken,
     to_numpy,
 )
 from attnlab.measures.received import token_counts
 from attnlab.observe import budget
 from attnlab.observe.block import (
+    BYTES_OF_A_LOGIT,
     BYTES_OF_A_MAP,
     Part,
     Seen,
@@ -36,6 +39,7 @@ from attnlab.observe.block import (
     even_cuts,
 )
 from attnlab.observe.call import AttentionCall
+from attnlab.observe.heads import Heads
 from attnlab.observe.plan import Plan
 from attnlab.observe.sample import Rows, choose_rows, last_rows, spread_rows
 from attnlab.observe.sheet import Labels
@@ -206,6 +210,41 @@ class Ground:
         return self.made(
             like, "index", lambda: np.concatenate([self.chosen.index, self._index_beside], axis=1)
         )
+
+    def heads(self, call: AttentionCall) -> Heads:
+        """Return what is looked at of a call that is like this one."""
+        index = self.index(call.query)[:, None, :, None]
+        some = precise(taken(call.query, index, 2)) * call.scale
+        key = in_a_row(precise(call.key))
+        largest = self._largest(call.query, key) if self.sampled else None
+        return Heads(some, key, call.sinks, largest)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether some rows are not looked at, for which others stand."""
+        return bool((self.chosen.weight > 1).any())
+
+    def _largest(
+        self, query: Float[Array, "batch head query width"], key: Array
+    ) -> Float[Array, "batch head"]:
+        """Return the largest logit of each head, over all queries that are not padding.
+
+        One row decides about it, so that a sample of rows would miss it.
+        """
+        batch, head, queries, keys = self.call.shape
+        room = bytes_of_a_block(self.call, self.budget_bytes)
+        fitting = max(1, room // (head * keys * BYTES_OF_A_LOGIT))  # rows of all sequences
+        together = 1 if on_processor(query) else min(batch, fitting)
+        counted = self.made(key, "counted", lambda: self.plan.eligible | self.plan.short)
+        xp, found = namespace(key), []
+        for some in even_cuts(batch, together):
+            part = Part.of(self.call, some)
+            blocks = [
+                part.largest_logit(query[some], key[some], rows, counted[some, rows])
+                for rows in even_cuts(queries, max(1, fitting // together))
+            ]
+            found.append(xp.max(xp.stack(blocks), axis=0))
+        return xp.concat(found)
 
     @property
     def _index_beside(self) -> Int[NDArray[Any], "batch row"]:

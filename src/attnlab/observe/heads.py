@@ -10,34 +10,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from attnlab.measures.arrays import Array, in_a_row, namespace, precise, taken
-from attnlab.observe.call import AttentionCall
+from attnlab.measures.arrays import Array, namespace
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Float
 
 
 @dataclass(frozen=True, eq=False)
 class Heads:
     """What maps are made of.
 
-    query: of the rows that are looked at, and times the scale. layers: of how many calls.
+    query: of the rows that are looked at, and times the scale. largest: where rows are sampled, the
+    largest logit of each head over all rows. layers: of how many calls.
     """
 
     query: Float[Array, "batch head row width"]
     key: Float[Array, "batch kv_head key width"]
     sinks: Float[Array, " head"] | None
+    largest: Float[Array, "batch head"] | None
     layers: int = 1
-
-    @classmethod
-    def of(cls, call: AttentionCall, index: Int[Array, "batch row"]) -> Heads:
-        """Of one call: these rows of it."""
-        some = precise(taken(call.query, index[:, None, :, None], 2)) * call.scale
-        return cls(some, in_a_row(precise(call.key)), call.sinks)
 
     def of_sequences(self, some: slice) -> Heads:
         """Of these sequences."""
-        return replace(self, query=self.query[some], key=self.key[some])
+        largest = None if self.largest is None else self.largest[some]
+        return replace(self, query=self.query[some], key=self.key[some], largest=largest)
 
 
 def side_by_side(several: Sequence[Heads]) -> Heads:
@@ -51,6 +47,7 @@ def side_by_side(several: Sequence[Heads]) -> Heads:
         xp.concat([one.query for one in several], axis=1),
         xp.concat([one.key for one in several], axis=1),
         sinks,
+        None if first.largest is None else xp.concat([one.largest for one in several], axis=1),
         sum(one.layers for one in several),
     )
 

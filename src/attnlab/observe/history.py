@@ -20,7 +20,7 @@ from attnlab.measures.motion import EqualSpans
 from attnlab.measures.received import shared
 from attnlab.observe.behind import LABELS
 from attnlab.observe.block import even_cuts
-from attnlab.observe.labels import COORDS
+from attnlab.observe.labels import COORDS, MAXIMA
 from attnlab.observe.moment import Moment
 from attnlab.observe.sheet import HEAVY, Sheet, put_by
 from attnlab.observe.snap import Spans, moved, snap, speeds, stopped_by_schedule
@@ -337,7 +337,7 @@ def _where(now: Array, was: Array) -> Array:
 
 
 def _means(sheet: Sheet) -> Arrays:
-    """Means over sequences, as `attnlab.observe.record.over_sequences` takes them.
+    """Return means over sequences, of MAXIMA the largest, as `record.over_sequences` takes them.
 
     All variables at once: one after the other would take longer than the forward itself.
     """
@@ -356,7 +356,11 @@ def _means(sheet: Sheet) -> Arrays:
         spread = np.sqrt(off / (several - 1) / several)
     found: Arrays = {}
     ends = np.cumsum(widths).tolist()
+    for name in (name for name in MAXIMA if name in arrays):
+        found[name] = np.fmax.reduce(flat[name], axis=1)[..., 0]
     for name, begun, end in zip(flat, [0, *ends], ends, strict=False):
+        if name in MAXIMA:
+            continue
         shape = (first[0], *arrays[name].shape[2:])
         found[name] = mean[..., begun:end].reshape(shape)
         if f"{name}_se" in arrays:  # a mean over rows

@@ -26,7 +26,7 @@ ROW_MEANS = {
     "top_mass": Label("attention to the k strongest keys", dims=("k",)),
     "keys_for": Label("keys that hold this share of the attention", "keys", ("mass",)),
     "keys_share": Label("keys_for over the number of visible keys", dims=("mass",)),
-    "largest_logit": Label("largest logit of a visible key"),
+    "largest_logit": Label("largest logit of a query's visible keys, mean over queries"),
     "logit_norm": Label("norm of the visible logits about their mean, a learnable sink's included"),
     "entropy_floor": Label("the least entropy that logits of this norm can have", "nat"),
     "entropy_slack": Label("entropy, a learnable sink's share included, above its floor", "nat"),
@@ -48,6 +48,9 @@ ROW_MEANS = {
 }
 # Of all rows together, or of the last ones.
 OTHERS = {
+    "max_logit": Label(
+        "largest logit of all queries and visible keys, never sampled; over sequences the largest"
+    ),
     "alpha_1": Label("attention to the first key, mean over all queries (Gu et al. 2025)"),
     "sink_rate": Label(
         f"whether alpha_1 is above {places.SINK_RATE}; over sequences, how often (Gu et al. 2025)"
@@ -69,6 +72,8 @@ OTHERS = {
         "maps of a few fixed rows, by which their speed is measured", dims=("row", "key")
     ),
 }
+# Over sequences the largest of these is taken, of all others the mean.
+MAXIMA = ("max_logit",)
 COORDS: dict[str, list[Any]] = {
     "k": list(maps.TOP),
     "mass": list(maps.MASS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -102,7 +103,7 @@ class _Alike:
     def hold(self, sighting: Sighting) -> None:
         """Take of a call what is measured of it; of its own, because the model goes on."""
         call, ground = sighting.call, self.ground
-        heads = Heads.of(call, ground.index(call.query))
+        heads = ground.heads(call)
         if ground.together > 1 and heads.key.data_ptr() == call.key.data_ptr():
             heads = replace(heads, key=heads.key.clone())
         self.held.append(heads)
@@ -162,8 +163,16 @@ class Measuring:
         asked = self._known.doubts(len(self._order))
         if asked and (doubt := sighting.doubt()) is not None:
             self._doubts.append(doubt)
-        beside = self._batch().beside(sighting)
-        call = sighting.call
+        batch, call = self._batch(), sighting.call
+        beside = batch.beside(sighting)
+        number, heads = call.shape[:2]
+        if heads == 1 and number > batch.sequences and number % batch.sequences == 0:
+            warnings.warn(
+                f"{sighting.layer or 'the model'}: {number} sequences of one head, where the batch "
+                f"has {batch.sequences}: what it has folded into them (heads, windows) counts as "
+                "sequences, so that errors over sequences are over those too",
+                stacklevel=2,
+            )
         self._order.append(sighting.layer)
         with exactly(call.query):
             kind = _kind(call, beside)

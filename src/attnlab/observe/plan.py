@@ -73,7 +73,14 @@ def plan_of(
     if call.full_mask is None:
         counts, seen, later = _by_span(call, there)
     else:
-        counts, seen, later = _by_mask(call, there, call.full_mask.shape[1], budget_bytes)
+        counts, seen, later, itself = _by_mask(call, there, budget_bytes)
+        padding = ~seen[:, keys - queries :] if keys >= queries else np.zeros_like(there)
+        padding &= (itself | padding).all(axis=1, keepdims=True)
+        if present is None and not call.cross and padding.any():
+            # a key that no query sees, not even its own, is padding, where all other queries see
+            # their own
+            there = ~padding
+            counts, seen, later, _ = _by_mask(call, there, budget_bytes)
     eligible = there & (counts.max(axis=1) >= min_keys)
     if not eligible.any():
         raise TooShort(
@@ -106,12 +113,15 @@ def _by_span(
 
 
 def _by_mask(
-    call: AttentionCall, there: Bool[Any, "batch query"], heads: int, budget_bytes: int
-) -> tuple[NDArray[Any], NDArray[Any], bool]:
-    """What is visible is made, a block of queries at a time, and counted."""
+    call: AttentionCall, there: Bool[Any, "batch query"], budget_bytes: int
+) -> tuple[NDArray[Any], NDArray[Any], bool, NDArray[Any]]:
+    """What is visible is made, a block of queries at a time, and counted; last, which queries see
+    their own key."""
     batch, _, queries, keys = call.shape
+    assert call.full_mask is not None
+    heads = call.full_mask.shape[1]
     counts = np.zeros((batch, heads, queries), np.int64)
-    seen, later = np.zeros((batch, keys), bool), False
+    seen, later, itself = np.zeros((batch, keys), bool), False, np.zeros((batch, queries), bool)
     for b in range(batch):
         part = Part.of(call, slice(b, b + 1))
         for rows in even_cuts(queries, max(1, budget_bytes // (heads * keys * BYTES_OF_A_PLACE))):
@@ -122,8 +132,10 @@ def _by_mask(
             shown = xp.any(visible, axis=0) & beside(call.query, there[b, rows])[:, None]
             seen[b] |= to_numpy(xp.any(shown, axis=0))
             place = beside(call.query, index + (keys - queries))[:, None]
-            later |= bool(xp.any(shown & (beside(call.query, np.arange(keys)) > place)))
-    return counts, seen, later
+            key = beside(call.query, np.arange(keys))
+            later |= bool(xp.any(shown & (key > place)))
+            itself[b, rows] = to_numpy(xp.any(shown & (key == place), axis=-1))
+    return counts, seen, later, itself
 
 
 def _given(field: str, values: Any, shape: tuple[int, int]) -> NDArray[Any] | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,16 @@ _PADDING = {
     "attention_mask": True, "src_key_padding_mask": False, "key_padding_mask": False,
 }  # fmt: skip
 _DECODER_PADDING = {"decoder_attention_mask": True, "tgt_key_padding_mask": False}
-_DECODED = ("decoder_input_ids", "decoder_inputs_embeds", "tgt")  # what a decoder reads
+# what a decoder reads
+_DECODED = (
+    "decoder_input_ids", "tgt", "tgt_ids", "tgt_tokens", "trg", "decoder_ids", "decoder_tokens",
+    "decoder_inputs_embeds",
+)  # fmt: skip
+# whole numbers that are not the tokens that a model reads
+_NOT_READ = re.compile("mask|pos|type|label|target|segment|len")
+# parts of a model beside one another, by their names
+_DECODES = re.compile("decod|(^|_)dec(_|$)|tgt")
+_ENCODES = re.compile("encod|(^|_)enc(_|$)|src")
 # what is read beside tokens, and the parts of a model that read it, by their names
 _SENSES = re.compile("pixel|image|video|vision|visual|audio|speech|sound|input_(feature|value)s?")
 _BEGIN_AT_2 = ("roberta", "xlm-roberta", "camembert")
@@ -57,11 +67,17 @@ class Probe:
     side: Side
     decoder: Side | None = None
     senses: bool = False
+    _cut: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def on(self, device: torch.device) -> Probe:
         """The same on a device."""
         moved = {name: _moved(value, device) for name, value in self.kwargs.items()}
         return replace(self, args=tuple(_moved(v, device) for v in self.args), kwargs=moved)
+
+    @property
+    def sequences(self) -> int:
+        """How many there are."""
+        return len(_first(self))
 
     def run(self, model: nn.Module) -> None:
         """A forward of the model on it, whose result nobody needs."""
@@ -70,18 +86,61 @@ class Probe:
     def beside(self, sighting: Sighting) -> dict[str, Any]:
         """The tokens of a call's keys, and which of its queries are there: for `statistics`."""
         call = sighting.call
-        queries, others = self.side, Side() if self.senses else self.side
+        of_keys, of_queries = (call.shape[0], call.shape[3]), (call.shape[0], call.shape[2])
+        others = Side() if self.senses else self.side
+        queries = self._reader(sighting.layer, of_queries)
         if self.senses and _SENSES.search(sighting.layer):
             queries = others
-        elif self.decoder is not None and "decoder" in sighting.layer.split("."):
-            queries = self.decoder
+        if not call.cross and of_keys != of_queries:
+            return self._of_more_keys(queries, of_keys, of_queries)
         keys = others if call.cross else queries
-        of_keys, of_queries = (call.shape[0], call.shape[3]), (call.shape[0], call.shape[2])
         return {
             "tokens": _fitting(keys.tokens, of_keys),
             "present": _fitting(queries.real, of_queries),
             "starts": None if call.cross else _fitting(queries.starts, of_queries),
         }
+
+    def _of_more_keys(
+        self, side: Side, of_keys: tuple[int, int], of_queries: tuple[int, int]
+    ) -> dict[str, Any]:
+        """Return the same of self-attention with more keys than queries, the last of which stands
+        at the last key: there are keys before the tokens, or the queries are some of them."""
+        (batch, keys), (_, queries) = of_keys, of_queries
+        where = (id(side), keys, queries)
+        if where not in self._cut:  # kept, because calls are known to be alike by these tensors
+            tokens = real = None
+            if side.tokens is not None and tuple(side.tokens.shape) == of_queries:
+                before = -1 - torch.arange(keys - queries, device=side.tokens.device)
+                tokens = torch.cat([before.expand(batch, -1), side.tokens], 1)
+            elif side.tokens is not None and len(side.tokens) == batch:
+                tokens = _fitting(side.tokens[:, :keys], of_keys)
+            if side.real is not None and len(side.real) == batch:
+                whole = side.real.shape[1] == queries
+                real = _fitting(side.real if whole else side.real[:, keys - queries : keys],
+                                of_queries)  # fmt: skip
+            self._cut[where] = {"tokens": tokens, "present": real, "starts": None}
+        return self._cut[where]
+
+    def _reader(self, layer: str, shape: tuple[int, int]) -> Side:
+        """Return what is known of the sequences that a layer reads, by its name or else by their
+        shape; where neither tells the encoder's from the decoder's, nothing."""
+        if self.decoder is None:
+            return self.side
+        for part in layer.split("."):
+            if _DECODES.search(part):
+                return self.decoder
+            if _ENCODES.search(part):
+                return self.side
+        tokens = [side.tokens for side in (self.side, self.decoder) if side.tokens is not None]
+        if len({tuple(one.shape) for one in tokens}) < 2:
+            warnings.warn(
+                f"{layer}: whether it reads the encoder's tokens or the decoder's, its name does "
+                "not tell; what is said of tokens is left out",
+                stacklevel=2,
+            )
+            return Side()
+        fits = _fitting(self.decoder.tokens, shape) is not None
+        return self.decoder if fits else self.side
 
 
 def make_probe(model: nn.Module, given: Any) -> Probe:
@@ -95,7 +154,7 @@ def make_probe(model: nn.Module, given: Any) -> Probe:
         probe = Probe((), kwargs, _side(kwargs))
     elif isinstance(given, tuple):
         args = tuple(_tensor(value, "probe") for value in given)
-        probe = Probe(args, {}, Side(_ids(args)))
+        probe = Probe(args, {}, _side(_named(model, args)))
     else:
         ids = _tensor(given, "probe")
         if not isinstance(ids, Tensor):
@@ -104,7 +163,7 @@ def make_probe(model: nn.Module, given: Any) -> Probe:
                 "(sequence, place), or what your tokenizer returns for a text"
             )
         args = (ids[None] if ids.ndim == 1 else ids,)
-        probe = Probe(args, {}, Side(_ids(args)))
+        probe = Probe(args, {}, _side(_named(model, args)))
     _check_size(probe)
     return _for_model(model, probe)
 
@@ -122,12 +181,8 @@ def context_of(config: Any) -> int | None:
 
 def batch_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Probe:
     """A batch of the training, as the model was called with it."""
-    names = inspect.signature(model.forward).parameters
-    given = dict(zip(names, args, strict=False)) | dict(kwargs)
-    side = _side(given)
-    if side.tokens is None:
-        side = replace(side, tokens=_ids(args))
-    return _beside_decoder(model, Probe(args, kwargs, side), given)
+    given = _named(model, args) | dict(kwargs)
+    return _beside_decoder(model, Probe(args, kwargs, _side(given)), given)
 
 
 def _for_model(model: nn.Module, probe: Probe) -> Probe:
@@ -149,7 +204,9 @@ def _for_model(model: nn.Module, probe: Probe) -> Probe:
             ids = kwargs["input_ids"]
             kwargs["decoder_input_ids"] = ids if shift is None else shift(ids)
     _check_context(model, config, probe)
-    return _beside_decoder(model, Probe(args, kwargs, probe.side), kwargs)
+    return _beside_decoder(
+        model, Probe(args, kwargs, probe.side), _named(model, probe.args) | kwargs
+    )
 
 
 def _check_size(probe: Probe) -> None:
@@ -204,14 +261,39 @@ def _first(probe: Probe) -> Tensor:
     return probe.kwargs.get("input_ids", tensors[0])
 
 
-def _ids(args: tuple[Any, ...]) -> Tensor | None:
-    first = args[0] if args else None
-    whole = isinstance(first, Tensor) and not first.is_floating_point() and first.ndim == 2
-    return first if whole else None
+def _named(model: nn.Module, args: tuple[Any, ...]) -> dict[str, Any]:
+    """Return arguments by the names that `forward` has for them; by their number where it has
+    none, as wrappers that take whatever comes."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [parameter.name for parameter in parameters if parameter.kind in by_place]
+    names += [str(i) for i in range(len(names), len(args))]
+    return dict(zip(names, args, strict=False))
 
 
-def _side(kwargs: Mapping[str, Any]) -> Side:
-    return Side(kwargs.get("input_ids"), _real(kwargs), _starts(kwargs.get("position_ids")))
+def _are_ids(value: Any) -> bool:
+    """Whether these may be token ids of sequences."""
+    return (
+        isinstance(value, Tensor)
+        and value.ndim == 2
+        and value.dtype in (torch.int64, torch.int32, torch.int16, torch.uint8)
+    )
+
+
+def _read(given: Mapping[str, Any]) -> list[Tensor]:
+    """Return the token ids among arguments that are not a decoder's, in their order."""
+    if isinstance(ids := given.get("input_ids"), Tensor):
+        return [ids]
+    return [
+        value
+        for name, value in given.items()
+        if _are_ids(value) and name not in _DECODED and not _NOT_READ.search(name)
+    ]
+
+
+def _side(given: Mapping[str, Any]) -> Side:
+    tokens = _read(given)
+    return Side(tokens[0] if tokens else None, _real(given), _starts(given.get("position_ids")))
 
 
 def _beside_decoder(model: nn.Module, probe: Probe, given: Mapping[str, Any]) -> Probe:
@@ -219,8 +301,15 @@ def _beside_decoder(model: nn.Module, probe: Probe, given: Mapping[str, Any]) ->
     configs = (getattr(module, "config", None) for module in model.modules())
     decodes = any(getattr(config, "is_encoder_decoder", False) for config in configs)
     decoder = None
-    if decodes or any(name in given for name in _DECODED):
-        decoder = Side(given.get("decoder_input_ids"), _real(given, _DECODER_PADDING))
+    if decodes or any(given.get(name) is not None for name in _DECODED):
+        tokens = (given.get(name) for name in _DECODED)
+        decoder = Side(
+            next((one for one in tokens if _are_ids(one)), None), _real(given, _DECODER_PADDING)
+        )
+    elif len(_read(given)) > 1:  # which of them a decoder reads, if there is one, is not known
+        names = [name for name, _ in model.named_modules()]
+        if all(any(kind.search(name) for name in names) for kind in (_ENCODES, _DECODES)):
+            decoder = Side()
     senses = any(_SENSES.match(name) for name, value in given.items() if value is not None)
     return replace(probe, decoder=decoder, senses=senses and "input_ids" in given)
 

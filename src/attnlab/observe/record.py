@@ -11,6 +11,7 @@ from attnlab.files.errors import InputError
 from attnlab.files.provenance import provenance
 from attnlab.measures.arrays import Array
 from attnlab.observe.call import AttentionCall
+from attnlab.observe.labels import MAXIMA
 from attnlab.observe.statistics import BUDGET_BYTES, MIN_KEYS, statistics
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def record(
     causal : bool, optional
         Whether a query sees the keys up to its own place only; the last query is the last key.
     mask : array, optional
-        Bool (True: may attend) or additive floats, where -9,000 and less hides a key.
+        Bool (True: may attend) or additive floats, of which the first drop of 50 or more in a row
+        (sorted from the largest) hides all keys after it.
     window : int, optional
         A query sees only keys nearer than this, in either direction.
     softcap : float, optional
@@ -70,8 +72,9 @@ def record(
     tokens : array_like, optional
         The token of each key, (batch, key), for induction and the like.
     present : array_like, optional
-        Which queries are no padding, (batch, query): the others are left out. Keys that are
-        padding are hidden by the mask.
+        Which queries are not padding, (batch, query): the others are left out. Keys that are
+        padding are hidden by the mask. Without it, positions whose keys the mask hides from all
+        queries are padding, if all other queries see their own.
     starts : array_like, optional
         The first key of a query's own text, in packed sequences.
     rows : int, optional
@@ -117,7 +120,8 @@ def record(
 
 
 def over_sequences(dataset: xr.Dataset) -> xr.Dataset:
-    """Means over sequences of what `statistics` gives; what belongs to one sequence is left out.
+    """Return means over sequences of what `statistics` gives (of MAXIMA, the largest); what belongs
+    to one sequence is left out.
 
     Standard errors are those of sampling rows: how far the mean may be from that of all rows. What
     other texts would give, a bootstrap over sequences says (`attnlab.observe.snap`).
@@ -129,4 +133,6 @@ def over_sequences(dataset: xr.Dataset) -> xr.Dataset:
         number = errors.notnull().sum("sequence")
         error = (errors**2).sum("sequence") ** 0.5 / number.where(number > 0)
         means[name] = error.assign_attrs(errors.attrs)
+    for name in (name for name in MAXIMA if name in kept):
+        means[name] = kept[name].max("sequence", keep_attrs=True)
     return means

@@ -35,7 +35,7 @@ from attnlab.measures.arrays import (
 )
 from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observe import budget
-from attnlab.observe.block import BASIC, Block, Part, even_cuts, ranked_mass
+from attnlab.observe.block import BASIC, LOW, Block, Part, even_cuts, ranked_mass
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.ground import SINKS, Ground, Spot
 from attnlab.observe.heads import Heads, apart
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 MIN_KEYS = 16
 BUDGET_BYTES = 256 * 2**20
 BYTES_OF_A_COLUMN = 32  # of a row, in float64 and with what is computed from it
+LARGEST = BASIC.index("largest_logit")
 BYTES_OF_A_KEY = 64  # and of a key
 
 
@@ -60,7 +61,7 @@ class Look:
     columns: of each chosen row. totals: attention received by keys, from all rows and from the
     prompt's. fixed, later: maps of these rows, and window: what keys received from those that vote.
     sink: what a learnable sink takes from the later rows. short: what the first key gets from the
-    rows that see too few keys to be chosen.
+    rows that see too few keys to be chosen. largest: the largest logit of all rows.
     """
 
     layers: int
@@ -71,6 +72,7 @@ class Look:
     window: Float[Array, "batch head key"] | None
     sink: Float[Array, "batch head row"] | None
     short: Float[Array, "batch head"]
+    largest: Float[Array, "batch head"]
     learnable: bool  # whether there is a learnable sink
 
 
@@ -88,7 +90,8 @@ def statistics(
     """Measure one call: a dataset over (sequence, head), with what each variable is in its attrs.
 
     tokens: (batch, key), the token of every key, for all that is said of tokens. present: (batch,
-    query), False for padded queries, which a mask does not tell: they are left out. starts: (batch,
+    query), False for padded queries: they are left out. Without it, a position whose key the mask
+    hides from all queries is padding (if all others see their own). starts: (batch,
     query), the first key of a query's own text in packed sequences; without it, the first key that
     some query of the sequence sees. rows: how many rows are sampled, of all sequences together;
     None measures all. min_keys: rows that see fewer are left out. budget_bytes: what a block may
@@ -106,7 +109,7 @@ def statistics(
             budget_bytes=budget_bytes,
         )  # fmt: skip
         ground = Ground.of(call, plan, rows=rows, seed=seed, budget_bytes=budget_bytes)
-        seen = look(ground, Heads.of(call, ground.index(call.query)))
+        seen = look(ground, ground.heads(call))
         sheet = conclude(ground, [seen], [call.value], [str(call.layer)])
     return sheet.dataset(str(call.layer))
 
@@ -124,8 +127,12 @@ def look(ground: Ground, heads: Heads) -> Look:
             totals = totals + xp.matmul(spot.weight[:, None], block.maps)
             columns.append(_columns(block, spot, ground.factors(block.maps, some)))
         whole = _joined(columns)
+        largest = mine.largest
+        if largest is None:
+            there = ground.made(whole, "there", lambda: ground.chosen.weight > 0)[some, None]
+            largest = xp.max(xp.where(there, whole[..., LARGEST], LOW), axis=-1)
         found.append({"columns": whole, "totals": totals, "short": 0.0 * whole[:, :, 0, 0]}
-                     | _beside(ground, part, mine, some))  # fmt: skip
+                     | _beside(ground, part, mine, some, largest))  # fmt: skip
     joined: dict[str, Any] = {
         name: xp.concat([one[name] for one in found]) if len(found) > 1 else found[0][name]
         for name in found[0]
@@ -172,8 +179,10 @@ def _factors(
     return xp.concat([alike(of_all, spot.targets), of_all], axis=2)
 
 
-def _beside(ground: Ground, part: Part, heads: Heads, some: slice) -> dict[str, Any]:
-    """Of the rows beside the chosen ones."""
+def _beside(
+    ground: Ground, part: Part, heads: Heads, some: slice, largest: Float[Array, "batch head"]
+) -> dict[str, Any]:
+    """Of the rows beside the chosen ones. largest: logit of the chosen ones, or of all."""
     found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
     window: Any = 0.0
     short: Any = 0.0
@@ -191,12 +200,18 @@ def _beside(ground: Ground, part: Part, heads: Heads, some: slice) -> dict[str, 
             if name == "short":
                 first, there = ground.first_of_short(m)
                 mass = taken(m, first[some, None, own, None], -1)[..., 0]
-                short = short + namespace(m).sum(mass * there[some, None, own], axis=-1)
+                xp = namespace(m)
+                short = short + xp.sum(mass * there[some, None, own], axis=-1)
+                rows = xp.where(
+                    there[some, None, own] > 0, xp.max(logits[:, :, inside], axis=-1), LOW
+                )
+                largest = xp.maximum(largest, xp.max(rows, axis=-1))
                 continue
             found[name].append(m)
             if name == "later" and sink is not None:
                 found["sink"].append(sink)
     whole = {name: _joined(blocks) for name, blocks in found.items() if blocks}
+    whole["largest"] = largest
     if len(ground.short):
         whole["short"] = short
     if ground.caches and len(ground.voters):
@@ -234,6 +249,7 @@ def conclude(
     found |= _of_keys(ground, at_home(totals[..., 0, :]))
     found["alpha_1"] = _alpha_1(ground, found["sink_mass"][..., 0], double(all_of("short")))
     found["sink_rate"] = places.sink_rate(found["alpha_1"])
+    found["max_logit"] = _max_logit(double(all_of("largest")))
     found["attention"] = all_of("fixed")
     value = None
     if values[0] is not None:
@@ -244,6 +260,12 @@ def conclude(
         sink = None if looks[0].sink is None else all_of("sink")
         found |= _caches(ground, all_of("later"), all_of("window"), totals[..., 1, :], sink, value)
     return Sheet(tuple(names), found, ground.labels)
+
+
+def _max_logit(largest: Float[Array, "layer batch head"]) -> Float[Array, "layer batch head"]:
+    """Return the largest logit, and NaN in sequences whose queries see no key."""
+    xp = namespace(largest)
+    return xp.where(largest <= LOW, xp.nan, largest)
 
 
 def _alpha_1(

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from attnlab.observe.trackers import over_heads
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from attnlab.observe.trackers import Log
 
-# of a layer, means over heads
+# of a layer, means over heads; of the largest logit, the largest
 COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
     "entropy": ("relative_entropy", {}),
     "keys for 95 %": ("keys_for", {"mass": 0.95}),
@@ -22,14 +24,16 @@ COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
     "first key": ("sink_mass", {"first": 1}),
     "previous": ("previous_mass", {}),
     "induction": ("induction_mass", {}),
+    "largest logit": ("max_logit", {}),
 }
 
 
 def terminal(console: Console | None = None) -> Log:
     """A log for `attnlab.observe(..., log=...)`: one table that changes in its place.
 
-    Each cell has the mean over a layer's heads now, and at the first measurement. What the training
-    prints goes above it. Where there is no terminal, it is a line for each measurement.
+    Each cell has the mean over a layer's heads (of logits, the largest) now, and at the first
+    measurement. What the training prints goes above it. Where there is no terminal, it is a line
+    for each measurement.
 
     Parameters
     ----------
@@ -90,7 +94,7 @@ def _line(step: int, moment: xr.Dataset) -> str:
 
 
 def _mean(moment: xr.Dataset, layer: int, name: str, entry: dict[str, Any]) -> str:
-    value = float(moment[name].sel(entry).isel(layer=layer).mean())
+    value = over_heads(name, moment[name].sel(entry).isel(layer=layer))
     if np.isnan(value):
         return "-"  # no place before a query, where keys are of another sequence
     return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"

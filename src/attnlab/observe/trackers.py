@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from attnlab.observe.labels import MAXIMA
+
 Log = Callable[[int, xr.Dataset], None]
-# of each layer, the mean over heads of these
+# of each layer, the mean over heads of these, and of MAXIMA the largest
 SENT = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previous_mass",
-        "mean_distance", "sink_rate")  # fmt: skip
+        "mean_distance", "sink_rate", *MAXIMA)  # fmt: skip
 
 
 def tensorboard(writer: Any) -> Log:
@@ -81,11 +83,16 @@ def mlflow(module: Any) -> Log:
 
 
 def numbers(moment: xr.Dataset) -> dict[str, float]:
-    """A moment in few numbers: attention/entropy/layer_00 and so on, means over heads."""
+    """Return few numbers of a measurement: attention/entropy/layer_00 and so on, over heads."""
     found = {
-        f"attention/{name}/layer_{int(layer):02d}": float(moment[name].sel(layer=layer).mean())
+        f"attention/{name}/layer_{int(layer):02d}": over_heads(name, moment[name].sel(layer=layer))
         for name in SENT
         if name in moment
         for layer in moment["layer"].values
     }
     return {name: value for name, value in found.items() if np.isfinite(value)}
+
+
+def over_heads(name: str, values: xr.DataArray) -> float:
+    """Return the mean over heads, and of MAXIMA the largest."""
+    return float(values.max() if name in MAXIMA else values.mean())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +22,7 @@ _TORCHS_OWN = frozenset(vars(nn.Module()))
 _FIXED = (
     int, float, str, bytes, type(None), torch.dtype, torch.device, type, nn.Parameter, nn.Module,
 )  # fmt: skip
+_ONE_AT_A_TIME = threading.RLock()
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -77,8 +79,12 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     device of the model, compiled calls, and autocast. The forward has the autocast of the moment
     but not its cache: a weight that was cast without gradients would be used again by the training
     step around it, and its gradient would be lost.
+
+    Random numbers belong to the process, so that threads that measure take turns: each would
+    otherwise put back what another has drawn.
     """
     with ExitStack() as undo:
+        undo.enter_context(_ONE_AT_A_TIME)
         modules = list(model.modules())
         devices = {parameter.device for parameter in model.parameters()}
         _keep_random_numbers(devices, undo)
@@ -87,9 +93,6 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
         _set_modes(modules, [False] * len(modules))
         for module in modules:
             _uncompile(module, undo)
-        undo.callback(torch.backends.mha.set_fastpath_enabled,
-                      torch.backends.mha.get_fastpath_enabled())  # fmt: skip
-        torch.backends.mha.set_fastpath_enabled(False)  # it calls nothing that could be seen
         undo.enter_context(torch.inference_mode(False))  # of its tensors torch tells less
         undo.enter_context(torch.no_grad())
         for kind in {device.type for device in devices}:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnlab.observe.seams.watch import Watch
+
+_LOCK = threading.RLock()  # functions are replaced for all threads of the process
 
 
 class Seam(ABC):
@@ -21,7 +25,7 @@ class Seam(ABC):
     """
 
     def __init__(self) -> None:
-        self.watches: list[Watch] = []
+        self.watches: tuple[Watch, ...] = ()  # never changed in place: all threads go through it
         self._undo = ExitStack()
 
     @abstractmethod
@@ -35,14 +39,32 @@ class Seam(ABC):
         Watches may leave in any order: each would otherwise put back what it found, which may be
         the stand-in of another.
         """
-        self.watches.append(watch)
         try:
-            self.stand_in(watch)
+            with _LOCK:
+                self.watches = (*self.watches, watch)
+                self.stand_in(watch)
             yield
         finally:
-            self.watches.remove(watch)
-            if not self.watches:
-                self._undo.close()
+            with _LOCK:
+                self.watches = tuple(one for one in self.watches if one is not watch)
+                if not self.watches:
+                    self._undo.close()
+
+    def replace_by_name(self, watch: Watch, makers: Mapping[Any, Callable[..., Any]]) -> None:
+        """Replace functions that a model has under names of its own: imported into the files of
+        its classes, or set as attributes of its modules.
+
+        makers: for each function, what makes its stand-in from it, or from it compiled.
+        """
+        homes = {type(module).__module__ for module in watch.model.modules()}
+        files = [sys.modules[name] for name in homes if name in sys.modules]
+        for owner in (*files, *watch.model.modules()):
+            for name, value in list(vars(owner).items()):
+                if not callable(value) or isinstance(value, type):
+                    continue
+                original = getattr(value, "_torchdynamo_orig_callable", value)
+                if isinstance(original, Hashable) and original in makers:
+                    self.replace(owner, name, makers[original](value))
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute until nobody watches any more."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from attnlab.files.errors import InputError
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.seams.base import Seam
+from attnlab.observe.seams.sdpa import own_sequence, warn_of_lengths
 from attnlab.observe.seams.watch import Watch, crosses
 
 
@@ -55,9 +56,12 @@ class HuggingFace(Seam):
             for watch in watches:
                 name = watch.names[id(module)]
                 cross = getattr(module, "is_cross_attention", False) or crosses(name)
+                if not cross and query.shape[2] != key.shape[2]:
+                    cross = watch.comes_from_elsewhere(query, key)
                 with watch.beside():
                     call = understand(implementation, module, query, key, value, attention_mask,
-                                      layer=watch.next_layer, cross=cross, **kwargs)  # fmt: skip
+                                      layer=watch.next_layer, cross=cross, name=name,
+                                      **kwargs)  # fmt: skip
                     exact = not kwargs.get("dropout")
                     watch.see(name, call, result[0].transpose(1, 2), exact=exact)
             return result
@@ -67,7 +71,8 @@ class HuggingFace(Seam):
 
 def understand(
     implementation: str, module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
-    attention_mask: Any, *, layer: int = 0, cross: bool = False, **kwargs: Any,
+    attention_mask: Any, *, layer: int = 0, cross: bool | None = None, name: str = "",
+    **kwargs: Any,
 ) -> AttentionCall:  # fmt: skip
     """The call that an implementation makes of these arguments.
 
@@ -80,11 +85,16 @@ def understand(
     keys = seen.pop("keys", key.shape[2])
     mask = _with_bias(seen.pop("mask"), kwargs.get("position_bias"), keys)
     scale = kwargs.get("scaling")
-    cross = cross or (query.shape[2] != keys and not seen["causal"])
+    seen |= {"key": key[:, :, :keys], "value": value[:, :, :keys], "mask": mask}
+    is_cross = bool(cross)
+    if query.shape[2] != keys and not (seen["causal"] or is_cross):
+        own = own_sequence(query, seen["key"], seen["value"], mask)
+        seen, is_cross = seen | (own or {}), own is None
+        if own is None:
+            warn_of_lengths(name, query.shape[2], keys)
     return AttentionCall(
-        query=query, key=key[:, :, :keys], value=value[:, :, :keys], mask=mask,
-        scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
-        layer=layer, cross=cross, **seen,
+        query=query, scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
+        layer=layer, cross=is_cross, **seen,
     )  # fmt: skip
 
 

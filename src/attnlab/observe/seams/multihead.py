@@ -6,6 +6,8 @@ import inspect
 from contextlib import ExitStack
 from typing import Any
 
+import torch
+from torch.backends import mha
 from torch.nn import functional
 
 from attnlab.observe.seams.base import Seam
@@ -19,6 +21,10 @@ class Multihead(Seam):
 
     The same is then computed once more without weights, for those who watch alone: that goes
     through `scaled_dot_product_attention`, after all that this function does to masks and biases.
+
+    torch's fast path calls nothing that could be seen, so that modules that ask whether it is
+    enabled get no for an answer. The flag itself belongs to the process: other threads may run
+    other models, and it stays as it is.
     """
 
     def stand_in(self, watch: Watch) -> None:
@@ -26,15 +32,31 @@ class Multihead(Seam):
             self.original = getattr(functional, NAME)
             self.signature = inspect.signature(self.original)
             self.replace(functional, NAME, self._attend)
+            enabled = mha.get_fastpath_enabled
+            self.replace(
+                mha,
+                enabled.__name__,
+                lambda: enabled() and not any(watch.awake for watch in self.watches),
+            )
 
     def _attend(self, *args: Any, **kwargs: Any) -> Any:
         given = self.signature.bind(*args, **kwargs)
         awake = [watch for watch in self.watches if watch.awake]
+        query, key = given.arguments["query"], given.arguments["key"]
+        alike = query is key or (query.shape == key.shape and torch.equal(query, key))
         for watch in awake:
-            watch.cross = given.arguments["query"] is not given.arguments["key"]
+            watch.cross = not alike
+            watch.appended = int(given.arguments.get("bias_k") is not None)
+        weights = given.arguments.get("need_weights", True)
         try:
-            result = self.original(*args, **kwargs)
-            if awake and given.arguments.get("need_weights", True):
+            for watch in awake:
+                watch.muted = weights
+            try:
+                result = self.original(*args, **kwargs)
+            finally:
+                for watch in awake:
+                    watch.muted = False
+            if awake and weights:
                 quiet = {"need_weights": False, "training": False}  # no dropout, no random number
                 with ExitStack() as beside:
                     for watch in awake:
@@ -42,5 +64,5 @@ class Multihead(Seam):
                     self.original(**(given.arguments | quiet))
         finally:
             for watch in awake:
-                watch.cross = False
+                watch.cross, watch.appended = None, 0
         return result

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.files.errors import InputError
-from attnlab.observe.call import AttentionCall
+from attnlab.observe.call import DROP, AttentionCall
 
 CHECKED = 8  # queries whose output is computed again
 TF32 = 2.0**-10  # what an accelerator may round the factors of a float32 product to
@@ -79,8 +79,9 @@ class Doubt:
         if not (wrong == 0 or wrong <= bound):  # both may be NaN
             raise InputError(
                 f"model: {self.layer} ({self.kind}) makes something else of its queries, keys and "
-                f"mask than softmax attention (its output is off by {wrong:.2g}, of "
-                f"which rounding explains {bound:.2g}); its statistics would be wrong, so "
+                "mask than softmax attention to the keys that the mask shows (an additive mask "
+                f"hides those below a drop of {DROP:g}): its output is off by {wrong:.2g}, of "
+                f"which rounding explains {bound:.2g}; its statistics would be wrong, so "
                 "inside the module call attnlab.observe.record(query, key, value, mask=...) with "
                 "what it really uses"
             )
@@ -109,8 +110,7 @@ def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row 
         if mask.dtype == torch.bool:
             logits = logits.masked_fill(~mask, -torch.inf)
         else:
-            hidden = mask <= torch.finfo(mask.dtype).min / 2
-            logits = (logits + mask.float()).masked_fill(hidden, -torch.inf)
+            logits = (logits + mask.float()).masked_fill(_hidden(mask.float()), -torch.inf)
     if call.causal:
         logits = logits.masked_fill(key > place, -torch.inf)
     if call.window is not None:
@@ -118,6 +118,18 @@ def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row 
         logits = logits.masked_fill(far if call.causal else far | (key - place >= call.window),
                                     -torch.inf)  # fmt: skip
     return logits
+
+
+def _hidden(mask: Float[Tensor, "batch head row key"]) -> Tensor:
+    """Return which keys an additive mask hides: see `AttentionCall`.
+
+    Where it leaves them a weight that matters, the output of the model has it and ours does not.
+    """
+    ordered, order = mask.sort(dim=-1, descending=True)
+    dropped = (ordered.diff(dim=-1) <= -DROP).cumsum(-1) > 0
+    hidden = torch.zeros_like(mask, dtype=torch.bool)
+    hidden.scatter_(-1, order[..., 1:], dropped)
+    return hidden | (mask <= torch.finfo(torch.float16).min / 2)  # whole rows, which see nothing
 
 
 def _weights(call: AttentionCall, logits: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -17,31 +18,39 @@ from attnlab.observe.seams.sighting import Sighting
 
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
 Guard = Callable[[], AbstractContextManager[None]]
+SMALL = 8  # modules of one whose output is held while the module around it runs
 CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in that of a module
+Made = dict[int, tuple[Tensor, Tensor]]  # by the place of what was made: that, and from what
 
 
 class Watch:
     """What is seen of one model, in its next forward (of a training, if only that is wanted).
 
     Holds the model's modules by identity and name: it lives as long as the forward that it
-    watches. guard: opened around the code that measures, within the model's own forward.
+    watches. Other threads may run other models, or the same one, in the meantime: only what the
+    thread of that forward does is seen. guard: opened around the code that measures, within the
+    model's own forward.
     """
 
     def __init__(
         self, model: nn.Module, see: Callable[[Sighting], None], *, only_training: bool = False,
         guard: Guard = nullcontext,
     ) -> None:  # fmt: skip
-        self.model, self._see, self.only_training = model, see, only_training
-        self._guard = guard
+        self.model, self._see, self._guard = model, see, guard
         self.names = {id(module): name for name, module in model.named_modules()}
         self.running: list[str] = []  # the modules that run, from the outermost to the innermost
         self.ran: dict[str, nn.Module] = {}  # all that ran
         self.times: Counter[str] = Counter()  # how often each has attended
         self.alone: set[str] = set()  # those that attend in code of their own
+        self.products: set[tuple[str, tuple[int, ...]]] = set()  # of activations: who, what shape
         self.muted = False  # within a function that was seen, and while that is measured
-        self.cross = False  # the module that runs is known to attend to another sequence
-        self.ignored = False  # this forward is not the one that is waited for
-        self.over = False  # that one has been seen to its end
+        # whether the module that runs is known to attend to another sequence; None: not known
+        self.cross: bool | None = None
+        self.appended = 0  # keys that it has put behind those of the sequence
+        self.made: list[Made] = []  # by the modules inside each that runs
+        self.over = False  # the forward that is watched has been seen to its end
+        # the thread of that forward: this one, or the first that begins a forward of a training
+        self.thread = None if only_training else threading.get_ident()
 
     @property
     def awake(self) -> bool:
@@ -49,8 +58,10 @@ class Watch:
 
         What is computed again in the backward pass runs without the whole model around it.
         """
+        if threading.get_ident() != self.thread:
+            return False
         inside = bool(self.running) and self.running[0] == ""
-        return inside and not (self.muted or self.ignored or self.over)
+        return inside and not (self.muted or self.over)
 
     @property
     def next_layer(self) -> int:
@@ -78,8 +89,36 @@ class Watch:
         finally:
             self.muted = False
 
+    def origin(self, tensor: Tensor) -> Tensor | None:
+        """Return what a tensor was made from by modules of those that run; None if by none.
+
+        Views share the storage of what they are views of, so that this goes through chunks and
+        transpositions of what a linear layer gave, but not through sums or rotations of it.
+        """
+        found: Tensor | None = None
+        while (made := self._maker(tensor if found is None else found)) is not None:
+            found = made
+        return found
+
+    def _maker(self, tensor: Tensor) -> Tensor | None:
+        place = _place(tensor)
+        return next((made[place][1] for made in reversed(self.made) if place in made), None)
+
+    def comes_from_elsewhere(self, query: Tensor, key: Tensor) -> bool | None:
+        """Return whether keys are made from another tensor than queries; None: not known."""
+        first, second = self.origin(query), self.origin(key)
+        if first is None or second is None:
+            return None
+        # views of one sequence overlap; two sequences of one tensor do not
+        return _place(first) != _place(second) or not _overlap(first, second)
+
+    def outputs(self) -> Iterator[Tensor]:
+        """What modules inside of those that run have made, the latest first."""
+        for made in reversed(self.made):
+            yield from (output for output, _ in reversed(made.values()))
+
     def attends_alone(self) -> None:
-        """Take note that the module that runs attends where no seam sees it, or will be seen."""
+        """Take note that the module that runs attends where no seam sees it."""
         self.alone.add(self.running[-1])
 
     def unseen(self) -> dict[str, str]:
@@ -87,7 +126,7 @@ class Watch:
         class, and blocks of a stack in which others attend; their names and classes."""
         named = [name for name, module in self.ran.items() if ATTENDS.search(type(module).__name__)]
         known = {*self.times, *self.alone}
-        found = self.alone - self.times.keys()
+        found = set(self.alone)
         found |= {
             name
             for name in named
@@ -116,6 +155,7 @@ class Watch:
         with ExitStack() as opened:
             for name, module in self.model.named_modules():
                 if name and _is_plain(module):
+                    opened.callback(follow(module, after=self._take_made))
                     continue
                 enter, leave = self._ends(name, module)
                 opened.callback(follow(module, before=enter, after=leave))
@@ -125,18 +165,37 @@ class Watch:
         self, name: str, module: nn.Module
     ) -> tuple[Callable[..., None], Callable[..., None]]:
         def enter(*_: Any) -> None:
-            if not self.running:
-                self.ignored = self.only_training and not trains(self.model)
-            self.running.append(name)
-            self.ran[name] = module
+            if self.thread is None and name == "" and trains(self.model):
+                self.thread = threading.get_ident()
+            if threading.get_ident() == self.thread:
+                self.running.append(name)
+                self.made.append({})
+                self.ran[name] = module
 
-        def leave(*_: Any) -> None:
+        # what a block makes of its input would keep the activations of all blocks alive
+        small = sum(1 for _ in module.modules()) <= SMALL
+
+        def leave(given: tuple[Any, ...], output: Any) -> None:
+            if threading.get_ident() != self.thread:
+                return
             if self.running and self.running[-1] == name:
                 self.running.pop()
-            if not self.running and name == "" and not self.ignored:
+                self.made.pop()
+            if not self.running and name == "":
                 self.over = True
+            if small:
+                self._take_made(given, output)
 
         return enter, leave
+
+    def _take_made(self, given: tuple[Any, ...], output: Any) -> None:
+        """Note what a module makes of what."""
+        if not self.made or threading.get_ident() != self.thread:
+            return
+        if isinstance(output, Tensor) and given and isinstance(given[0], Tensor):
+            place = _place(output)
+            if place != _place(given[0]):  # it may work in place
+                self.made[-1][place] = (output, given[0])
 
 
 def trains(model: nn.Module) -> bool:
@@ -152,6 +211,22 @@ def crosses(name: str) -> bool:
 def _is_plain(module: nn.Module) -> bool:
     """Whether it is one of torch's own layers without parts, none of which attends."""
     return type(module).__module__.startswith("torch.nn.modules.") and not module._modules
+
+
+def _place(tensor: Tensor) -> int:
+    """Where the numbers of a tensor and of its views are; 0 if it has none (a sparse one)."""
+    strided = tensor.layout == torch.strided and not tensor.is_nested
+    return tensor.untyped_storage().data_ptr() if strided else 0
+
+
+def _overlap(first: Tensor, second: Tensor) -> bool:
+    """Whether two views of one storage have numbers between the ends of each other."""
+    begun = [one.storage_offset() for one in (first, second)]
+    ends = [
+        start + sum((size - 1) * step for size, step in zip(one.shape, one.stride(), strict=True))
+        for start, one in zip(begun, (first, second), strict=True)
+    ]
+    return max(begun) <= min(ends)
 
 
 def _within(name: str, outer: str) -> bool:
