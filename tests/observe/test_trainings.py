@@ -474,6 +474,16 @@ def test_a_training_that_diverges_at_once_has_a_result():
     assert "diverged" in " ".join(attnlab.observe.in_words(result))
 
 
+def test_records_without_equal_spans_have_a_result():
+    model = NanoGPT()
+    observer = attnlab.observe(model, probe=PROBE, every=1, learning_rate=0.1, **FEW)
+    for n in (0, 1, 5):
+        observer.step(n)
+    result = observer.result()
+    assert result.attrs["snap_spans"] == 0
+    assert result.snap_step.isnull().all()
+
+
 def test_a_second_training_begins_anew(tmp_path):
     pytest.importorskip("accelerate", reason="the Trainer of transformers needs it")
     from small_models import small_model

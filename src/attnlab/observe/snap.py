@@ -172,7 +172,9 @@ def _resamples(
     speed: xr.DataArray, spans: Spans, first: NDArray[np.intp], resamples: int, seed: int
 ) -> dict[str, tuple[NDArray[Any], str]]:
     """Return what resampled sequences say of the snap."""
-    units = speed.values.reshape(speed.sizes["sequence"], -1, speed.sizes["span"])
+    # there may be no span yet, so that numpy cannot find out how many heads there are
+    heads = speed.sizes["layer"] * speed.sizes["head"]
+    units = speed.values.reshape(speed.sizes["sequence"], heads, speed.sizes["span"])
     drawn = [_first(some, spans) for some in _resampled(units, resamples, seed)]
     table = np.concatenate(drawn) if drawn else np.empty((0, resamples), np.intp)
     at = np.where(table >= 0, spans.steps[table], np.nan)  # head, resample
