@@ -212,7 +212,7 @@ class Checkpoints(Campaign):
             kinds = (torch.float16, torch.bfloat16, torch.int8, torch.bool, torch.float8_e4m3fn,
                      torch.complex64, torch.float64, torch.uint8)  # fmt: skip
             tensors[name] = {
-                "huge": one * 1e38, "zero": one * 0, "shape": one[None], "empty": one[:0],
+                "huge": one * 1e38, "zero": one * 0, "shape": one[None], "empty": flat[:0],
                 "dtype": one.to(draw.choice(kinds)),
             }[value].clone()  # fmt: skip
         must = value in ("nan", "inf")
