@@ -104,6 +104,12 @@ def _sphinx(*arguments: str) -> int:
         raise
 
 
+def server_of(out: Path, port: int) -> ThreadingHTTPServer:
+    """Return a server of a folder, on this machine alone."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(out))
+    return ThreadingHTTPServer(("127.0.0.1", port), handler)
+
+
 def serve(server: ThreadingHTTPServer) -> None:
     """Serve the site on this machine alone, until Ctrl-C."""
     print(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)", flush=True)
@@ -126,9 +132,8 @@ def _main() -> int:
     out = given.out.resolve()
     server = None
     if given.serve:  # before the build, so that a port in use is reported at once
-        handler = partial(SimpleHTTPRequestHandler, directory=str(out))
         try:
-            server = ThreadingHTTPServer(("127.0.0.1", given.port), handler)
+            server = server_of(out, given.port)
         except OSError as problem:
             parser.error(f"--port {given.port}: {problem.strerror}; give another, or none")
     with waiting("building the site; its notebooks run when the code has changed"):

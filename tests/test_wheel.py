@@ -73,7 +73,7 @@ def test_what_is_installed_is_whole_and_finds_its_recipes(built, tmp_path):
 
 def test_one_version_everywhere():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    newest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert {citation["version"], newest[1]} == {attnlab.__version__}
 
 

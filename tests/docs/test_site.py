@@ -226,7 +226,7 @@ def test_serving_is_on_this_machine_alone(tmp_path):
     (tmp_path / "index.html").write_text("here")
     code = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); import make\n"
-        "make.serve(Path(sys.argv[2]), 0)"
+        "make.serve(make.server_of(Path(sys.argv[2]), 0))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, MAKE.parent, tmp_path], stdout=subprocess.PIPE, text=True,

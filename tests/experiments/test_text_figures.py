@@ -57,7 +57,7 @@ def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
     }  # fmt: skip
     assert judgement.standing == Standing.OPEN  # of one seed
     # kept, so that the second time is a look into a file
-    (folder,) = tmp_path.iterdir()
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
     before = (folder / "result.nc").stat().st_mtime_ns
     assert fig7.data(recipe, keep=tmp_path).identical(frames)
     assert (folder / "result.nc").stat().st_mtime_ns == before

@@ -47,11 +47,11 @@ def make_folder(path: str | os.PathLike[str], *, inside: str | os.PathLike[str])
     return path
 
 
-def claim(folder: str | os.PathLike[str], names: Sequence[str]) -> None:
-    """Make an output folder, and list what attnlab is going to write there.
+def refuse_foreign(folder: str | os.PathLike[str], names: Sequence[str]) -> list[str]:
+    """Return the names that are not on an output folder's list yet; writes nothing.
 
-    Raises InputError, before anything is written, where one of the names is a link, or is there and
-    is not on the folder's list: then somebody else made it.
+    Raises InputError where one of the names is a link, or is there and is not on the list: then
+    somebody else made it.
 
     Parameters
     ----------
@@ -74,6 +74,16 @@ def claim(folder: str | os.PathLike[str], names: Sequence[str]) -> None:
                 f"{folder / LIST}); give another folder, or move it away. If an older version of "
                 f'attnlab wrote it, give that list the lines "{MARK}" and "{name}"'
             )
+    return new
+
+
+def claim(folder: str | os.PathLike[str], names: Sequence[str]) -> None:
+    """Make an output folder, and list what attnlab is going to write there.
+
+    The arguments and errors are those of `refuse_foreign`.
+    """
+    folder = Path(folder)
+    new = refuse_foreign(folder, names)
     if not new:
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +91,7 @@ def claim(folder: str | os.PathLike[str], names: Sequence[str]) -> None:
     descriptor = os.open(folder / LIST, flags, 0o666)
     try:
         # in one piece, so that drivers that begin together do not write into each other's lines
-        os.write(descriptor, "\n".join(("" if before else HEADING, *new, "")).encode())
+        os.write(descriptor, "\n".join(("" if listed(folder) else HEADING, *new, "")).encode())
     except OSError as problem:
         raise OSError(problem.errno, problem.strerror, str(folder / LIST)) from problem
     finally:

@@ -13,10 +13,10 @@ from attnlab.files.provenance import versions
 # With the first line of a version goes what is different since.
 NUMERICS = {
     "data": 1,  # what classes are drawn, and which sequences of them
-    "measures": 1,  # entropy, speed, snap and the others
+    "measures": 2,  # entropy, speed, snap and the others; 2: a snap is over equal spans
     "dynamics": 1,  # gradients, engines, models, optimisers
     "theory": 1,  # formulas
-    "sweep": 1,  # what runs are summed up by
+    "sweep": 2,  # what runs are summed up by; 2: the snap's new definition
     "text": 1,  # corpora, transformers, their training, classes of a text
 }
 # Other versions of these may round differently, or draw other random numbers.

@@ -26,7 +26,6 @@ from attnlab.dynamics.simulation import FIELD_KINDS, Precision
 from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 from attnlab.files.recipe import as_value
-from attnlab.measures.motion import FEWEST_RECORDS
 from attnlab.sweep.kind import Axes, Cost, Given, Kind, Tell
 from attnlab.sweep.schema import OUTER
 
@@ -266,7 +265,7 @@ def _summary(result: xr.Dataset) -> xr.Dataset:
             found[f"final_{name}"] = measure(last)
     if "loss" in result:
         found["final_loss"] = last["loss"]
-    if "attention" in result and result.sizes[clock] >= FEWEST_RECORDS:
+    if "attention" in result and result.sizes[clock] > 1:
         found[f"snap_{clock}"] = measures.snap_time(result)
     return xr.Dataset({name: _mean(values) for name, values in found.items()})
 

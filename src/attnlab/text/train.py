@@ -15,7 +15,7 @@ import xarray as xr
 
 from attnlab.dynamics.stopping import Pace, Stopping, answering
 from attnlab.files.errors import InputError
-from attnlab.files.folders import claim
+from attnlab.files.folders import claim, refuse_foreign
 from attnlab.files.netcdf import DamagedFile, load, save
 from attnlab.files.numerics import NUMERICS
 from attnlab.files.progress import Choice, Report, reporting
@@ -33,7 +33,7 @@ from attnlab.text.measure import TOP, map_speed, probe_entropy, snap_step
 from attnlab.text.model import TransformerSpec
 from attnlab.text.training import LATER, Training, TrainingFields, as_training
 
-CHECKPOINT, RESULT = "checkpoint.safetensors", "result.nc"
+FILES = CHECKPOINT, RESULT = "checkpoint.safetensors", "result.nc"
 CHECKPOINT_SHARE = 0.05  # of the time is spent on checkpoints at most
 _RECORD = "record/"
 
@@ -101,7 +101,9 @@ def train(
     keeper = _Keeper(folder, identity, checkpoint_seconds, begin)
 
     def work(stopping: Stopping) -> tuple[Cohort, float]:
-        cohort = Cohort(plan, corpus)
+        cohort = Cohort(plan, corpus)  # refuses what does not fit, before anything is written
+        if folder is not None:
+            claim(folder, FILES)
         if folder is not None and kept is not None:
             states = {name: array.shape for name, array in cohort.arrays().items()}
             shapes = states | recorded.shapes(cohort)
@@ -233,7 +235,7 @@ def _kept(folder: Path, document: dict[str, Any], steps: int) -> Checkpoint | No
     """The checkpoint to go on from, if there is one."""
     if not folder.parent.is_dir():
         raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
-    claim(folder, (CHECKPOINT, RESULT))
+    refuse_foreign(folder, FILES)
     path = folder / CHECKPOINT
     if not path.exists():
         return None
