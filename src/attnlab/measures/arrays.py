@@ -277,7 +277,7 @@ class _Held:
 
     @property
     def only_by_others(self) -> bool:
-        """Whether the settings are what they are because of other threads, which may leave."""
+        """Tell whether other threads hold the settings, and may release them."""
         return self._inside > 0 and not getattr(self._mine, "depth", 0)
 
     def __enter__(self) -> None:

@@ -221,7 +221,7 @@ class Ground:
 
     @property
     def sampled(self) -> bool:
-        """Whether some rows are not looked at, for which others stand."""
+        """Tell whether rows are sampled, so that measured rows stand for others."""
         return bool((self.chosen.weight > 1).any())
 
     def _largest(

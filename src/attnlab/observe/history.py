@@ -236,7 +236,7 @@ class History:
 
 
 class _Layout:
-    """What is known of all layers: their order and kinds, and the labels of what is measured."""
+    """Order and kinds of all layers, and the labels of what is measured."""
 
     def __init__(self) -> None:
         self.order: tuple[str, ...] = ()
