@@ -101,7 +101,8 @@ class Disks(Campaign):
         for _ in range(draw.choice((1, 3, 10))):
             time.sleep(draw.uniform(0, self.seconds / 3))
             # without the list of its files attnlab takes them for somebody else's
-            if there := sorted(path for path in out.rglob("*") if path.name != LIST):
+            kept = {found for path in out.rglob(LIST) for found in (path, path.parent)}
+            if there := sorted(path for path in out.rglob("*") if path not in kept):
                 chosen = draw.choice(there)
                 shutil.rmtree(chosen, ignore_errors=True)
                 chosen.unlink(missing_ok=True)
@@ -134,11 +135,12 @@ class Disks(Campaign):
         path.write_bytes(before)
         path.with_name("result.nc").unlink()  # else a training that is done has its result
         kept = read_checkpoint(path)
-        name, *rest = kept.arrays
+        _, *rest = kept.arrays
+        wide = next(name for name, array in kept.arrays.items() if array.shape[-1:] > (1,))
         changed = {
             "step": replace(kept, step=10**9),
             "missing": replace(kept, arrays={name: kept.arrays[name] for name in rest}),
-            "shape": replace(kept, arrays={**kept.arrays, name: kept.arrays[name][..., :1]}),
+            "shape": replace(kept, arrays={**kept.arrays, wide: kept.arrays[wide][..., :1]}),
             "spec": replace(kept, spec={**kept.spec, "rates": "fast"}),
         }
         if how in changed:

@@ -15,7 +15,7 @@ from torture.campaign import REFUSED, RIGHT, Case, Verdict, bad, clean_words, re
 from torture.mutate import HOSTILE_TEXT
 from torture.verbs import TEXT
 
-BAD_INPUT = 2  # the exit code
+BAD_INPUT, GIVEN_UP = 2, 3  # exit codes
 NOT_NUMBERS = (
     "nan", "inf", "-inf", "-1", "1e400", "x", "", "true", "None", "[1]", "1;2", "\x1b[2J",
 )  # fmt: skip
@@ -143,7 +143,8 @@ def judge_options(case: Case) -> Verdict:
         pass
     except SystemExit as end:
         said = err.getvalue()
-        if end.code == BAD_INPUT:
+        # a theory that is given up says which rates or time to change: a refusal, only later
+        if end.code in (BAD_INPUT, GIVEN_UP):
             return bad(f"refused: {said}") if must == "accept" else clean_words(said)
         if end.code:
             return bad(f"exit code {end.code}: {said[:500]}")

@@ -221,7 +221,8 @@ def _recipes() -> dict[str, Parser]:
         return as_value("", json.loads(json.dumps(document(value))), type(value))
 
     note = [line.name for line in fields(Recipe) if line.default is None]
-    optional = ("engine.*", "model.*", "save.*", "optimizer.weight_decay")
+    optional = ("engine.*", "model.*", "save.*", "optimizer.weight_decay", "vocab_size",
+                "training.validation_tokens")  # fmt: skip
     may = tuple(f"{name} null" for name in (*note, *optional))
     may += (
         "ours null",
