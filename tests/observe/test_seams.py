@@ -453,3 +453,33 @@ def test_what_is_taken_for_cross_attention_by_its_lengths_is_named():
     with pytest.warns(UserWarning, match="inner: 8 queries and 24 keys.*for cross-attention"):
         _, sightings, _ = seen_maps(Bidirectional(), x=torch.randn(2, 24, 32))
     assert all(sighting.call.cross for sighting in sightings)
+
+
+class Taught(nn.Module):
+    """A model whose forward calls another, which it holds in a list."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.inner, self.others = Folded(), [other]
+
+    def forward(self, x):
+        return self.inner(x), self.others[0](x)
+
+
+@pytest.mark.parametrize(
+    "other", [Folded(), nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)]
+)
+def test_another_model_inside_the_forward_is_not_a_layer(other):
+    _, sightings, watch = seen_maps(Taught(other.eval()), x=torch.randn(2, 24, 32))
+    assert [sighting.layer for sighting in sightings] == ["inner"]
+    assert watch.foreign == {type(other).__name__} and not watch.running
+
+
+def test_a_part_without_weights_that_is_not_registered_is_the_models():
+    class Attends(nn.Module):
+        def forward(self, x):
+            return nn.functional.scaled_dot_product_attention(x, x, x)
+
+    _, sightings, watch = seen_maps(Taught(Attends()), x=torch.randn(2, 24, 32))
+    assert [sighting.layer for sighting in sightings] == ["inner", ""]
+    assert not watch.foreign

@@ -41,6 +41,8 @@ class Multihead(Seam):
 
     def _attend(self, *args: Any, **kwargs: Any) -> Any:
         given = self.signature.bind(*args, **kwargs)
+        for watch in self.watches:
+            watch.note_foreign()
         awake = [watch for watch in self.watches if watch.awake]
         query, key = given.arguments["query"], given.arguments["key"]
         alike = query is key or (query.shape == key.shape and torch.equal(query, key))

@@ -43,8 +43,9 @@ class ScaledDotProduct(Seam):
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
         for watch in self.watches:
+            watch.note_foreign()
             if watch.awake:
-                name = watch.running[-1]
+                name = watch.current
                 with watch.beside():
                     unfold = folded(watch, query, value)
                     q, k, v = (unfold(one) for one in (query, key, value))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.observe.call import AttentionCall
-from attnlab.observe.calls import follow
+from attnlab.observe.calls import follow, follow_all
 from attnlab.observe.seams.sighting import Sighting
 
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
@@ -28,8 +28,9 @@ class Watch:
 
     Holds the model's modules by identity and name: it lives as long as the forward that it
     watches. Other threads may run other models, or the same one, in the meantime: only what the
-    thread of that forward does is seen. guard: opened around the code that measures, within the
-    model's own forward.
+    thread of that forward does is seen, and of that only what modules of the model do: a teacher or
+    a loss that its forward calls is a model of its own. guard: opened around the code that
+    measures, within the model's own forward.
     """
 
     def __init__(
@@ -38,7 +39,9 @@ class Watch:
     ) -> None:  # fmt: skip
         self.model, self._see, self._guard = model, see, guard
         self.names = {id(module): name for name, module in model.named_modules()}
-        self.running: list[str] = []  # the modules that run, from the outermost to the innermost
+        # the modules that run, from the outermost to the innermost; None: of another model
+        self.running: list[str | None] = []
+        self.foreign: set[str] = set()  # classes of other models that attend inside the forward
         self.ran: dict[str, nn.Module] = {}  # all that ran
         self.times: Counter[str] = Counter()  # how often each has attended
         self.alone: set[str] = set()  # those that attend in code of their own
@@ -48,6 +51,7 @@ class Watch:
         self.cross: bool | None = None
         self.appended = 0  # keys that it has put behind those of the sequence
         self.made: list[Made] = []  # by the modules inside each that runs
+        self._outermost_foreign = ""
         self.over = False  # the forward that is watched has been seen to its end
         # the thread of that forward: this one, or the first that begins a forward of a training
         self.thread = None if only_training else threading.get_ident()
@@ -60,8 +64,13 @@ class Watch:
         """
         if threading.get_ident() != self.thread:
             return False
-        inside = bool(self.running) and self.running[0] == ""
+        inside = bool(self.running) and self.running[0] == "" and self.running[-1] is not None
         return inside and not (self.muted or self.over)
+
+    @property
+    def current(self) -> str:
+        """The name of the innermost module of the model that runs."""
+        return next(name for name in reversed(self.running) if name is not None)
 
     @property
     def next_layer(self) -> int:
@@ -119,7 +128,12 @@ class Watch:
 
     def attends_alone(self) -> None:
         """Take note that the module that runs attends where no seam sees it."""
-        self.alone.add(self.running[-1])
+        self.alone.add(self.current)
+
+    def note_foreign(self) -> None:
+        """Take note that somebody attends, if that is another model inside the forward."""
+        if threading.get_ident() == self.thread and self.running and self.running[-1] is None:
+            self.foreign.add(self._outermost_foreign)
 
     def unseen(self) -> dict[str, str]:
         """What ran without being seen: modules that attend, by what they do or by the name of their
@@ -153,6 +167,7 @@ class Watch:
     def following(self) -> Iterator[None]:
         """Follow which module runs."""
         with ExitStack() as opened:
+            opened.callback(follow_all(self._enter_foreign))
             for name, module in self.model.named_modules():
                 if name and _is_plain(module):
                     opened.callback(follow(module, after=self._take_made))
@@ -160,6 +175,28 @@ class Watch:
                 enter, leave = self._ends(name, module)
                 opened.callback(follow(module, before=enter, after=leave))
             yield
+
+    def _enter_foreign(self, module: nn.Module) -> Callable[[], None] | None:
+        """Note that a module of another model runs; returns what notes its end.
+
+        One without weights, or with weights of the model, may be a part that is made anew in each
+        forward.
+        """
+        if not self.running or id(module) in self.names or threading.get_ident() != self.thread:
+            return None
+        if self.running[-1] is not None:
+            weights = {id(weight) for weight in module.parameters()}
+            if not weights or weights & {id(weight) for weight in self.model.parameters()}:
+                return None
+            self._outermost_foreign = type(module).__name__
+        depth = len(self.running)
+        self.running.append(None)
+        self.made.append({})
+
+        def leave() -> None:
+            del self.running[depth:], self.made[depth:]
+
+        return leave
 
     def _ends(
         self, name: str, module: nn.Module
