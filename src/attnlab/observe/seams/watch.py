@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections import Counter
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from attnlab.observe.call import AttentionCall
 from attnlab.observe.calls import follow, follow_all
+from attnlab.observe.probe import sequences_read
 from attnlab.observe.seams.sighting import Sighting
 
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
@@ -49,6 +51,7 @@ class Watch:
         self.muted = False  # within a function that was seen, and while that is measured
         # whether the module that runs is known to attend to another sequence; None: not known
         self.cross: bool | None = None
+        self.sequences = 0  # that the model reads
         self.appended = 0  # keys that it has put behind those of the sequence
         self.made: list[Made] = []  # by the modules inside each that runs
         self._outermost_foreign = ""
@@ -98,15 +101,15 @@ class Watch:
         finally:
             self.muted = False
 
-    def origin(self, tensor: Tensor) -> Tensor | None:
-        """Return what a tensor was made from by modules of those that run; None if by none.
+    def origins(self, tensor: Tensor) -> list[Tensor]:
+        """Return what a tensor was made from by modules of those that run, the nearest first.
 
         Views share the storage of what they are views of, so that this goes through chunks and
         transpositions of what a linear layer gave, but not through sums or rotations of it.
         """
-        found: Tensor | None = None
-        while (made := self._maker(tensor if found is None else found)) is not None:
-            found = made
+        found: list[Tensor] = []
+        while (made := self._maker(found[-1] if found else tensor)) is not None:
+            found.append(made)
         return found
 
     def _maker(self, tensor: Tensor) -> Tensor | None:
@@ -115,11 +118,13 @@ class Watch:
 
     def comes_from_elsewhere(self, query: Tensor, key: Tensor) -> bool | None:
         """Return whether keys are made from another tensor than queries; None: not known."""
-        first, second = self.origin(query), self.origin(key)
-        if first is None or second is None:
+        first, second = self.origins(query), self.origins(key)
+        if not (first and second):
             return None
         # views of one sequence overlap; two sequences of one tensor do not
-        return _place(first) != _place(second) or not _overlap(first, second)
+        if _place(first[-1]) == _place(second[-1]):
+            return not _overlap(first[-1], second[-1])
+        return not any(differ_by_positions(*both) for both in itertools.product(first, second))
 
     def outputs(self) -> Iterator[Tensor]:
         """What modules inside of those that run have made, the latest first."""
@@ -201,10 +206,12 @@ class Watch:
     def _ends(
         self, name: str, module: nn.Module
     ) -> tuple[Callable[..., None], Callable[..., None]]:
-        def enter(*_: Any) -> None:
+        def enter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if self.thread is None and name == "" and trains(self.model):
                 self.thread = threading.get_ident()
             if threading.get_ident() == self.thread:
+                if name == "":
+                    self.sequences = sequences_read(self.model, args, kwargs)
                 self.running.append(name)
                 self.made.append({})
                 self.ran[name] = module
@@ -264,6 +271,21 @@ def _overlap(first: Tensor, second: Tensor) -> bool:
         for start, one in zip(begun, (first, second), strict=True)
     ]
     return max(begun) <= min(ends)
+
+
+def differ_by_positions(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors of a batch differ by what is the same in all of its sequences: positions
+    that were added to one of them. Of a single sequence nothing can be told."""
+    alike = first.shape == second.shape and first.dtype == second.dtype
+    if not (alike and first.ndim >= 3 and first.is_floating_point()):
+        return False
+    difference = first - second
+    rounding = 4 * torch.finfo(first.dtype).eps * torch.maximum(first.abs(), second.abs()).amax()
+    for dim in (0, 1):  # sequences are the first dim or the second
+        varies, same = ((one - one.narrow(dim, 0, 1)).abs().amax() for one in (second, difference))
+        if bool((same <= rounding) & (varies > rounding)):
+            return True
+    return False
 
 
 def _within(name: str, outer: str) -> bool:
