@@ -13,11 +13,12 @@ from random import Random
 
 from torture.campaign import RIGHT, Campaign, Case, Verdict, bad
 from torture.process import Process, start
-from torture.verbs import CLASSES, VERBS, prepare, wrong_end
+from torture.verbs import CLASSES, SMALL, VERBS, prepare, wrong_end
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_SECONDS = 3.0
 LATEST = 6.0  # seconds after its start at which a verb is signalled
+LATEST_OF = {"sweep, Ray": 15.0}  # whose cluster takes longer to start
 INTERRUPTED = 130
 MODEL = """
 from tokenizers import Tokenizer
@@ -35,6 +36,11 @@ for step in range(1, 9):
     tokenizer.save_pretrained(place)
 """
 PROBE = ("--text", "{given}/text.txt", "--length", "32")
+# What verbs read that others have made.
+MADE: tuple[tuple[str, ...], ...] = (
+    ("text", "train", "{given}/text.txt", "--out", "{given}/run", "--steps", "20", *SMALL),
+    ("observe", "model", "{given}/models/checkpoint-1", *PROBE, "--out", "{given}/observed.nc"),
+)
 # Verbs that `torture.verbs` has not, or that are over there in less than a second.
 MORE: dict[str, tuple[str, ...]] = {
     "predict": ("predict", CLASSES, "--engine", "flow", "--theory", "sgd", "--steps", "1e30"),
@@ -46,8 +52,14 @@ MORE: dict[str, tuple[str, ...]] = {
     "observe model": ("observe", "model", "{given}/models/checkpoint-1", *PROBE),
     "observe checkpoints": ("observe", "checkpoints", "{given}/models", *PROBE),
     "observe lint": ("observe", "lint", "{given}/models"),
+    "observe report": ("observe", "report", "{given}/observed.nc", "--html", "{out}/page.html"),
+    "text plot": ("text", "plot", "{given}/run", "--out", "{out}/run.png"),
+    "text classes, longer": ("text", "classes", "builtin", "--out", "{out}/classes.yaml"),
+    "text agreement, plot": (
+        "text", "agreement", "builtin", "--steps", "2000", "--plot", "{out}/agreement.png",
+    ),
     "docs": (),
-}
+}  # fmt: skip
 
 
 class Signals(Campaign):
@@ -58,15 +70,18 @@ class Signals(Campaign):
         prepare(folder)
         quiet = {"cwd": folder, "check": True, "capture_output": True}
         subprocess.run([sys.executable, "-c", MODEL], **quiet)  # type: ignore[call-overload]
+        for words in MADE:
+            argv = [sys.executable, "-m", "attnlab", *(word.format(given=folder) for word in words)]
+            subprocess.run(argv, **quiet)  # type: ignore[call-overload]
         self.count = 0
 
     def cases(self, draw: Random) -> Iterator[Case]:
         """Every verb in turn, by both signals, at any time."""
         while True:
             for name in (*MORE, *VERBS):
-                if "Ray" not in name:  # which has a cluster to end
-                    kind = draw.choice(("INT", "TERM"))
-                    yield Case(name, {"signal": kind, "at": draw.uniform(0.05, LATEST)})
+                kind = draw.choice(("INT", "TERM"))
+                latest = LATEST_OF.get(name, LATEST)
+                yield Case(name, {"signal": kind, "at": draw.uniform(0.05, latest)})
 
     def judge(self, case: Case) -> Verdict:
         self.count += 1

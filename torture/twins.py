@@ -17,7 +17,7 @@ from typing import Any
 from torture.campaign import RIGHT, Campaign, Case, Verdict, bad
 
 VOCABULARY, LENGTH = 13, 12
-MODELS = ("plain", "counting", "layerdrop", "reentrant", "encoder")
+MODELS = ("plain", "counting", "layerdrop", "reentrant", "taught", "encoder")
 OPTIMIZERS = ("one", "two", "three", "nested", "in backward", "replaced", "averaged", "some")
 EVENTS = ("deepcopy", "save", "evaluate", "generate", "short", "fail", "rollback", "result")
 
@@ -146,12 +146,25 @@ def _models() -> dict[str, Any]:
                 x = checkpoint(block, x, use_reentrant=True)
             return x
 
+    class Taught(Plain):
+        """Calls another model in its forward, which is not a part of it."""
+
+        def __init__(self, layers: int, dropout: float) -> None:
+            super().__init__(layers, dropout)
+            self.teacher = (Plain(2, 0.0).eval(),)
+
+        def forward(self, ids: Any) -> Any:
+            with torch.no_grad():
+                hint = self.teacher[0](ids).mean()
+            return super().forward(ids) + hint
+
     def encoder(layers: int, dropout: float) -> nn.Module:
         blocks = (nn.TransformerEncoderLayer(8, 2, 16, dropout, batch_first=True)
                   for _ in range(layers))  # fmt: skip
         return nn.Sequential(nn.Embedding(VOCABULARY, 8), *blocks, nn.Linear(8, VOCABULARY))
 
-    return dict(zip(MODELS, (Plain, Counting, LayerDrop, Reentrant, encoder), strict=True))
+    kinds = (Plain, Counting, LayerDrop, Reentrant, Taught, encoder)
+    return dict(zip(MODELS, kinds, strict=True))
 
 
 class _Trained:
@@ -364,7 +377,10 @@ class _Watched:
     def _words(self) -> None:
         from attnlab.observe.words import in_words
 
-        in_words(self.observer.result())
+        result = self.observer.result()
+        in_words(result)
+        if result.sizes["layer"] > self.given["layers"]:
+            raise AssertionError(f"layers {result['layer'].values.tolist()}")
 
     def _wrong_steps(self, steps: list[int]) -> str:
         """Say which steps should have been measured, where that is known."""

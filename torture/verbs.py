@@ -90,7 +90,7 @@ def _look_at_classes(out: Path) -> Any:
 
 _SWEEP = ("sweep", "{given}/sweep.json", "--out", "{out}/sweep", "--memory-budget", BUDGET)
 _TEXT = ("{given}/text.txt", "--queries", "1", "--next", "2", "--context", "6", "--min-count", "2")
-_SMALL = ("--dim", "8", "--feed-forward", "8", "--context", "8", "--batch", "4")
+SMALL = ("--dim", "8", "--feed-forward", "8", "--context", "8", "--batch", "4")
 VERBS = {
     "sweep": Verb(_SWEEP, look_at_sweep, 8),
     "sweep, two processes": Verb((*_SWEEP, "--workers", "2"), look_at_sweep),
@@ -108,7 +108,7 @@ VERBS = {
     ),
     "text train": Verb(
         ("text", "train", "{given}/text.txt", "--out", "{out}/run", "--steps", "1000",
-         "--measure-every", "200", *_SMALL),
+         "--measure-every", "200", *SMALL),
         _netcdf("run/result.nc"), 3,
     ),
     "text classes": Verb(

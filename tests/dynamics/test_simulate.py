@@ -490,3 +490,27 @@ def test_bad_input_names_the_field(change, field):
 def test_values_are_checked_where_they_are_made(make, field):
     with pytest.raises(ValueError, match=f"^{field}"):
         make()
+
+
+def test_rates_at_which_rounding_decides_are_named():
+    """With P = 1e-300 all attention is on one token and its gradient is zero; what is left of it is
+    rounding, which a rate of 1e19 makes larger than the logits."""
+    classes = SequenceClasses(
+        probs=[{0: 1.0, 1: 1e-300}, {0: 0.5, 2: 0.5}], query=[0, 0], next_token=[3, 4],
+        prior=[0.5, 0.5], vocab_size=5,
+    )  # fmt: skip
+    rates = {"eta_y": [1.0, 2.0], "eta_z": [1.0, 3e19], "steps": 5}
+    with pytest.warns(UserWarning, match=r"eta_y = 2, eta_z = 3e\+19: from step 2 on") as said:
+        result = plain(classes, Limit(), **rates, **DOUBLE, save=MAPS)
+    assert result.attrs["rounding"] == str(said[0].message)
+    decay = Optimizer("sgd", 0.0, weight_decay=10.0)
+    with pytest.warns(UserWarning, match="decided by rounding"):
+        simulate(classes, Limit(), eta_y=1e20, eta_z=1e-22, steps=5, optimizer=decay, **DOUBLE)
+
+
+@pytest.mark.filterwarnings("error:.*rounding")
+def test_of_ordinary_rates_nothing_is_said_of_rounding():
+    for dtype, most in (("float32", 1e3), ("float64", 1e7)):
+        result = plain(syn_small(), Limit(), eta_y=most, eta_z=most, steps=5, dtype=dtype)
+        assert "rounding" not in result.attrs
+    plain(syn_small(), Flow(), eta_y=1.0, eta_z=1.0, steps=2)

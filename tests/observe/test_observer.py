@@ -798,7 +798,7 @@ class Padded(nn.Module):
         self.embed = nn.Embedding(97, 32)
         self.q, self.k, self.v = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32)
 
-    def forward(self, x, fill=None, *, causal=False):
+    def forward(self, x, fill=None, *, causal=False, shown=None):
         x = self.embed(x)
         q, k, v = (
             one(x).view(*x.shape[:2], 4, 8).transpose(1, 2) for one in (self.q, self.k, self.v)
@@ -806,7 +806,12 @@ class Padded(nn.Module):
         mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
         mask = (mask.tril() if causal else mask)[None, None]
         if fill is not None:
-            mask = mask & ~fill[:, None, None, :]
+            blind = ~(seen := mask & ~fill[:, None, None, :]).any(-1, keepdim=True)
+            # softmax over no key is not a number
+            all_keys = torch.ones_like(seen)
+            rows = {"all": all_keys, "own": torch.eye(len(mask[0, 0]), dtype=torch.bool),
+                    "before": mask}  # fmt: skip
+            mask = seen if shown is None else seen | (blind & rows[shown])
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
@@ -820,6 +825,21 @@ def test_padding_under_any_name_is_left_out(causal):
     alone = moment_of(model, make_probe(model, ids[1:, :15]), min_keys=8).layers[""]
     for name in ("entropy", "mean_distance", "visible_keys", "max_logit", "alpha_1"):
         np.testing.assert_allclose(both[name][1], alone[name][0], rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("shown", ["all", "own", "before"])
+def test_padding_before_the_text_whose_queries_see_keys_is_left_out(shown):
+    model, ids = Padded().eval(), tokens(2)
+    model.forward = functools.partial(model.forward, causal=True, shown=shown)
+    fill = torch.zeros(2, LENGTH, dtype=torch.bool)
+    fill[1, :9] = True
+    ids[1, :9] = 0
+    both = moment_of(model, make_probe(model, (ids, fill)), min_keys=8).layers[""]
+    alone = moment_of(model, make_probe(model, ids[1:, 9:]), min_keys=8).layers[""]
+    whole = moment_of(model, make_probe(model, ids[:1]), min_keys=8).layers[""]
+    for name in ("entropy", "mean_distance", "visible_keys", "max_logit", "alpha_1", "sink_mass"):
+        np.testing.assert_allclose(both[name][1], alone[name][0], rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(both[name][0], whole[name][0], rtol=1e-5, err_msg=name)
 
 
 def test_padding_given_by_position_is_left_out():

@@ -453,3 +453,64 @@ def test_what_is_taken_for_cross_attention_by_its_lengths_is_named():
     with pytest.warns(UserWarning, match="inner: 8 queries and 24 keys.*for cross-attention"):
         _, sightings, _ = seen_maps(Bidirectional(), x=torch.randn(2, 24, 32))
     assert all(sighting.call.cross for sighting in sightings)
+
+
+class Taught(nn.Module):
+    """A model whose forward calls another, which it holds in a list."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.inner, self.others = Folded(), [other]
+
+    def forward(self, x):
+        return self.inner(x), self.others[0](x)
+
+
+@pytest.mark.parametrize(
+    "other", [Folded(), nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)]
+)
+def test_another_model_inside_the_forward_is_not_a_layer(other):
+    _, sightings, watch = seen_maps(Taught(other.eval()), x=torch.randn(2, 24, 32))
+    assert [sighting.layer for sighting in sightings] == ["inner"]
+    assert watch.foreign == {type(other).__name__} and not watch.running
+
+
+def test_a_part_without_weights_that_is_not_registered_is_the_models():
+    class Attends(nn.Module):
+        def forward(self, x):
+            return nn.functional.scaled_dot_product_attention(x, x, x)
+
+    _, sightings, watch = seen_maps(Taught(Attends()), x=torch.randn(2, 24, 32))
+    assert [sighting.layer for sighting in sightings] == ["inner", ""]
+    assert not watch.foreign
+
+
+class PositionsInQueries(Hand):
+    """Positions are added to what queries are made from, and not to what keys are."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(97, 32)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        positions = torch.linspace(-1, 1, x.shape[1] * 32).view(-1, 32)
+        q, k, v = self.split(self.q(x + positions)), self.split(self.k(x)), self.split(self.v(x))
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+@pytest.mark.filterwarnings("error:.*taken for cross-attention")
+def test_positions_in_queries_alone_leave_self_attention():
+    model, ids = PositionsInQueries(), torch.randint(97, (2, 24))
+    _, (sighting,), _ = seen_maps(model, ids=ids)
+    assert not sighting.call.cross
+    x = torch.randn(2, 24, 32)
+    attention = nn.MultiheadAttention(32, 4, batch_first=True).eval()
+    _, (sighting,), _ = seen_maps(attention, query=x + torch.randn(24, 32), key=x, value=x)
+    assert not sighting.call.cross
+
+
+def test_what_is_taken_for_cross_attention_of_one_sequence_is_named():
+    with pytest.warns(UserWarning, match="the model: its keys are made from another tensor"):
+        _, (sighting,), _ = seen_maps(PositionsInQueries(), ids=torch.randint(97, (1, 24)))
+    assert sighting.call.cross

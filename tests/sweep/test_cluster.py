@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +17,8 @@ from attnlab.sweep.driver import run_plan
 from attnlab.sweep.executor import attempt
 from attnlab.sweep.store import Folder, Memory
 from attnlab.sweep.whole import whole
+from torture.process import start
+from torture.verbs import VERBS, prepare, wrong_end
 
 ray = pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
 
@@ -114,3 +118,27 @@ def test_a_ray_that_does_not_start_is_no_traceback(tmp_path, monkeypatch):
 def test_what_ray_is_not_given():
     with pytest.raises(ValueError, match="cpus_per_task, gpus_per_task: expected 0 or more"):
         Ray(cpus=0)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["gcs_server", "raylet", "ray::"])
+def test_a_signal_ends_ray_and_all_that_it_has_started(tmp_path, kind, when):
+    """While Ray starts, and while it is at work: its agents outlive a raylet that is killed."""
+    prepare(tmp_path)
+    process = start(VERBS["sweep, Ray"].words(tmp_path, tmp_path), tmp_path, cold=True)
+
+    def words():
+        found = (Path(f"/proc/{one}/cmdline") for one in process.family.members())
+        return [one.read_bytes() for one in found if one.exists()]
+
+    try:
+        until = time.monotonic() + 60
+        while not any(when.encode() in one for one in words()):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        os.kill(process.pid, kind)
+        ended = process.wait(seconds=20)
+        assert ended is not None and not wrong_end(ended, (130,))
+        assert not process.family.members()
+    finally:
+        process.family.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from typing import Unpack
 
 import jax
@@ -14,6 +15,7 @@ from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.driving import Drive
 from attnlab.dynamics.engines import Engine
 from attnlab.dynamics.labels import label, of_one_set
+from attnlab.dynamics.models import Pairwise
 from attnlab.dynamics.room import require_room, require_room_to_lay_out
 from attnlab.dynamics.run import Recorded, Run
 from attnlab.dynamics.simulation import Classes, Fields, Simulation, as_simulation
@@ -95,6 +97,9 @@ def simulate(
         vocab_size=simulation.sets[0].vocab_size,
         seconds=time.perf_counter() - begun,
     )
+    if words := _rounding(simulation):
+        attrs["rounding"] = words
+        warnings.warn(words, stacklevel=2)
     dataset = _labelled(simulation, recorded).assign_attrs(attrs)
     if stopped:
         raise Interrupted(f"stopped at {drive.place()}", dataset if recorded.count else None)
@@ -116,6 +121,33 @@ def _labelled(simulation: Simulation, recorded: Recorded) -> xr.Dataset:
             diverged[place] = step
         dataset["diverged_step"] = (("setting", *grid.dims()), grid.label(diverged))
     return dataset if isinstance(simulation.classes, tuple) else of_one_set(dataset)
+
+
+def _rounding(simulation: Simulation) -> str:
+    """Say whether attention may be decided by rounding errors; empty if not.
+
+    The gradient of a logit z is a difference of two terms of the size of Y: for a class with its
+    attention on one token they are equal, and what is left of them is the rounding error. After
+    the first step Y is up to eta_y, and weight decay with eta_y * weight_decay > 1 multiplies it.
+    The second step multiplies the error with eta_z: a bound that needs none of the numbers.
+    """
+    optimizer = simulation.moving
+    exact = simulation.clock == "time" or optimizer.name != "sgd"
+    if exact or simulation.steps < 2 or not isinstance(simulation.model, Pairwise):
+        return ""
+    eps = float(np.finfo(simulation.dtype).eps)
+    eta_y, eta_z = simulation.grid.rates()
+    with np.errstate(over="ignore", invalid="ignore"):
+        growth = np.maximum(1.0, eta_y * (optimizer.weight_decay or 0.0))
+        error = eps * eta_z * eta_y * growth ** (simulation.steps - 2)
+    if not (error > 1).any():
+        return ""
+    worst = int(np.nanargmax(error))
+    return (
+        f"eta_y = {eta_y[worst]:.4g}, eta_z = {eta_z[worst]:.4g}: from step 2 on the rounding "
+        f"errors of attention logits may exceed 1 ({simulation.dtype}), so that attention may be "
+        "decided by rounding; try smaller rates"
+    )
 
 
 def _explain(run: Run, recorded: Recorded) -> str:

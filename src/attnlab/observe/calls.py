@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from torch import nn
 
@@ -19,7 +19,14 @@ class _Follower:
     after: After | None
 
 
+class Everyone(Protocol):
+    """Follows the calls of all modules; what it returns is called when the call ends."""
+
+    def __call__(self, module: nn.Module) -> Callable[[], None] | None: ...
+
+
 _followers: dict[int, tuple[_Follower, ...]] = {}  # by the id of the module
+_of_all: tuple[Everyone, ...] = ()
 _lock = threading.Lock()
 _original: Callable[..., Any] | None = None  # nn.Module.__call__, while `_call` stands for it
 
@@ -34,32 +41,57 @@ def follow(
     before: called with the arguments of each call. after: with its positional arguments and its
     output, which is None after an error.
     """
-    global _original
     follower = _Follower(before, after)
     with _lock:
         _followers[id(module)] = (*_followers.get(id(module), ()), follower)
-        if _original is None:
-            _original = nn.Module.__call__
-            nn.Module.__call__ = _call
+        _stand_in()
 
     def end() -> None:
-        global _original
         with _lock:
             rest = tuple(one for one in _followers.pop(id(module), ()) if one is not follower)
             if rest:
                 _followers[id(module)] = rest
-            # where another has taken the place since, it calls `_call`: both stay
-            if not _followers and nn.Module.__call__ is _call and _original is not None:
-                nn.Module.__call__ = _original
-                _original = None
+            _leave()
 
     return end
 
 
+def follow_all(everyone: Everyone) -> Callable[[], None]:
+    """Follow the calls of all modules, of whatever model; returns the function that ends it."""
+    global _of_all
+    with _lock:
+        _of_all = (*_of_all, everyone)
+        _stand_in()
+
+    def end() -> None:
+        global _of_all
+        with _lock:
+            _of_all = tuple(one for one in _of_all if one is not everyone)
+            _leave()
+
+    return end
+
+
+def _stand_in() -> None:
+    global _original
+    if _original is None:
+        _original = nn.Module.__call__
+        nn.Module.__call__ = _call
+
+
+def _leave() -> None:
+    global _original
+    # where another has taken the place since, it calls `_call`: both stay
+    if not (_followers or _of_all) and nn.Module.__call__ is _call and _original is not None:
+        nn.Module.__call__ = _original
+        _original = None
+
+
 def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     original = _original or nn.Module._wrapped_call_impl  # ended by another thread just now
-    followers = _followers.get(id(module))
-    if followers is None:
+    followers = _followers.get(id(module), ())
+    ends = [end for everyone in _of_all if (end := everyone(module)) is not None]
+    if not (followers or ends):
         return original(module, *args, **kwargs)
     output = None
     try:
@@ -72,3 +104,5 @@ def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         for one in followers:
             if one.after is not None:
                 one.after(args, output)
+        for end in ends:
+            end()

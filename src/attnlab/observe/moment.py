@@ -198,6 +198,14 @@ class Measuring:
     def result(self, watch: Watch) -> Moment:
         """What was seen, if anything; refused if a call does not explain what the model made."""
         unseen = watch.unseen()
+        if watch.foreign:
+            kinds = ", ".join(sorted(watch.foreign))
+            warnings.warn(
+                f"{type(watch.model).__name__}: its forward calls another model that attends "
+                f"({kinds}), which is not measured: none of its weights are among the model's; "
+                "if it is a part of the model, register it (nn.ModuleList instead of a list)",
+                stacklevel=2,
+            )
         if self._too_short:
             return Moment((), (), unseen)
         if not self._order:

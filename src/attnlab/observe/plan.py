@@ -73,14 +73,16 @@ def plan_of(
     if call.full_mask is None:
         counts, seen, later = _by_span(call, there)
     else:
-        counts, seen, later, itself = _by_mask(call, there, budget_bytes)
+        counts, seen, later, itself, first = _by_mask(call, there, budget_bytes)
         padding = ~seen[:, keys - queries :] if keys >= queries else np.zeros_like(there)
         padding &= (itself | padding).all(axis=1, keepdims=True)
+        if queries == keys:
+            padding |= _before_the_text(counts.max(axis=1), itself, first, tokens)
         if present is None and not call.cross and padding.any():
             # a key that no query sees, not even its own, is padding, where all other queries see
-            # their own
+            # their own; and so is what `_before_the_text` finds
             there = ~padding
-            counts, seen, later, _ = _by_mask(call, there, budget_bytes)
+            counts, seen, later, _, _ = _by_mask(call, there, budget_bytes)
     eligible = there & (counts.max(axis=1) >= min_keys)
     if not eligible.any():
         raise TooShort(
@@ -91,6 +93,32 @@ def plan_of(
         starts = np.broadcast_to(seen.argmax(axis=1)[:, None], (batch, queries))
     short = there & ~eligible & (counts.max(axis=1) > 0)
     return Plan(counts, eligible, short, starts, seen, tokens, min_keys, later)
+
+
+def _before_the_text(
+    counts: Int[Any, "batch query"], itself: Bool[Any, "batch query"],
+    first: Int[Any, "batch query"], tokens: Int[Any, "batch key"] | None,
+) -> Bool[Any, "batch query"]:  # fmt: skip
+    """Return which positions are padding before the text whose queries see keys nevertheless.
+
+    A softmax over nothing is not a number, so that models show such queries all keys, or their own
+    alone. No query of the text sees the keys of its padding. Where queries of padding see what came
+    before them, only the tokens tell it from a text of its own: they are all the same.
+    """
+    batch, length = counts.shape
+    padding = np.zeros((batch, length), bool)
+    for b in range(batch):
+        position = np.arange(length)
+        whole = (counts[b] == length) & (position < length - 1)
+        odd = whole | (counts[b] == 0) | ((counts[b] == 1) & itself[b])
+        same = odd if tokens is None else odd | (tokens[b] == tokens[b, 0])
+        hidden = np.minimum.accumulate(first[b, ::-1])[::-1] >= position  # what is before, to all
+        sees = np.logical_and.accumulate(itself[b, ::-1])[::-1]
+        alike = np.logical_and.accumulate(odd) | np.logical_and.accumulate(same)
+        ends = np.flatnonzero(hidden[1:] & sees[1:] & alike[:-1])
+        if ends.size:
+            padding[b, : ends[-1] + 1] = True
+    return padding
 
 
 def _by_span(
@@ -114,14 +142,15 @@ def _by_span(
 
 def _by_mask(
     call: AttentionCall, there: Bool[Any, "batch query"], budget_bytes: int
-) -> tuple[NDArray[Any], NDArray[Any], bool, NDArray[Any]]:
+) -> tuple[NDArray[Any], NDArray[Any], bool, NDArray[Any], NDArray[Any]]:
     """What is visible is made, a block of queries at a time, and counted; last, which queries see
-    their own key."""
+    their own key, and the first key that each sees."""
     batch, _, queries, keys = call.shape
     assert call.full_mask is not None
     heads = call.full_mask.shape[1]
     counts = np.zeros((batch, heads, queries), np.int64)
     seen, later, itself = np.zeros((batch, keys), bool), False, np.zeros((batch, queries), bool)
+    first = np.full((batch, queries), keys)
     for b in range(batch):
         part = Part.of(call, slice(b, b + 1))
         for rows in even_cuts(queries, max(1, budget_bytes // (heads * keys * BYTES_OF_A_PLACE))):
@@ -135,7 +164,8 @@ def _by_mask(
             key = beside(call.query, np.arange(keys))
             later |= bool(xp.any(shown & (key > place)))
             itself[b, rows] = to_numpy(xp.any(shown & (key == place), axis=-1))
-    return counts, seen, later, itself
+            first[b, rows] = to_numpy(xp.min(xp.where(shown, key, keys), axis=-1))
+    return counts, seen, later, itself, first
 
 
 def _given(field: str, values: Any, shape: tuple[int, int]) -> NDArray[Any] | None:

@@ -185,6 +185,19 @@ def batch_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     return _beside_decoder(model, Probe(args, kwargs, _side(given)), given)
 
 
+def sequences_read(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """Return how many sequences a call gives to a model: tokens, embeddings, images or sound."""
+    given = _named(model, args) | dict(kwargs)
+    decoded = [value for name, value in given.items() if name in _DECODED and _are_ids(value)]
+    dense = [
+        value
+        for name, value in given.items()
+        if isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 3
+        and not _NOT_READ.search(name)
+    ]  # fmt: skip
+    return len({id(one) for one in (*_read(given), *decoded, *dense)})
+
+
 def _for_model(model: nn.Module, probe: Probe) -> Probe:
     """With what a model of transformers needs beside its tokens, and checked against its sizes."""
     config: Any = getattr(model, "config", None)

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -15,6 +16,8 @@ from attnlab.files.numerics import numerics
 from attnlab.sweep.executor import RETRIES, Answer, Answers, attempt, become_worker
 from attnlab.sweep.group import Group
 from attnlab.sweep.kind import Tell
+
+PATIENCE_SECONDS = 1.0  # for an orderly end of Ray after Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,12 @@ class Ray:
 
     def run(self, groups: Iterator[Group], tell: Tell) -> Answers:
         ray = _import_ray()
-        ours = not ray.is_initialized()
-        if ours:
-            connect(ray, self.address)
-        try:
+        if ray.is_initialized():
             yield from self._tasks(ray, groups)
-        finally:
-            if ours:
-                ray.shutdown()
+            return
+        with _ending(ray):
+            connect(ray, self.address)
+            yield from self._tasks(ray, groups)
 
     def _tasks(self, ray: Any, groups: Iterator[Group]) -> Answers:
         task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(_task)
@@ -95,6 +96,50 @@ def _import_ray() -> Any:
     return ray
 
 
+@contextmanager
+def _ending(ray: Any) -> Iterator[None]:
+    """Shut Ray down in the end. After Ctrl-C or SIGTERM, end within PATIENCE_SECONDS whatever it
+    has started here: a start that is interrupted leaves processes that nobody ends, and an orderly
+    end may take many seconds."""
+    before = _ray_processes()
+    try:
+        yield
+    except (KeyboardInterrupt, GeneratorExit):
+        started = _ray_processes() - before
+        hurry = threading.Timer(PATIENCE_SECONDS, _kill, [started])
+        hurry.start()
+        try:
+            ray.shutdown()
+        finally:
+            hurry.cancel()
+            _kill(started | (_ray_processes() - before))
+        raise
+    finally:
+        if ray.is_initialized():
+            ray.shutdown()
+
+
+def _ray_processes() -> set[Any]:
+    """Return the processes of Ray that this one and its children have started."""
+    import psutil  # which Ray brings along
+
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            words = " ".join(process.cmdline())
+            if "ray/" in words or words.startswith("ray::"):
+                found.add(process)
+    return found
+
+
+def _kill(processes: set[Any]) -> None:
+    import psutil
+
+    for process in processes:
+        with suppress(psutil.Error):  # it has ended
+            process.kill()
+
+
 def connect(ray: Any, address: str) -> None:
     """Start Ray here, or join the cluster at the address."""
     given: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -105,6 +150,8 @@ def connect(ray: Any, address: str) -> None:
     answer = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, **given)
+    except SystemExit:  # Ray's own answer to SIGTERM
+        raise KeyboardInterrupt from None
     except (ConnectionError, ValueError) as problem:
         raise InputError(f"address: no Ray cluster at {address!r} ({problem})") from None
     except Exception as problem:  # a start that takes too long has no type of its own

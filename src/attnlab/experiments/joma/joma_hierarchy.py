@@ -89,7 +89,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     correlation: of each latent with the unit of its layer that it has the highest with, over
     (level, way, latents, children, seed, latent), nan past the last. accuracy: the share of labels
-    that are told. `way`: untrained, trained with attention left uniform, trained.
+    predicted correctly. `way`: untrained, trained with attention left uniform, trained.
     """
     cells = list(product(range(len(recipe.latents)), recipe.children, range(recipe.seeds)))
     active = [recipe.layers(recipe.latents[i], children, seed).active()
@@ -221,11 +221,11 @@ def _loss(weights: Weights, tokens: Any) -> Any:
 
 
 def _look(weights: Weights, tokens: Any) -> tuple[Any, Any, Any]:
-    """For the sequence of each label: whether the label is told, and the units of both layers, each
-    as its maximum over positions."""
+    """Return, for each label's sequence, whether the label is predicted correctly and the units of
+    both layers, each as its maximum over positions."""
     h, g = _layers(weights, tokens)
-    told = jnp.argmax(_outputs(weights, g), axis=1) == jnp.arange(len(tokens))
-    return told, h.max(axis=1), g.max(axis=1)
+    correct = jnp.argmax(_outputs(weights, g), axis=1) == jnp.arange(len(tokens))
+    return correct, h.max(axis=1), g.max(axis=1)
 
 
 def _best_correlation(latent: Any, units: Any) -> Any:
@@ -342,9 +342,9 @@ def judge(found: xr.Dataset) -> Judgement:
         f"{headline} With attention left uniform they are {told('lower_frozen')} and "
         f"{told('upper_frozen')}; trained attention adds {told('lower_attention', '+')} and "
         f"{told('upper_attention', '+')}. Errors are standard errors over "
-        f"{found.sizes['seed']} seeds. {100 * numbers['accuracy']:.0f} % of the labels are told. "
-        f"The generator is deterministic: a label has one sequence, and a latent is a set of "
-        f"labels. The model, its size and the drawing of children are ours."
+        f"{found.sizes['seed']} seeds. {100 * numbers['accuracy']:.0f} % of the labels are "
+        f"predicted correctly. The generator is deterministic: a label has one sequence, and a "
+        f"latent is a set of labels. The model, its size and the drawing of children are ours."
     )
     alt = (
         f"Bars of the best correlation per latent, for the upper and the lower layer, "

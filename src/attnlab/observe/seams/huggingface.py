@@ -43,6 +43,8 @@ class HuggingFace(Seam):
             module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
             *args: Any, **kwargs: Any,
         ) -> Any:  # fmt: skip
+            for watch in self.watches:
+                watch.note_foreign()
             watches = [
                 watch for watch in self.watches if watch.awake and watch.name_of(module) is not None
             ]

@@ -11,7 +11,7 @@ from torch.backends import mha
 from torch.nn import functional
 
 from attnlab.observe.seams.base import Seam
-from attnlab.observe.seams.watch import Watch
+from attnlab.observe.seams.watch import Watch, differ_by_positions
 
 NAME = "multi_head_attention_forward"
 
@@ -41,9 +41,14 @@ class Multihead(Seam):
 
     def _attend(self, *args: Any, **kwargs: Any) -> Any:
         given = self.signature.bind(*args, **kwargs)
+        for watch in self.watches:
+            watch.note_foreign()
         awake = [watch for watch in self.watches if watch.awake]
         query, key = given.arguments["query"], given.arguments["key"]
-        alike = query is key or (query.shape == key.shape and torch.equal(query, key))
+        alike = query is key or (
+            query.shape == key.shape
+            and (torch.equal(query, key) or differ_by_positions(query, key))
+        )
         for watch in awake:
             watch.cross = not alike
             watch.appended = int(given.arguments.get("bias_k") is not None)

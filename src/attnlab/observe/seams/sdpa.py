@@ -43,8 +43,9 @@ class ScaledDotProduct(Seam):
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
         for watch in self.watches:
+            watch.note_foreign()
             if watch.awake:
-                name = watch.running[-1]
+                name = watch.current
                 with watch.beside():
                     unfold = folded(watch, query, value)
                     q, k, v = (unfold(one) for one in (query, key, value))
@@ -56,6 +57,9 @@ class ScaledDotProduct(Seam):
                         cross = True
                     elif cross is None and not is_causal:
                         cross = watch.comes_from_elsewhere(query, key)
+                    named = crosses(name) or q.shape[2] != k.shape[2]
+                    if cross and not (named or is_causal) and watch.sequences < 2:
+                        warn_of_origin(name)
                     call = understand(q, k, v, mask, is_causal, scale, layer=watch.next_layer,
                                       cross=cross, name=name, appended=watch.appended)  # fmt: skip
                     exact = dropout_p == 0
@@ -158,6 +162,17 @@ def warn_of_lengths(name: str, queries: int, keys: int) -> None:
         "where the queries stand among them: taken for cross-attention, so that what is said of "
         "positions, induction and caches is left out; attnlab.observe.record measures them as "
         "they are",
+        stacklevel=2,
+    )
+
+
+def warn_of_origin(name: str) -> None:
+    """Warn of a layer that is taken for cross-attention in a model that reads one sequence."""
+    warnings.warn(
+        f"{name or 'the model'}: its keys are made from another tensor than its queries, and the "
+        "model reads one sequence: taken for cross-attention, so that what is said of positions, "
+        "induction and caches is left out; if it is self-attention (positions added to one of "
+        "them), give a probe of several sequences, or measure it with attnlab.observe.record",
         stacklevel=2,
     )
 

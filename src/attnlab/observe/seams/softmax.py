@@ -54,7 +54,7 @@ class Softmax(Seam):
             if isinstance(made, Tensor) and made.ndim > 2 and not any(map(_is_weight, args)):
                 for watch in self.watches:
                     if watch.awake:
-                        watch.products.add((watch.running[-1], tuple(made.shape)))
+                        watch.products.add((watch.current, tuple(made.shape)))
             return made
 
         return product
@@ -69,7 +69,7 @@ class Softmax(Seam):
                 for watch in self.watches:
                     if watch.awake and (
                         (square and made.shape[-1] == made.shape[-2])
-                        or (watch.running[-1], tuple(made.shape)) in watch.products
+                        or (watch.current, tuple(made.shape)) in watch.products
                     ):
                         watch.attends_alone()
             return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections import Counter
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.observe.call import AttentionCall
-from attnlab.observe.calls import follow
+from attnlab.observe.calls import follow, follow_all
+from attnlab.observe.probe import sequences_read
 from attnlab.observe.seams.sighting import Sighting
 
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
@@ -28,8 +30,9 @@ class Watch:
 
     Holds the model's modules by identity and name: it lives as long as the forward that it
     watches. Other threads may run other models, or the same one, in the meantime: only what the
-    thread of that forward does is seen. guard: opened around the code that measures, within the
-    model's own forward.
+    thread of that forward does is seen, and of that only what modules of the model do: a teacher or
+    a loss that its forward calls is a model of its own. guard: opened around the code that
+    measures, within the model's own forward.
     """
 
     def __init__(
@@ -38,7 +41,9 @@ class Watch:
     ) -> None:  # fmt: skip
         self.model, self._see, self._guard = model, see, guard
         self.names = {id(module): name for name, module in model.named_modules()}
-        self.running: list[str] = []  # the modules that run, from the outermost to the innermost
+        # the modules that run, from the outermost to the innermost; None: of another model
+        self.running: list[str | None] = []
+        self.foreign: set[str] = set()  # classes of other models that attend inside the forward
         self.ran: dict[str, nn.Module] = {}  # all that ran
         self.times: Counter[str] = Counter()  # how often each has attended
         self.alone: set[str] = set()  # those that attend in code of their own
@@ -46,8 +51,10 @@ class Watch:
         self.muted = False  # within a function that was seen, and while that is measured
         # whether the module that runs is known to attend to another sequence; None: not known
         self.cross: bool | None = None
+        self.sequences = 0  # that the model reads
         self.appended = 0  # keys that it has put behind those of the sequence
         self.made: list[Made] = []  # by the modules inside each that runs
+        self._outermost_foreign = ""
         self.over = False  # the forward that is watched has been seen to its end
         # the thread of that forward: this one, or the first that begins a forward of a training
         self.thread = None if only_training else threading.get_ident()
@@ -60,8 +67,13 @@ class Watch:
         """
         if threading.get_ident() != self.thread:
             return False
-        inside = bool(self.running) and self.running[0] == ""
+        inside = bool(self.running) and self.running[0] == "" and self.running[-1] is not None
         return inside and not (self.muted or self.over)
+
+    @property
+    def current(self) -> str:
+        """The name of the innermost module of the model that runs."""
+        return next(name for name in reversed(self.running) if name is not None)
 
     @property
     def next_layer(self) -> int:
@@ -89,15 +101,15 @@ class Watch:
         finally:
             self.muted = False
 
-    def origin(self, tensor: Tensor) -> Tensor | None:
-        """Return what a tensor was made from by modules of those that run; None if by none.
+    def origins(self, tensor: Tensor) -> list[Tensor]:
+        """Return what a tensor was made from by modules of those that run, the nearest first.
 
         Views share the storage of what they are views of, so that this goes through chunks and
         transpositions of what a linear layer gave, but not through sums or rotations of it.
         """
-        found: Tensor | None = None
-        while (made := self._maker(tensor if found is None else found)) is not None:
-            found = made
+        found: list[Tensor] = []
+        while (made := self._maker(found[-1] if found else tensor)) is not None:
+            found.append(made)
         return found
 
     def _maker(self, tensor: Tensor) -> Tensor | None:
@@ -106,11 +118,13 @@ class Watch:
 
     def comes_from_elsewhere(self, query: Tensor, key: Tensor) -> bool | None:
         """Return whether keys are made from another tensor than queries; None: not known."""
-        first, second = self.origin(query), self.origin(key)
-        if first is None or second is None:
+        first, second = self.origins(query), self.origins(key)
+        if not (first and second):
             return None
         # views of one sequence overlap; two sequences of one tensor do not
-        return _place(first) != _place(second) or not _overlap(first, second)
+        if _place(first[-1]) == _place(second[-1]):
+            return not _overlap(first[-1], second[-1])
+        return not any(differ_by_positions(*both) for both in itertools.product(first, second))
 
     def outputs(self) -> Iterator[Tensor]:
         """What modules inside of those that run have made, the latest first."""
@@ -119,7 +133,12 @@ class Watch:
 
     def attends_alone(self) -> None:
         """Take note that the module that runs attends where no seam sees it."""
-        self.alone.add(self.running[-1])
+        self.alone.add(self.current)
+
+    def note_foreign(self) -> None:
+        """Take note that somebody attends, if that is another model inside the forward."""
+        if threading.get_ident() == self.thread and self.running and self.running[-1] is None:
+            self.foreign.add(self._outermost_foreign)
 
     def unseen(self) -> dict[str, str]:
         """What ran without being seen: modules that attend, by what they do or by the name of their
@@ -153,6 +172,7 @@ class Watch:
     def following(self) -> Iterator[None]:
         """Follow which module runs."""
         with ExitStack() as opened:
+            opened.callback(follow_all(self._enter_foreign))
             for name, module in self.model.named_modules():
                 if name and _is_plain(module):
                     opened.callback(follow(module, after=self._take_made))
@@ -161,13 +181,37 @@ class Watch:
                 opened.callback(follow(module, before=enter, after=leave))
             yield
 
+    def _enter_foreign(self, module: nn.Module) -> Callable[[], None] | None:
+        """Note that a module of another model runs; returns what notes its end.
+
+        One without weights, or with weights of the model, may be a part that is made anew in each
+        forward.
+        """
+        if not self.running or id(module) in self.names or threading.get_ident() != self.thread:
+            return None
+        if self.running[-1] is not None:
+            weights = {id(weight) for weight in module.parameters()}
+            if not weights or weights & {id(weight) for weight in self.model.parameters()}:
+                return None
+            self._outermost_foreign = type(module).__name__
+        depth = len(self.running)
+        self.running.append(None)
+        self.made.append({})
+
+        def leave() -> None:
+            del self.running[depth:], self.made[depth:]
+
+        return leave
+
     def _ends(
         self, name: str, module: nn.Module
     ) -> tuple[Callable[..., None], Callable[..., None]]:
-        def enter(*_: Any) -> None:
+        def enter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if self.thread is None and name == "" and trains(self.model):
                 self.thread = threading.get_ident()
             if threading.get_ident() == self.thread:
+                if name == "":
+                    self.sequences = sequences_read(self.model, args, kwargs)
                 self.running.append(name)
                 self.made.append({})
                 self.ran[name] = module
@@ -227,6 +271,21 @@ def _overlap(first: Tensor, second: Tensor) -> bool:
         for start, one in zip(begun, (first, second), strict=True)
     ]
     return max(begun) <= min(ends)
+
+
+def differ_by_positions(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors of a batch differ by what is the same in all of its sequences: positions
+    that were added to one of them. Of a single sequence nothing can be told."""
+    alike = first.shape == second.shape and first.dtype == second.dtype
+    if not (alike and first.ndim >= 3 and first.is_floating_point()):
+        return False
+    difference = first - second
+    rounding = 4 * torch.finfo(first.dtype).eps * torch.maximum(first.abs(), second.abs()).amax()
+    for dim in (0, 1):  # sequences are the first dim or the second
+        varies, same = ((one - one.narrow(dim, 0, 1)).abs().amax() for one in (second, difference))
+        if bool((same <= rounding) & (varies > rounding)):
+            return True
+    return False
 
 
 def _within(name: str, outer: str) -> bool:
