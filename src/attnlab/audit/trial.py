@@ -87,6 +87,8 @@ def _check(simulation: Simulation) -> None:
             raise InputError(f"{name}: an audit is of one pair of rates; give one at a time")
         if not rate > 0:
             raise InputError(f"{name}: expected a finite number above 0, got {rate:g}")
+    # what single precision cannot hold takes as long as the bounds on work allow, for no answer
+    replace(simulation, dtype="float32")
     (classes,) = simulation.sets
     if len(classes) < 2:
         raise InputError("classes: the theory compares classes; give at least 2")
