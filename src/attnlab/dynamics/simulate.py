@@ -15,7 +15,6 @@ from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.driving import Drive
 from attnlab.dynamics.engines import Engine
 from attnlab.dynamics.labels import label, of_one_set
-from attnlab.dynamics.models import Pairwise
 from attnlab.dynamics.room import require_room, require_room_to_lay_out
 from attnlab.dynamics.run import Recorded, Run
 from attnlab.dynamics.simulation import Classes, Fields, Simulation, as_simulation
@@ -133,7 +132,7 @@ def _rounding(simulation: Simulation) -> str:
     """
     optimizer = simulation.moving
     exact = simulation.clock == "time" or optimizer.name != "sgd"
-    if exact or simulation.steps < 2 or not isinstance(simulation.model, Pairwise):
+    if exact or simulation.steps < 2 or not simulation.model.cancels:
         return ""
     eps = float(np.finfo(simulation.dtype).eps)
     eta_y, eta_z = simulation.grid.rates()

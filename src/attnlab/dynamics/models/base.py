@@ -43,9 +43,12 @@ class Model(Named, ABC):
         How many attend; with several, attention and its logits have a leading axis for them.
     groups
         What learns at eta_y and at eta_z, as news of a diverged run name them.
+    cancels
+        Whether the gradient of a logit is a difference of two terms of the size of Y.
     """
 
     heads: int = 1
+    cancels: ClassVar[bool] = False
     groups: ClassVar[tuple[str, str]] = ("the decoder Y", "the attention logits Z")
 
     # -- what is learnt ---------------------------------------------------------------------

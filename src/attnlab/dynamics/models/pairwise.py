@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class Pairwise(Model):
     """The paper's reparameterisation: Y and Z are trained as they are (Section 3.1)."""
 
+    cancels: ClassVar[bool] = True
+
     def outputs(self, layout: Layout, rows: Rows, trained: Parameters, fixed: Any) -> jax.Array:
         """The decoder's logits Y^T f of each row."""
         return decode(layout, rows, trained)
