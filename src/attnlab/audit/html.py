@@ -10,11 +10,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from attnlab.audit.catalogue import SECTIONS, SOURCES
-from attnlab.files.mathematics import typeset, typeset_plain
+from attnlab.audit.document import sections
+from attnlab.files.mathematics import typeset
 from attnlab.files.pages import environment
 
-PAPERS = {"scan-and-snap": "Scan and Snap", "joma": "JoMA"}
 SIGNS = {"==": "=", "<=": "≤", "<": "<", ">=": "≥", ">": ">"}
 MAPS = {
     "ratio": "eta_Y / eta_Z: two classes, the joint flow at 10 t_0",
@@ -40,24 +39,16 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
     pages = environment()
     pages.filters |= {"moment": moment, "said": said, "short": short, "sign": SIGNS.get}
     template = resources.files("attnlab.audit").joinpath("page.html").read_text(encoding="utf-8")
-    found = {claim["id"]: claim for claim in document.get("claims", ())}
-    sections = [
-        {"title": title, "claims": [found[claim.id] for claim in claims if claim.id in found]}
-        for title, claims in SECTIONS.items()
-    ]
-    in_catalogue = {claim.id for claims in SECTIONS.values() for claim in claims}
-    others = [claim for name, claim in found.items() if name not in in_catalogue]
-    sections.append({"title": "Claims of yours", "claims": others})
     trial = document.get("trial")
     return pages.from_string(template).render(
-        title=_title(found) if trial is None else f"Audit of {trial['classes']}",
+        title=_title(document) if trial is None else f"Audit of {trial['classes']}",
         trial=trial,
         setting="" if trial is None else setting(trial),
         transition="" if trial is None else transition(trial),
         picture=picture and base64.b64encode(picture).decode(),
         caption=caption,
         rates=rates,
-        sections=[section for section in sections if section["claims"]],
+        sections=sections(document),
         maps=[_map(name, table) for name, table in document.get("breakdown", {}).items()],
         version=document["attnlab"],
     )
@@ -65,7 +56,7 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
 
 def said(claim: Mapping[str, Any]) -> Markup:
     """What a claim of the document says, typeset."""
-    return typeset(claim["latex"]) if claim["latex"] else typeset_plain(claim["statement"])
+    return typeset(claim["latex"])
 
 
 def rates(of: Mapping[str, Any]) -> str:
@@ -89,13 +80,9 @@ def moment(time: float | None, at_least: float | None = None) -> str:
     return short(time) if at_least is None else f"≥ {short(at_least)}"
 
 
-def _title(found: Mapping[str, Any]) -> str:
+def _title(document: Mapping[str, Any]) -> str:
     """Whose claims they are."""
-    whose = [
-        PAPERS[source]
-        for source, sections in SOURCES.items()
-        if any(claim.id in found for claims in sections.values() for claim in claims)
-    ]
+    whose = [known["short"] for known in document["papers"].values()]
     return f"{' and '.join(whose) or 'Claims'}, audited"
 
 
