@@ -6,12 +6,12 @@ it looks for, `claims_of` those of one paper.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from attnlab.audit.claim import Claim, OnRecord, claims_in
-from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.shelf import Paper, paper, shelf
 
@@ -75,7 +75,8 @@ def select(ids: Sequence[str]) -> tuple[Claim, ...]:
             if len(found) == len(set(ids)):
                 return tuple(found)
     missing = next(wanted for wanted in ids if wanted not in known)
-    raise InputError(f"claim: {missing!r} is not one; {did_you_mean(missing, known)}")
+    near = difflib.get_close_matches(missing, known, n=3) or known[:3]
+    raise InputError(f"claim: {missing!r} is not one; did you mean {', '.join(near)}?")
 
 
 def _claims(of: Paper) -> Iterator[Claim]:
