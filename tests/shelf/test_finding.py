@@ -192,6 +192,11 @@ def _load(name):
     return reference("presets", name).load()()
 
 
+def _call(function):
+    """In a child process: what is sent there is a value of the paper's own."""
+    return function()
+
+
 def test_a_plain_folder_is_imported_here_and_in_child_processes(empty):
     code = {
         "classes": "from made_plain.inner import SIZE\ndef grid(): return SIZE",
@@ -205,6 +210,8 @@ def test_a_plain_folder_is_imported_here_and_in_child_processes(empty):
     assert sys.path == path and sys.modules["made_plain.inner"].SIZE == 7
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(_load, ("grid",)) == 7
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_call, (reference("presets", "grid").load(),)) == 7
 
 
 def test_another_folder_of_a_name_that_is_imported_is_refused(empty, monkeypatch):

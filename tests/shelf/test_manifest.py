@@ -9,6 +9,7 @@ import yaml
 from made_papers import FIELDS, make_paper
 
 from attnlab.files.errors import InputError
+from attnlab.shelf import VARIABLE
 from attnlab.shelf.manifest import MAX_MANIFEST, Paper, Reference, read_paper
 
 
@@ -170,7 +171,7 @@ def test_yaml_is_read_as_version_1_2(tmp_path):
     assert read(folder).authors == "No"
 
 
-def test_a_reference_that_fails_names_paper_target_and_reason(tmp_path):
+def test_a_reference_that_fails_names_paper_target_and_reason(tmp_path, monkeypatch):
     code = {
         "fine": "value = 3",
         "absent": "import no_such_library",
@@ -178,6 +179,7 @@ def test_a_reference_that_fails_names_paper_target_and_reason(tmp_path):
         "leaves": "raise SystemExit(3)",
     }
     paper = read(make_paper(tmp_path, "made_failing", code=code))
+    monkeypatch.setenv(VARIABLE, str(paper.folder))
     assert Reference(paper, "fine:value").load() == 3
     for target, words in {
         "absent:x": "absent cannot be imported: ModuleNotFoundError: No module named 'no_such_lib",

@@ -14,14 +14,13 @@ from typing import Literal
 import attnlab
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
-from attnlab.shelf.loading import folder_of, same_folder
+from attnlab.shelf.loading import VARIABLE, folder_of, plain_folders, same_folder
 from attnlab.shelf.manifest import MANIFEST, OFFERS, Paper, Reference, read_paper
 
 Offer = Literal["theories", "models", "presets", "figures"]
 Single = Literal["agreement", "expectation", "commentary"]
 
 GROUP = "attnlab.papers"  # of entry points
-VARIABLE = "ATTNLAB_PAPERS"  # plain folders; child processes inherit it
 BUILT_IN = Path(__file__).resolve().parents[1] / "papers"
 NOUNS = {"theories": "theory", "models": "model", "presets": "preset", "figures": "figure"}
 
@@ -155,10 +154,10 @@ def figure(name: str) -> tuple[Paper, str, Reference]:
 
 
 @lru_cache(maxsize=8)
-def _find(plain_folders: str) -> Shelf:
+def _find(_: str) -> Shelf:  # the environment is what it is kept by
     papers: dict[str, Paper] = {}
     faults: list[Fault] = []
-    for source in (_built_in(), _installed(), _plain(plain_folders)):
+    for source in (_built_in(), _installed(), _plain()):
         for found in sorted(source, key=_by_year):
             if isinstance(found, Fault):
                 faults.append(found)
@@ -229,9 +228,8 @@ def _installed() -> Iterator[Paper | Fault]:
             yield _paper_in(folder, package=point.value)
 
 
-def _plain(folders: str) -> Iterator[Paper | Fault]:
-    for text in filter(None, folders.split(os.pathsep)):
-        folder = Path(text).resolve()
+def _plain() -> Iterator[Paper | Fault]:
+    for folder in plain_folders():
         other = folder_of(folder.name) if _PACKAGE.fullmatch(folder.name) else None
         if other is None or same_folder(other, folder):
             yield _paper_in(folder, package=folder.name)

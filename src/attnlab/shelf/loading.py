@@ -6,10 +6,13 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
+
+VARIABLE = "ATTNLAB_PAPERS"  # plain folders; child processes inherit it
 
 
 def import_from(folder: Path, package: str, module: str) -> ModuleType:
@@ -17,10 +20,7 @@ def import_from(folder: Path, package: str, module: str) -> ModuleType:
 
     Raises whatever the code raises, and ImportError where `package` is another one by now.
     """
-    if "." not in package and not same_folder(folder_of(package) or "", folder):
-        _PlainFolders.known[package] = folder
-        if _PlainFolders not in sys.meta_path:
-            sys.meta_path.append(_PlainFolders)
+    find_plain_folders()
     found = importlib.import_module(package)
     if not same_folder(os.path.dirname(found.__file__ or ""), folder):
         raise ImportError(f"{package} is already imported, from {found.__file__}; rename one")
@@ -47,19 +47,34 @@ def same_folder(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> b
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-class _PlainFolders:
-    """Finder of packages in plain folders.
+def plain_folders() -> Iterator[Path]:
+    """Yield the folders that the environment names."""
+    for text in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        yield Path(text).resolve()
 
-    Their parents are not put on `sys.path`: everything beside the folder would become importable.
+
+def find_plain_folders() -> None:
+    """Make the packages in plain folders importable, after everything else.
+
+    Their parents are not put on `sys.path`: everything beside a folder would become importable.
     """
+    if _PlainFolders not in sys.meta_path:
+        sys.meta_path.append(_PlainFolders)
 
-    known: ClassVar[dict[str, Path]] = {}
 
-    @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        folder = cls.known.get(name)
-        if folder is None:
-            return None
-        return importlib.util.spec_from_file_location(
-            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
-        )
+class _PlainFolders:
+    """Finder of the packages in plain folders."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        for folder in plain_folders():
+            start = folder / "__init__.py"
+            if folder.name == name and start.is_file():
+                return importlib.util.spec_from_file_location(
+                    name, start, submodule_search_locations=[str(folder)]
+                )
+        return None
+
+
+if os.environ.get(VARIABLE):  # a worker process is sent values of a paper's classes
+    find_plain_folders()
