@@ -1,0 +1,114 @@
+"""The claims of the papers on the shelf, by paper and section; imported when they are asked for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from attnlab.auditing.claim import Claim, OnRecord, claims_in
+from attnlab.files.errors import InputError
+from attnlab.shelf import Paper, paper, shelf
+
+
+def audited_papers() -> tuple[Paper, ...]:
+    """Return the papers that have claims, in the order of the shelf."""
+    return tuple(known for known in shelf().papers if known.claims)
+
+
+def claims_of(name: str) -> tuple[Claim, ...]:
+    """Return the claims of one paper.
+
+    Parameters
+    ----------
+    name : str
+        The paper's name, as `attnlab papers` lists it.
+
+    Returns
+    -------
+    tuple of Claim
+        In the order of the paper's sections, each with its section, whose statement it is, how we
+        know it, and what is on record.
+
+    Examples
+    --------
+    >>> from attnlab.auditing import claims_of
+    >>> claims_of("joma")[0].id
+    'joma-linear'
+    """
+    return tuple(_claims(paper(name)))
+
+
+def all_claims() -> tuple[Claim, ...]:
+    """Return the claims of all papers on the shelf."""
+    return tuple(claim for known in audited_papers() for claim in _claims(known))
+
+
+def select(ids: Sequence[str]) -> tuple[Claim, ...]:
+    """Return the claims with these ids, in the order of the catalogue.
+
+    Parameters
+    ----------
+    ids : sequence of str
+        The ids. Modules are imported until all of them are found, those of papers that have one of
+        them on record first.
+
+    Returns
+    -------
+    tuple of Claim
+        The claims.
+
+    Examples
+    --------
+    >>> from attnlab.auditing import select
+    >>> [claim.id for claim in select(["lemma-6"])]
+    ['lemma-6']
+    """
+    wanted = set(ids)
+    found: dict[str, Claim] = {}
+    known = []
+    for of in sorted(audited_papers(), key=lambda of: wanted.isdisjoint(of.expected["claims"])):
+        for claim in _claims(of):
+            known.append(claim.id)
+            if claim.id in wanted:
+                found[claim.id] = claim
+            if len(found) == len(wanted):
+                return tuple(found.values())
+    missing = next((name for name in ids if name not in found), "")
+    near = difflib.get_close_matches(missing, known, n=3) or known[:3]
+    raise InputError(f"claim: {missing!r} is not one; did you mean {', '.join(near)}?")
+
+
+def _claims(of: Paper) -> Iterator[Claim]:
+    for section, whose, module in of.claim_modules():
+        yield from _in_module(of, section, whose, module)
+
+
+@lru_cache(maxsize=512)
+def _in_module(of: Paper, section: str, whose: str, module: str) -> tuple[Claim, ...]:
+    """Return the claims of a module, with whose they are and what is on record."""
+    return tuple(
+        replace(
+            claim,
+            paper=of.name,
+            section=section,
+            origin=_origin(of, whose, claim),
+            reading=claim.reading or of.reading,
+            recorded=OnRecord.read(of.expected["claims"].get(claim.id, {})),
+        )
+        for claim in claims_in(of.load(module))
+    )
+
+
+def _origin(of: Paper, whose: str, claim: Claim) -> str:
+    """Return whose statement a claim is.
+
+    Verdicts are counted for each origin apart: what a poster, a summary or we ourselves say is not
+    the paper's, and what we read in print is not what we know otherwise.
+    """
+    if claim.ours:
+        return f"our own questions about {of.short}"
+    reading = claim.reading or of.reading
+    origin = of.short if whose == "the paper" else whose
+    return f"{origin}, {reading}" if reading == "as we know it" else origin

@@ -1,0 +1,32 @@
+"""Papers that are made for a test: folders with a `paper.yaml` and some code."""
+
+import json
+
+import yaml
+
+FIELDS = {
+    "title": "A paper",
+    "short": "Paper",
+    "authors": "Somebody",
+    "year": 2025,
+    "question": "Why?",
+    "reading": "printed text",
+    "attnlab": ">=0.1",
+}
+
+
+def make_paper(parent, name="made_paper", *, code=None, expected=None, leave_out=(), **fields):
+    """Write a paper's folder; `code` is the text of each module. Gives the folder."""
+    folder = parent / name
+    folder.mkdir(parents=True)
+    manifest = {"name": name, **FIELDS, **fields}
+    for key in leave_out:
+        del manifest[key]
+    (folder / "paper.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
+    for module, text in {"__init__": "", **(code or {})}.items():
+        path = folder / f"{module.replace('.', '/')}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    if expected is not None:
+        (folder / "expected.json").write_text(json.dumps(expected))
+    return folder
