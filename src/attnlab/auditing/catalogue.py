@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
 from attnlab.auditing.claim import Claim, OnRecord, claims_in
 from attnlab.files.errors import InputError
-from attnlab.shelf import Paper, paper, shelf
+from attnlab.shelf import Paper, shelf
+from attnlab.shelf import paper as shelved
 
 
 def audited_papers() -> tuple[Paper, ...]:
@@ -37,15 +39,19 @@ def claims_of(name: str) -> tuple[Claim, ...]:
     >>> claims_of("joma")[0].id
     'joma-linear'
     """
-    return tuple(_claims(paper(name)))
+    return tuple(_claims(shelved(name)))
 
 
 def all_claims() -> tuple[Claim, ...]:
-    """Return the claims of all papers on the shelf."""
-    return tuple(claim for known in audited_papers() for claim in _claims(known))
+    """Return the claims of all papers on the shelf; one that cannot be imported has none."""
+    found: list[Claim] = []
+    for known in audited_papers():
+        with suppress(InputError):
+            found += claims_of(known.name)
+    return tuple(found)
 
 
-def select(ids: Sequence[str]) -> tuple[Claim, ...]:
+def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]:
     """Return the claims with these ids, in the order of the catalogue.
 
     Parameters
@@ -53,6 +59,8 @@ def select(ids: Sequence[str]) -> tuple[Claim, ...]:
     ids : sequence of str
         The ids. Modules are imported until all of them are found, those of papers that have one of
         them on record first.
+    paper : str, optional
+        The paper in which to look; by default all on the shelf.
 
     Returns
     -------
@@ -67,17 +75,23 @@ def select(ids: Sequence[str]) -> tuple[Claim, ...]:
     """
     wanted = set(ids)
     found: dict[str, Claim] = {}
-    known = []
-    for of in sorted(audited_papers(), key=lambda of: wanted.isdisjoint(of.expected["claims"])):
-        for claim in _claims(of):
-            known.append(claim.id)
-            if claim.id in wanted:
-                found[claim.id] = claim
-            if len(found) == len(wanted):
-                return tuple(found.values())
+    known, faults = [], []
+    papers = audited_papers() if paper is None else (shelved(paper),)
+    for of in sorted(papers, key=lambda of: wanted.isdisjoint(of.expected["claims"])):
+        try:
+            for claim in _claims(of):
+                known.append(claim.id)
+                if claim.id in wanted:
+                    found.setdefault(claim.id, claim)
+                if len(found) == len(wanted):
+                    return tuple(found.values())
+        except InputError as fault:  # one paper takes no other down
+            faults.append(str(fault))
     missing = next((name for name in ids if name not in found), "")
     near = difflib.get_close_matches(missing, known, n=3) or known[:3]
-    raise InputError(f"claim: {missing!r} is not one; did you mean {', '.join(near)}?")
+    raise InputError(
+        "; ".join([f"claim: {missing!r} is not one; did you mean {', '.join(near)}?", *faults])
+    )
 
 
 def _claims(of: Paper) -> Iterator[Claim]:

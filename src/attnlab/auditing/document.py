@@ -57,9 +57,7 @@ def sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _section_title(
-    document: Mapping[str, Any], name: str, title: str, *, with_paper: bool
-) -> str:
+def _section_title(document: Mapping[str, Any], name: str, title: str, *, with_paper: bool) -> str:
     if not name:
         return "Claims of yours"
     return f"{document['papers'][name]['short']}: {title}" if with_paper else title
