@@ -9,7 +9,7 @@ import xarray as xr
 
 import attnlab
 from attnlab import Flow, Limit, Simulation, formulas
-from attnlab.auditing import Check, Claim, Measurement, Trial, Verdict, audit, select
+from attnlab.auditing import Measurement, Trial, Verdict, audit, claim, select
 from attnlab.auditing.audit import Audit
 from attnlab.auditing.html import page
 from attnlab.auditing.ladder import costs
@@ -20,6 +20,7 @@ from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.scan_and_snap.hypotheses import single_query
 from attnlab.theory import LADDER
+from attnlab.theory.comparison import Check
 from attnlab.theory.relation import BELOW
 
 
@@ -159,8 +160,9 @@ def test_of_classes_alone_it_is_the_flow_for_100_t0():
     assert simulation_of(simulation) == simulation
 
 
-def lose(trial):
-    """z of the common tokens at the end is below 0, where there is a trial to read."""
+@claim("common-lose", statement="Common tokens lose", relation=BELOW)
+def common_lose(trial):
+    """Check that z of the common tokens is below 0 at the end, where there is a trial to read."""
     assert isinstance(trial, Trial)
     common = formulas.token_roles(trial.P).common
     z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
@@ -171,14 +173,9 @@ def lose(trial):
     )
 
 
-COMMON_LOSE = Claim(
-    id="common-lose", statement="Common tokens lose", relation=BELOW, tolerance=0.0, measure=lose
-)
-
-
 def test_a_claim_of_ones_own_needs_no_more_than_a_measurement():
-    asks = replace(COMMON_LOSE, id="asks", hypotheses=(single_query,))
-    found = audit(syn_small(), claims=[COMMON_LOSE, asks], eta_y=10.0)
+    asks = replace(common_lose, id="asks", hypotheses=(single_query,))
+    found = audit(syn_small(), claims=[common_lose, asks], eta_y=10.0)
     held, outside = found.findings
     assert (held.verdict, held.training) == (None, Verdict.HOLDS)
     assert held.training_number.startswith("-")
@@ -188,7 +185,7 @@ def test_a_claim_of_ones_own_needs_no_more_than_a_measurement():
     assert [claim["id"] for claim in document["claims"]] == ["common-lose", "asks"]
     assert "Claims of yours" in page(document)
     with pytest.raises(InputError, match="give it to attnlab.audit"):
-        COMMON_LOSE.examine()
+        common_lose.examine()
 
 
 def test_claims_of_the_catalogue_are_examined_where_they_can_be():

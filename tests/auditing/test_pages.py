@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from attnlab.auditing.theorem_map import theorem_map
 
 from attnlab.auditing import CLAIMS, NUMBERED, Verdict, examine_all, select
 from attnlab.auditing.catalogue import ORIGINS, Origin
 from attnlab.auditing.document import audit_document
 from attnlab.auditing.html import page
-from attnlab.auditing.theorem_map import theorem_map
 from attnlab.files.mathematics import mathml
 from attnlab.papers.scan_and_snap.breakdown import KINDS
 

@@ -5,6 +5,7 @@ One test per section, so that workers share the work; within a section, claims s
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -52,8 +53,6 @@ def test_a_record_is_updated_where_it_has_changed_and_kept_elsewhere():
 
 
 def changed_by(claim, measured, number):
-    from dataclasses import replace
-
     checks = (Check("one", 1.0, measured),)
     return replace(claim, measure=lambda case: Measurement(checks, number=number)).examine()
 
@@ -68,8 +67,6 @@ def test_expected_json_is_as_the_command_writes_it():
 
 
 def test_only_claims_of_papers_in_a_checkout_are_recorded(monkeypatch):
-    from dataclasses import replace
-
     (found,) = examine_all(select(["joma-tree"]))
     with pytest.raises(InputError, match="a claim of no paper"):
         record([replace(found, claim=replace(found.claim, paper="", recorded=OnRecord()))])

@@ -104,7 +104,7 @@ def _per_model(of: xr.DataArray) -> str:
     r"$\eta_z = 3 \eta_y$",
     relation=ABOVE, case=PAIRS, ours=True,
     code=("discriminancy", "erf_law"),
-    test="tests/audit/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
+    test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
     training_number="with normalisation at most {:.2f}; with a hidden layer and eta_z <= eta_y "
     "below 0.9",
 )  # fmt: skip
@@ -137,7 +137,7 @@ def one_hot_or_not(case: Case) -> Measurement:
     statement=r"One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay",
     relation=BELOW, case=PAIRS, ours=True,
     code=("entropy_dip", "gamma_stages"),
-    test="tests/audit/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
+    test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
     training_number="at eta_z = 0.3 eta_y {:.0f} of 9 models still move faster than a tenth of "
     "their peak",
 )  # fmt: skip

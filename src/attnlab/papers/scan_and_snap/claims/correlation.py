@@ -55,7 +55,7 @@ def assumption_2(case: Case) -> Measurement:
     by its margin. The inequalities are strict.
     """
     parts = theory.assumption_2(theory.correlation(case.P), M=case.M)
-    small = theory.assumption_2(SYN_SMALL.E, M=SYN_SMALL.M)
+    small = theory.assumption_2(theory.correlation(SYN_SMALL.P), M=SYN_SMALL.M)
     return Measurement(
         (
             Check("margins in Fig. 3", 0.0, [part.margin for part in parts], ABOVE),
@@ -345,13 +345,14 @@ def eq_88(case: Case) -> Measurement:
     for form in FORMS:
         predicted = theory.back_gradient(f, M=M, theta=theta, sigma=sigma, form=form)
         checks.append(Check("g_n / gamma", predicted, g, relative=False, form=form))
-    faint = {form: theory.xi(FAINT.E, M=FAINT.M, form=form) for form in FORMS}
+    overlap = theory.correlation(FAINT.P)
+    faint = {form: theory.xi(overlap, M=FAINT.M, form=form) for form in FORMS}
     pair = np.array([[0.0, 0.3], [0.3, 0.0]])
     right, wrong = (theory.beta(pair, M=30, form=form)[0, 1] for form in ("corrected", "printed"))
     return Measurement(
         tuple(checks),
         number=float(wrong),
         note=f"K = 2, M = 30, f_1.f_2 = 0.3: beta = {right:.5f}, printed {wrong:.5f}; "
-        f"f_1.f_2 = {FAINT.E[0, 1]:.2e}, M = {FAINT.M} (below Assumption 2's floor): xi/gamma = "
+        f"f_1.f_2 = {overlap[0, 1]:.2e}, M = {FAINT.M} (below Assumption 2's floor): xi/gamma = "
         f"{faint['corrected'][0]:.2e}, printed {faint['printed'][0]:.2e}",
     )

@@ -13,7 +13,7 @@ from attnlab.auditing.runs import ratios, trained
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Extended
 from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import RATES, SYN_SMALL, WEAK, climbed
+from attnlab.papers.scan_and_snap.cases import RATES, SYN_SMALL, WEAK, climbed, transition_time
 from attnlab.papers.scan_and_snap.claims.model import complex_slope
 from attnlab.papers.scan_and_snap.hypotheses import (
     ASSUMPTION_1,
@@ -66,7 +66,7 @@ def _angles(case: Case, form: Form) -> NDArray[np.float64]:
     angles = []
     for i, (eta_y, _) in enumerate(RESIDUAL_RATES):
         run = _with_residual(s).isel(run=i)
-        z = logits(s, run.sel(time=slice(s.at(eta_y=eta_y).t0, None)))
+        z = logits(s, run.sel(time=slice(transition_time(s.at(eta_y=eta_y)), None)))
         along = (z * velocity).sum(axis=(1, 2))
         angles.append(1.0 - along / np.sqrt((z**2).sum(axis=(1, 2)) * (velocity**2).sum()))
     return np.concatenate(angles)

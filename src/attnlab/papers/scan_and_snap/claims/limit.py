@@ -145,8 +145,8 @@ def b_at_t0(case: Case) -> Measurement:
     rates = tuple((float(k * s.eta_y), float(k * s.eta_z)) for k in factors)
     B = [
         float(
-            theory.growth_bound(s.at(eta_y=y, eta_z=z).t0, K=s.K, M=s.M, eta_y=y, eta_z=z,
-                                C0=constant(s))
+            theory.growth_bound(transition_time(s.at(eta_y=y, eta_z=z)), K=s.K, M=s.M, eta_y=y,
+                                eta_z=z, C0=constant(s))
         )
         for y, z in rates
     ]  # fmt: skip

@@ -78,7 +78,7 @@ def snap_time(case: Case) -> Measurement:
         + f" and to 2 % (a snap) at {', '.join(f'{r:.1f}' for r in snaps / about)} for eta_Y = "
         f"{ETA_Y[0]:g} to {ETA_Y[-1]:g}; the first goes as "
         f"eta_Y^{slope(ETA_Y, slowed['training']):.2f}, not eta_Y^-1; t_0 itself is "
-        f"{s.at(eta_y=ETA_Y[-1]).t0 / about[-1]:.2f} times 2 K ln M/eta_Y",
+        f"{transition_time(s.at(eta_y=ETA_Y[-1])) / about[-1]:.2f} times 2 K ln M/eta_Y",
     )
 
 
@@ -139,7 +139,8 @@ def eta_y_denser(case: Case) -> Measurement:
     s = case
     found = densities(s.classes, eta_z=s.eta_z)
     fast = found.sel(ratio=slice(200.0, None))
-    fast = fast.sel(time=slice(s.at(eta_y=s.eta_z * float(fast["ratio"][0])).t0, None))
+    slowest = s.at(eta_y=s.eta_z * float(fast["ratio"][0]))
+    fast = fast.sel(time=slice(transition_time(slowest), None))
     ratio, entropy = fast["ratio"].values, fast.values
     t = np.geomspace(fast["time"][0], 1e6, 4)
     B = np.array([reduced(s.at(eta_y=s.eta_z * r), t).growth_bound[:, 0] for r in ratio])
