@@ -19,7 +19,7 @@ from attnlab.files.errors import InputError
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.scan_and_snap.hypotheses import single_query
-from attnlab.theory import LADDER
+from attnlab.theory import as_theory
 from attnlab.theory.comparison import Check
 from attnlab.theory.relation import BELOW
 
@@ -52,7 +52,7 @@ def test_what_is_predicted_and_simulated_is_what_predict_and_simulate_say(small)
     simulation = small.trial.simulation
     simulated = attnlab.simulate(simulation, progress=False)
     xr.testing.assert_equal(small.trial.simulated, simulated)
-    for of in LADDER:
+    for of in map(as_theory, ("printed", "corrected", "sgd")):
         predicted = attnlab.predict(simulation, theory=of)
         xr.testing.assert_equal(small.trial.predicted[of.name], predicted)
         end = predicted["attention_logits"].isel(seed=0, time=-1, token=small.trial.classes.in_play)
