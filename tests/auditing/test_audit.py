@@ -13,11 +13,14 @@ from attnlab.auditing import Measurement, Trial, Verdict, audit, claim, select
 from attnlab.auditing.audit import Audit
 from attnlab.auditing.html import page
 from attnlab.auditing.ladder import costs
+from attnlab.auditing.tokens import seen_roles
 from attnlab.auditing.trial import simulation_of
 from attnlab.data import SequenceClasses, single_common
 from attnlab.files.errors import InputError
 from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.cases import SYMMETRIC, TURNING
 from attnlab.papers.scan_and_snap.classes import syn_small
+from attnlab.papers.scan_and_snap.conclusion import claimed_fates
 from attnlab.papers.scan_and_snap.hypotheses import single_query
 from attnlab.theory import as_theory
 from attnlab.theory.comparison import Check
@@ -73,11 +76,11 @@ def test_rows_name_tokens_and_lead_with_the_largest(small):
 def test_each_rung_of_the_ladder_is_nearer_at_t0(small):
     ladder = small.ladder
     assert ladder["theory"].values.tolist() == ["printed", "corrected", "sgd"]
-    assert ladder["at"].values.tolist() == ["t_0", "end"]
+    assert ladder["at"].values.tolist() == ["transition", "end"]
     t0 = small.trial.transition[1]
     np.testing.assert_array_equal(ladder["time"], [t0, small.trial.steps])
     for kind in ("z_error", "attention_error"):
-        assert np.all(ladder[kind].sel(at="t_0").diff("theory") < 0)
+        assert np.all(ladder[kind].sel(at="transition").diff("theory") < 0)
     # by hand, at the end
     trial, where = small.trial, {"seed": 0, "time": -1}
     trained = trial.simulated.isel(where)
@@ -94,25 +97,22 @@ def test_costs_are_told_between_neighbours_alone():
         {"z_error": (("theory", "at"), [[4.0, 3.0], [2.0, 1.0], [0.5, 0.25], [9.0, 9.0]])},
         {
             "theory": ["a", "b", "c", "no rung"],
-            "at": ["t_0", "end"],
+            "at": ["transition", "end"],
             "leans_on": ("theory", ["x", "y", "z", ""]),
         },
     )
     assert costs(rungs) == [
-        "Without x the error in z goes from 4 to 2 at t_0 and from 3 to 1 at the end.",
-        "Without y the error in z goes from 2 to 0.5 at t_0 and from 1 to 0.25 at the end.",
-        "What is left, 0.5 at t_0 and 0.25 at the end, is z.",
+        "Without x the error in z goes from 4 to 2 at the transition and from 3 to 1 at the end.",
+        "Without y the error in z goes from 2 to 0.5 at the transition and from 1 to 0.25 at the "
+        "end.",
+        "What is left, 0.5 at the transition and 0.25 at the end, is z.",
     ]
     # without b nothing is known of what x and y cost, each by itself
     silent = rungs.where(rungs["theory"] != "b")
-    assert costs(silent) == ["What is left, 0.5 at t_0 and 0.25 at the end, is z."]
+    assert costs(silent) == ["What is left, 0.5 at the transition and 0.25 at the end, is z."]
 
 
 def test_corollary_2_speaks_where_theorem_2_is_silent():
-    from attnlab.papers.scan_and_snap.fates import claimed_fates, seen_roles
-
-    from attnlab.papers.scan_and_snap.cases import SYMMETRIC, TURNING
-
     for case, fate in ((SYMMETRIC, -1), (TURNING, 0)):
         assert np.all(claimed_fates(case)[seen_roles(case) == 2] == fate)
 
@@ -151,13 +151,14 @@ def test_steps_with_momentum_are_the_simulations_own():
 
 
 def test_of_classes_alone_it_is_the_flow_for_100_t0():
-    simulation = simulation_of("syn-small")
+    simulation, theories = simulation_of("syn-small")
+    assert [of.name for of in theories] == ["printed", "corrected", "sgd"]
     assert simulation.engine == Flow()
     assert simulation.dtype == "float64"
     assert simulation.steps == pytest.approx(
         100 * float(theory.transition_times(K=2, M=34, eta_y=1.0).t0)
     )
-    assert simulation_of(simulation) == simulation
+    assert simulation_of(simulation)[0] == simulation
 
 
 @claim("common-lose", statement="Common tokens lose", relation=BELOW)

@@ -52,11 +52,9 @@ def _show_claims(console: Any, document: dict[str, Any], compare: bool) -> None:
             _show_claim(console, found)
     if compare:
         moved = [found["id"] for found in claims if not found["as_recorded"]]
-        console.print(
-            f"{len(claims)} claims, all as recorded"
-            if not moved
-            else f"{len(claims)} claims, {len(moved)} not as recorded: {', '.join(moved)}",
-        )
+        count = f"{len(claims)} claims, all" if len(claims) != 1 else "1 claim,"
+        told = f"{len(moved)} not as recorded: {', '.join(moved)}" if moved else "as recorded"
+        console.print(f"{count.removesuffix(' all') if moved else count} {told}")
 
 
 def _row(found: dict[str, Any], compare: bool) -> list[Any]:
