@@ -3,7 +3,7 @@
     python examples/own_claim.py
 
 examines it on the classes of a file, on paper (the theory "sgd") and in training.
-docs/guides/own_claim.md explains it.
+docs/guides/own_paper.md explains it.
 """
 
 import attnlab
