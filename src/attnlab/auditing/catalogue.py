@@ -57,8 +57,7 @@ def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]
     Parameters
     ----------
     ids : sequence of str
-        The ids. Modules are imported until all of them are found, those of papers that have one of
-        them on record first.
+        The ids. Modules are imported until all of them are found, first those whose text has one.
     paper : str, optional
         The paper in which to look; by default all on the shelf.
 
@@ -74,24 +73,35 @@ def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]
     ['lemma-6']
     """
     wanted = set(ids)
-    found: dict[str, Claim] = {}
-    known, faults = [], []
     papers = audited_papers() if paper is None else (shelved(paper),)
-    for of in sorted(papers, key=lambda of: wanted.isdisjoint(of.expected["claims"])):
+    places = [(of, *place) for of in papers for place in of.claim_modules()]
+    found: dict[str, tuple[int, Claim]] = {}
+    known, faults = [], []
+    for at, place in sorted(enumerate(places), key=lambda item: not _mentions(item[1], wanted)):
+        if len(found) == len(wanted):
+            break
         try:
-            for claim in _claims(of):
+            for claim in _in_module(*place):
                 known.append(claim.id)
                 if claim.id in wanted:
-                    found.setdefault(claim.id, claim)
-                if len(found) == len(wanted):
-                    return tuple(found.values())
+                    found.setdefault(claim.id, (at, claim))
         except InputError as fault:  # one paper takes no other down
             faults.append(str(fault))
+    if len(found) == len(wanted):
+        return tuple(claim for _, claim in sorted(found.values(), key=lambda item: item[0]))
     missing = next((name for name in ids if name not in found), "")
     near = difflib.get_close_matches(missing, known, n=3) or known[:3]
     raise InputError(
         "; ".join([f"claim: {missing!r} is not one; did you mean {', '.join(near)}?", *faults])
     )
+
+
+def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:
+    """Say whether the text of a module has one of these ids in it."""
+    of, _, _, module = place
+    path = of.folder.joinpath(*module.split(".")).with_suffix(".py")
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return any(f'"{name}"' in text for name in ids)
 
 
 def _claims(of: Paper) -> Iterator[Claim]:
