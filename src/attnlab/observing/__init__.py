@@ -7,7 +7,8 @@
     observer.result().entropy                     # over (step, layer, head)
 
 Of code that calls neither torch's nor transformers' attention, `attnlab.observing.record` measures
-queries and keys. The extra `observe` (torch, transformers) has what is needed; names are loaded when they are first used.
+queries and keys. The extra `observe` (torch, transformers) has what is needed; names are loaded
+when they are first used.
 """
 
 from importlib import import_module
