@@ -7,10 +7,11 @@ import sys
 import pytest
 
 from attnlab.cli import arguments, reproduce, study
-from attnlab.data import PRESETS
+from attnlab.data import presets
 from attnlab.dynamics import models
 from attnlab.experiments import names_of
 from attnlab.report import PARTS
+from attnlab.shelf import offered
 
 
 def asking(*words):
@@ -32,6 +33,7 @@ def asking(*words):
         (("simulate", "syn-small", "--eta"), ["--eta-y", "--eta-z"]),
         (("simulate", "syn-small", "--engine", ""), ["sampled", "limit", "flow"]),
         (("predict", "joma-toy", "--model", "j"), ["joint"]),
+        (("predict", "syn-small", "--theory", "p"), ["printed"]),
         (("audit", "z"), ["zipf"]),
         (("play", "ran"), ["random"]),
         (("reproduce", "fig1"), ["fig10", "fig11", "fig12"]),
@@ -46,9 +48,10 @@ def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
 
 
 def test_the_words_are_those_that_are_understood():
-    assert tuple(PRESETS) == arguments.PRESETS
+    assert presets() == arguments.PRESETS
     ours = {getattr(models, name) for name in models.__all__} - {models.Model}
-    assert {model.called() for model in ours} == set(arguments.MODELS)
+    assert {model.called() for model in ours} | {*offered("models")} == {*arguments.MODELS}
+    assert tuple(offered("theories")) == arguments.THEORIES
     assert set(PARTS) == set(reproduce.PARTS)
     assert names_of("study") == study.NAMES
 

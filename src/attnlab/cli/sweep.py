@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 HELP = """Run a grid of simulations, thousands of them, on one machine or a cluster.
 
-RECIPE is a YAML or JSON file (recipes/fig6.yaml is one) that names classes, a grid over any
-field, and the rest of what `simulate` takes; or, of trainings on text (recipes/text-rates.yaml), a
+RECIPE is a YAML or JSON file that names classes, a grid over any field, and the rest of what
+`simulate` takes (docs/guides/sweeps.md); or, of trainings on text (recipes/text-rates.yaml), a
 corpus and the rest of what `train` takes. Results go to --out: one file for each group of
 runs, table.csv with a row for each cell, and a ledger. The same command resumes a sweep that was
 stopped, by whatever, and computes only what is missing or damaged.
 
 \b
 Examples:
-  attnlab sweep recipes/fig6.yaml --dry-run
-  attnlab sweep recipes/fig6.yaml --out fig6 --workers 2 --plot fig6.png
-  attnlab sweep status fig6
-  attnlab sweep recipes/fig6.yaml --out fig6 --executor ray --address auto --gpus-per-task 0.25
+  attnlab sweep recipes/text-rates.yaml --dry-run
+  attnlab sweep grid.yaml --out grid --workers 2 --plot grid.png
+  attnlab sweep status grid
+  attnlab sweep grid.yaml --out grid --executor ray --address auto --gpus-per-task 0.25
 
-From Python, attnlab.open_sweep("fig6") gives one labelled dataset.
+From Python, attnlab.open_sweep("grid") gives one labelled dataset.
 
 Exit code 0; 1 when it had to stop (a full disk, say); 2 for bad input; 3 when a run failed.
 """
