@@ -47,7 +47,7 @@ def names_of_papers() -> re.Pattern[str]:
 
 
 def code_of_papers() -> set[str]:
-    """Return the names of the classes and functions behind the papers' theories, models and presets."""
+    """Return the names, in their code, of the papers' theories, models and presets."""
     offers = shelf().offers
     kinds = (offers["theories"], offers["models"], offers["presets"])
     return {found.target.rpartition(":")[2] for kind in kinds for found in kind.values()}
