@@ -123,7 +123,7 @@ class Disks(Campaign):
 
     def _checkpoint(self, out: Path, given: dict[str, Any]) -> Verdict:
         """A checkpoint from before, of another training, or one that says what cannot be."""
-        from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
+        from attnlab.files.checkpoint import read_checkpoint, write_checkpoint
 
         self._begin(out, given["at"], signal.SIGINT)
         path, how = out / "run" / "checkpoint.safetensors", given["how"]

@@ -113,7 +113,7 @@ def test_what_is_kept_of_other_weights_is_not_taken(tmp_path):
 
 
 def test_what_is_kept_and_changed_is_measured_again(tmp_path):
-    from attnlab.text.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+    from attnlab.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
     small_model("gpt_neox").save_pretrained(tmp_path / "checkpoint-1")
     asked = {"out": tmp_path / "seen", "progress": False, **FEW}

@@ -19,7 +19,7 @@ from attnlab.files.netcdf import DamagedFile, save
 from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.observing.behind import Behind
 from attnlab.observing.moment import Moment
-from attnlab.text.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from attnlab.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 RESULT = "result.nc"
 STEPS, ROLLED_BACK = "steps", "rolled-back"

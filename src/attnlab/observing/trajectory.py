@@ -32,8 +32,8 @@ from attnlab.observing.probe import make_probe
 from attnlab.observing.repeated import random_twice, with_repeated
 from attnlab.observing.statistics import MIN_KEYS
 from attnlab.observing.weights import as_input_error
-from attnlab.text.checkpoint import Checkpoint as Kept
-from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
+from attnlab.files.checkpoint import Checkpoint as Kept
+from attnlab.files.checkpoint import read_checkpoint, write_checkpoint
 
 _UNFIT = "its configuration does not fit its weights, or the probe"
 TORCH = str(torch.__version__)

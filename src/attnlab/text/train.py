@@ -20,7 +20,7 @@ from attnlab.files.netcdf import DamagedFile, load, save
 from attnlab.files.numerics import NUMERICS
 from attnlab.files.progress import Choice, Report, reporting
 from attnlab.files.provenance import provenance
-from attnlab.text.checkpoint import (
+from attnlab.files.checkpoint import (
     Arrays,
     Checkpoint,
     check_arrays,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -84,12 +83,16 @@ def check_arrays(path: Path, arrays: Arrays, shapes: Mapping[str, tuple[int, ...
 
 def arrays_of(tree: Any) -> Arrays:
     """The leaves of a tree by the names of their places in it."""
+    import jax
+
     leaves, _ = jax.tree.flatten_with_path(tree)
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def tree_of(arrays: Arrays, like: Any) -> Any:
     """The tree of the shape of `like` that has these arrays in its places."""
+    import jax
+
     leaves, shape = jax.tree.flatten_with_path(like)
     names = [jax.tree_util.keystr(path) for path, _ in leaves]
     return jax.tree.unflatten(shape, [jax.numpy.asarray(arrays[name]) for name in names])
