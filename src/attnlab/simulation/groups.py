@@ -46,6 +46,10 @@ class Group(ABC):
         """Make one call into compiled code towards a step or time; return whether all arrived."""
 
     @abstractmethod
+    def compile(self) -> None:
+        """Have `advance` compiled."""
+
+    @abstractmethod
     def params(self) -> Params:
         """The parameters as they are recorded."""
 
@@ -81,6 +85,9 @@ class Stepping(Group):
     def __init__(self, run: Run, part: Part) -> None:
         super().__init__(run, part)
         self.state = (self.first, np.int32(0))
+
+    def compile(self) -> None:
+        """Take no step."""
         self.call(0)
 
     def call(self, count: int) -> None:
@@ -132,6 +139,10 @@ class Flowing(Group):
         self.arrived = np.zeros(self.state.time.shape, bool)
         self.lost = self.arrived
         self.target = 0.0
+
+    def compile(self) -> None:
+        """Take no step."""
+        self.advance(0.0, Pace())
 
     def advance(self, target: float, pace: Pace) -> bool:
         """Take steps of the solver for about half a second."""

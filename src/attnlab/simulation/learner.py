@@ -35,7 +35,7 @@ class Learner(ABC):
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
-        """Dims of what is captured, and of parameters by "group" or "group.name"."""
+        """Dims of what is captured, and of "parameters.group" or "parameters.group.name"."""
         return {}
 
     def draw(self, key: jax.Array) -> Any:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from attnlab.dynamics.compiling import XLAS_OWN, compiled
+from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.program import each
 from attnlab.models.base import Params
@@ -23,7 +23,7 @@ from attnlab.simulation.motion import Batches, Gradient
 
 DATA, START, BATCH, DROPOUT, PROBE, EVALUATE = range(6)  # the uses of a seed
 Rates = dict[str, tuple[jax.Array, jax.Array]]  # by group: where pieces begin, and their values
-LOSS = "loss"
+LOSS, PARAMETERS = "loss", "parameters"
 EVALUATED = 256  # examples of another task
 
 
@@ -90,7 +90,7 @@ def begin(plan: Plan, seeds: jax.Array, rates: Rates, start: Params) -> tuple[Ke
     return Kept(seeds, data, fixed), jax.vmap(jax.vmap(one_run))(moved)
 
 
-@compiled("plan", options=XLAS_OWN, donate="states")
+@compiled("plan")
 def advance(
     plan: Plan, kept: Kept, states: State, rates: Rates, first: jax.Array, count: jax.Array
 ) -> State:
@@ -160,8 +160,8 @@ def rate_at(at: jax.Array, values: jax.Array, now: jax.Array) -> jax.Array:
 
 
 def leaves_of(params: Params) -> dict[str, jax.Array]:
-    """Return the arrays of all groups by name: group, or group.name."""
-    leaves, _ = jax.tree.flatten_with_path(params)
+    """Return the arrays of all groups as parameters.group, or parameters.group.name."""
+    leaves, _ = jax.tree.flatten_with_path({PARAMETERS: params})
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 

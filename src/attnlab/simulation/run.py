@@ -34,8 +34,6 @@ from attnlab.simulation.motion import (
 from attnlab.simulation.record import Record
 from attnlab.tasks import Task
 
-PARAMETERS = "parameters"
-
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -108,7 +106,7 @@ class Run:
             if name not in self.recorded_shapes:
                 raise InputError(
                     f"what: {name!r} cannot be recorded; "
-                    f"{did_you_mean(name, (PARAMETERS, *self.recorded_shapes))}"
+                    f"{did_you_mean(name, (program.PARAMETERS, *self.recorded_shapes))}"
                 )
 
     @cached_property
@@ -145,7 +143,7 @@ class Run:
             )
         own = program.leaves_of(self._start_shapes)
         return tuple(
-            one for name in asked for one in (own if name == PARAMETERS else (name,))
+            one for name in asked for one in (own if name == program.PARAMETERS else (name,))
         )
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -127,6 +127,7 @@ class Trainer:
             if self.folder is not None:
                 claim(self.folder, FILES)
             self._restore()
+        self._compile()
         pace, told = Pace(), 0.0
         with ThreadPoolExecutor(min(cores, len(self.groups))) as pool:
 
@@ -152,6 +153,16 @@ class Trainer:
                 if waited > max(self.least, self.cost / CHECKPOINT_SHARE):
                     self._keep()
         self._keep()
+
+    def _compile(self) -> None:
+        """Compile what the groups share, once: take no step, and record nothing."""
+
+        def in_thread(work: Callable[[], Any]) -> None:
+            with self.run.numbers():
+                work()
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(in_thread, (self.groups[0].compile, self.groups[0].observe)))
 
     def dataset(self) -> xr.Dataset:
         """Return what was recorded, labelled."""

@@ -60,11 +60,16 @@ class MarkovChains(Task):
                 power = power / power.sum(-1, keepdims=True)  # or rounding would add up
             first = power[:, 0]
         # Draw where each step would lead from every symbol, f_t(a) ~ P(a, .), and compose these
-        # maps by an associative scan: log T operations in a row instead of T.
+        # maps by doubling: log T operations in a row instead of T.
         bounds = jnp.cumsum(P, -1)[..., :-1]  # B k k-1
         u = jax.random.uniform(of_steps, (T, size, k))
         maps = (u[..., None] > bounds).sum(-1)  # T B k
-        maps = jax.lax.associative_scan(_then, maps)
+        reach = 1
+        while reach < T:
+            still = jnp.broadcast_to(jnp.arange(k), (reach, size, k))
+            before = jnp.concatenate([still, maps[:-reach]])
+            maps = jnp.take_along_axis(maps, before, axis=-1)  # f_t after ... after f_{t-reach}
+            reach *= 2
         u = jax.random.uniform(of_first, (size, 1))
         x = (u > jnp.cumsum(first, -1)[:, :-1]).sum(-1)  # B
         later = jnp.take_along_axis(maps, jnp.broadcast_to(x[None, :, None], (T, size, 1)), -1)
@@ -92,7 +97,3 @@ class MarkovChains(Task):
             return draws / draws.sum(-1, keepdims=True)
         return jax.random.dirichlet(key, jnp.full(k, self.concentration), (size, k))
 
-
-def _then(first: jax.Array, second: jax.Array) -> jax.Array:
-    """Compose maps of symbols (..., k): second after first."""
-    return jnp.take_along_axis(second, first, axis=-1)
