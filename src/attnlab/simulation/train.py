@@ -117,7 +117,7 @@ class Trainer:
     def go(self, report: Report, stopping: Stopping) -> None:
         """Advance from record to record, to the end, until all runs have failed or until asked to
         stop."""
-        cores = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
+        cores = self._workers()
         kind = Stepping if self.run.motion.clock == "step" else Flowing
         with self.run.numbers():
             for part in parts_of(self.run, cores):
@@ -153,6 +153,13 @@ class Trainer:
                 if waited > max(self.least, self.cost / CHECKPOINT_SHARE):
                     self._keep()
         self._keep()
+
+    def _workers(self) -> int:
+        """How many groups advance side by side: XLA leaves cores idle in small operations."""
+        solver = getattr(self.run.motion, "solver", "")
+        if jax.default_backend() != "cpu" or solver == "implicit":
+            return 1  # two programs that solve linear equations at once can wait for each other
+        return os.cpu_count() or 1
 
     def _compile(self) -> None:
         """Compile what the groups share, once: take no step, and record nothing."""
