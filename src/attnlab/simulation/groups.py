@@ -84,7 +84,7 @@ class Stepping(Group):
 
     def __init__(self, run: Run, part: Part) -> None:
         super().__init__(run, part)
-        self.state = (self.first, np.int32(0))
+        self.state = self.first, np.zeros(1, np.int32)  # files keep no scalars
 
     def compile(self) -> None:
         """Take no step."""
@@ -92,11 +92,11 @@ class Stepping(Group):
 
     def call(self, count: int) -> None:
         """Take `count` steps."""
-        states, step = self.state
+        states, (step,) = self.state
         states = program.advance(
             self.run.plan, self.kept, states, self.rates, np.int32(step), np.int32(count)
         )
-        self.state = jax.block_until_ready(states), np.int32(step + count)
+        self.state = jax.block_until_ready(states), np.asarray([step + count], np.int32)
 
     def advance(self, target: float, pace: Pace) -> bool:
         """Take steps for about half a second."""
@@ -115,7 +115,7 @@ class Stepping(Group):
     @property
     def reached(self) -> float:
         """The step."""
-        return float(self.state[1])
+        return float(self.state[1][0])
 
     def failures(self) -> dict[tuple[int, int], Failure]:
         """The first step of a run that was not finite, and what was not."""

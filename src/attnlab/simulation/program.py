@@ -173,7 +173,7 @@ def _step(
     params = {**kept.fixed, **state.params}
     loss, slope = plan.learner.loss_and_grad(kept.data, params, examples, key, plan.moving)
     if plan.clip is not None:
-        factor = jnp.minimum(1.0, plan.clip / optax.global_norm(slope))
+        factor = jnp.minimum(1.0, plan.clip / _length(slope))
         slope = jax.tree.map(lambda leaf: factor * leaf, slope)
     moved, memory = {}, {}
     for name, optimizer in plan.optimizers:
@@ -190,6 +190,10 @@ def _step(
     before = state.failed[LOSS]
     failed[LOSS] = jnp.where((before < 0) & ~jnp.isfinite(loss), step, before)
     return State(moved, memory, failed)
+
+
+def _length(slope: Params) -> jax.Array:
+    return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(slope)))
 
 
 def _finite(group: Any) -> jax.Array:

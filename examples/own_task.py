@@ -1,0 +1,64 @@
+"""A task and a model of your own: in-context Markov chains and an attention-only model.
+
+    python examples/own_task.py
+
+trains 3 learning rates x 5 seeds as one program and draws attention. Writes own_task.png.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+
+from attnlab.models import Model
+from attnlab.simulation import Batches, Record, Run, Steps, train_run
+from attnlab.tasks import Batch, Task
+
+
+@dataclass(frozen=True)
+class Chains(Task):
+    """Every sequence has a transition matrix of its own, so that counts of the context help."""
+
+    vocab_size: int = 3
+    length: int = 32
+
+    def batch(self, data, key, step, size):
+        rows, walk = jax.random.split(key)
+        P = jnp.log(jax.random.dirichlet(rows, jnp.ones(self.vocab_size), (size, self.vocab_size)))
+        def move(x, key):
+            x = jax.random.categorical(key, P[jnp.arange(size), x])
+            return x, x
+        keys = jax.random.split(walk, self.length + 1)
+        x = jax.lax.scan(move, jnp.zeros(size, int), keys)[1].T
+        return Batch(x[:, :-1], x[:, 1:])
+
+
+@dataclass(frozen=True)
+class TwoLayers(Model):
+    """Layer 1 attends by distance, layer 2 by token to what layer 1 found; no MLP."""
+
+    dims = {"attention": ("layer", "sequence", "head", "query", "key")}
+
+    def init(self, key, task, data):
+        return {"second": jnp.full((task.vocab_size,) * 2, 0.01), "first": jnp.zeros(task.length)}
+
+    def apply(self, params, inputs, *, key=None):
+        e = jax.nn.one_hot(inputs, len(params["second"]))  # B T k
+        lag = jnp.arange(inputs.shape[1])[:, None] - jnp.arange(inputs.shape[1])
+        first = jax.nn.softmax(jnp.where(lag >= 0, params["first"][lag], -jnp.inf))
+        score = jnp.einsum("bta,ac,sr,brc->bts", e, params["second"], first, e)
+        second = jnp.where(lag >= 0, score, 0.0)  # linear attention
+        maps = jnp.stack([jnp.broadcast_to(first, second.shape), second])[:, :, None]
+        return second @ e, {"attention": maps}
+
+
+motion = Steps(300, {"second": [0.01, 0.02, 0.04], "first": 10.0})
+run = Run(Chains(), TwoLayers(), motion, Batches(32), seeds=5,
+          record=Record(every=50, what=("loss", "previous_mass", "attention"), probe=1))  # fmt: skip
+result = train_run(run)
+print(result["previous_mass"].isel(step=-1, layer=0, head=0).mean("seed").to_series())
+result["attention"].isel(seed=0, step=[0, 2, -1], layer=0, head=0, sequence=0).plot(
+    col="step", row="learning_rate_second", yincrease=False
+)
+plt.savefig("own_task.png")
