@@ -10,6 +10,7 @@ NAMES = {
     "vocabulary": "a million tokens: time and memory",
     "play": "the playground in Chromium: first paint, from a slider to new bars; --opens 200",
     "text": "tokens per second on text against a plain PyTorch loop; --runs, --sweep: many at once",
+    "trainer": "a 2-layer attention-only transformer on Markov chains against a plain PyTorch loop",
     "length": "a sampled step at T = 131,072 against one at T = 128",
     "sweep": "what a sweep adds to its simulations: 10,000 cells, run, resumed and opened",
     "ray": "a sweep on two Ray workers against one on two local processes",

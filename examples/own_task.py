@@ -1,11 +1,10 @@
 """A task and a model of your own: in-context Markov chains and an attention-only model.
 
-    python examples/own_task.py
-
-trains 3 learning rates x 5 seeds as one program and draws attention. Writes own_task.png.
+Trains 3 learning rates x 5 seeds as one program and draws attention, into own_task.png.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,19 +17,19 @@ from attnlab.tasks import Batch, Task
 
 @dataclass(frozen=True)
 class Chains(Task):
-    """Every sequence has a transition matrix of its own, so that counts of the context help."""
+    """Every sequence has a transition matrix of its own."""
 
     vocab_size: int = 3
     length: int = 32
 
     def batch(self, data, key, step, size):
         rows, walk = jax.random.split(key)
-        P = jnp.log(jax.random.dirichlet(rows, jnp.ones(self.vocab_size), (size, self.vocab_size)))
+        P = jax.random.dirichlet(rows, jnp.ones(self.vocab_size), (size, self.vocab_size))
+
         def move(x, key):
-            x = jax.random.categorical(key, P[jnp.arange(size), x])
-            return x, x
-        keys = jax.random.split(walk, self.length + 1)
-        x = jax.lax.scan(move, jnp.zeros(size, int), keys)[1].T
+            return (jax.random.categorical(key, jnp.log(P[jnp.arange(size), x])),) * 2
+
+        x = jax.lax.scan(move, jnp.zeros(size, int), jax.random.split(walk, self.length + 1))[1].T
         return Batch(x[:, :-1], x[:, 1:])
 
 
@@ -38,27 +37,25 @@ class Chains(Task):
 class TwoLayers(Model):
     """Layer 1 attends by distance, layer 2 by token to what layer 1 found; no MLP."""
 
-    dims = {"attention": ("layer", "sequence", "head", "query", "key")}
+    dims: ClassVar = {"attention": ("layer", "sequence", "head", "query", "key")}
 
     def init(self, key, task, data):
         return {"second": jnp.full((task.vocab_size,) * 2, 0.01), "first": jnp.zeros(task.length)}
 
     def apply(self, params, inputs, *, key=None):
-        e = jax.nn.one_hot(inputs, len(params["second"]))  # B T k
-        lag = jnp.arange(inputs.shape[1])[:, None] - jnp.arange(inputs.shape[1])
+        e, place = jax.nn.one_hot(inputs, len(params["second"])), jnp.arange(inputs.shape[1])
+        lag = place[:, None] - place
         first = jax.nn.softmax(jnp.where(lag >= 0, params["first"][lag], -jnp.inf))
         score = jnp.einsum("bta,ac,sr,brc->bts", e, params["second"], first, e)
         second = jnp.where(lag >= 0, score, 0.0)  # linear attention
-        maps = jnp.stack([jnp.broadcast_to(first, second.shape), second])[:, :, None]
-        return second @ e, {"attention": maps}
+        maps = jnp.stack([jnp.broadcast_to(first, second.shape), second])
+        return second @ e, {"attention": maps[:, :, None]}
 
 
 motion = Steps(300, {"second": [0.01, 0.02, 0.04], "first": 10.0})
-run = Run(Chains(), TwoLayers(), motion, Batches(32), seeds=5,
-          record=Record(every=50, what=("loss", "previous_mass", "attention"), probe=1))  # fmt: skip
-result = train_run(run)
+record = Record(every=50, what=("previous_mass", "attention"), probe=1)
+result = train_run(Run(Chains(), TwoLayers(), motion, Batches(32), seeds=5, record=record))
 print(result["previous_mass"].isel(step=-1, layer=0, head=0).mean("seed").to_series())
-result["attention"].isel(seed=0, step=[0, 2, -1], layer=0, head=0, sequence=0).plot(
-    col="step", row="learning_rate_second", yincrease=False
-)
+maps = result["attention"].isel(seed=0, step=[0, 2, -1], layer=0, head=0, sequence=0)
+maps.plot(col="step", row="learning_rate_second", yincrease=False)
 plt.savefig("own_task.png")

@@ -11,8 +11,9 @@ import attnlab
 SOURCE = Path(attnlab.__file__).parent
 # A folder imports only from those before it.
 ORDER = [
-    "files", "shelf", "formulas", "data", "measures", "dynamics", "theory", "auditing", "text",
-    "sweeping", "plots", "experiments", "papers", "observing", "report", "playground", "cli",
+    "files", "shelf", "formulas", "data", "measures", "tasks", "models", "dynamics", "simulation",
+    "theory", "auditing", "text", "sweeping", "plots", "experiments", "papers", "observing",
+    "report", "playground", "cli",
 ]  # fmt: skip
 # formulas stand on numpy alone, so that agreement with the simulator is evidence
 FORBIDDEN = {"formulas": {"shelf"}}

@@ -18,9 +18,10 @@ ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "surface.txt"
 FOLDERS = (
     "attnlab", "attnlab.auditing", "attnlab.data", "attnlab.dynamics", "attnlab.experiments",
-    "attnlab.formulas", "attnlab.measures", "attnlab.observing", "attnlab.papers.joma.theory",
-    "attnlab.papers.scan_and_snap.theory", "attnlab.playground", "attnlab.plots", "attnlab.report",
-    "attnlab.shelf", "attnlab.sweeping", "attnlab.text", "attnlab.theory",
+    "attnlab.formulas", "attnlab.measures", "attnlab.models", "attnlab.observing",
+    "attnlab.papers.joma.theory", "attnlab.papers.scan_and_snap.theory", "attnlab.playground",
+    "attnlab.plots", "attnlab.report", "attnlab.shelf", "attnlab.simulation", "attnlab.sweeping",
+    "attnlab.tasks", "attnlab.text", "attnlab.theory",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")),
          *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip

@@ -127,11 +127,11 @@ def _kept(folder: Path) -> dict[str, Kept]:
     """One of each thing that attnlab keeps and reads again."""
     from attnlab.dynamics import Save, simulate
     from attnlab.experiments.made import file_digest, read_record
+    from attnlab.files.checkpoint import read_checkpoint
     from attnlab.files.netcdf import load, save
     from attnlab.files.recipe import as_value
     from attnlab.sweeping import Stopped, SweepRecipe, make_plan, open_sweep, run_in, status
     from attnlab.text import TransformerSpec, open_corpus, train
-    from attnlab.files.checkpoint import read_checkpoint
 
     prepare(folder)
     small = {"grid": {"common_prob": [0.1, 0.4]}, "eta_z": 1.0, "seeds": 1}

@@ -54,7 +54,9 @@ def plain(model, params, tokens):
     for i in range(model.layers):
         seen = x
         if model.norm == "pre":
-            seen = np.stack([norm({n: g[i] for n, g in p["norm"]["attention"].items()}, r) for r in x])  # noqa: E501
+            seen = np.stack(
+                [norm({n: g[i] for n, g in p["norm"]["attention"].items()}, r) for r in x]
+            )
         a, mixed = p["attention"], np.zeros((T, d))
         for h in range(H):
             part = slice(h * d // H, (h + 1) * d // H)
@@ -94,7 +96,9 @@ def plain(model, params, tokens):
         if model.mlp:
             seen = x
             if model.norm == "pre":
-                seen = np.stack([norm({n: g[i] for n, g in p["norm"]["mlp"].items()}, r) for r in x])  # noqa: E501
+                seen = np.stack(
+                    [norm({n: g[i] for n, g in p["norm"]["mlp"].items()}, r) for r in x]
+                )
             hidden = linear(p["mlp"], "up", i, seen)
             if model.activation == "gelu":
                 hidden = hidden * np.asarray(jax.scipy.stats.norm.cdf(hidden))
@@ -118,7 +122,9 @@ def test_it_is_what_numpy_computes(model):
     with jax.enable_x64(True):
         params = model.init(jax.random.key(0), TASK, ())
         if model.biases:  # which start at 0
-            params = jax.tree.map(lambda of: of + 0.1 * jnp.cos(jnp.arange(of.size)).reshape(of.shape), params)  # noqa: E501
+            params = jax.tree.map(
+                lambda of: of + 0.1 * jnp.cos(jnp.arange(of.size)).reshape(of.shape), params
+            )
         tokens = TASK.batch((), jax.random.key(1), 0, 3).inputs
         outputs, captured = jax.jit(model.apply)(params, tokens)
         for b in range(3):
@@ -136,13 +142,19 @@ def test_its_gradient_is_that_of_differences(model):
         if model.readout == "last":
             batch = batch._replace(target=batch.target[:, -1])
         slope = jax.jit(lambda of: learner.loss_and_grad((), of, batch, None, tuple(of))[1])(params)
-        along = jax.tree.map(lambda of: jnp.sin(1.0 + jnp.arange(of.size)).reshape(of.shape), params)  # noqa: E501
+        along = jax.tree.map(
+            lambda of: jnp.sin(1.0 + jnp.arange(of.size)).reshape(of.shape), params
+        )
 
         @jax.jit
         def at(h):
-            return learner.loss((), jax.tree.map(lambda a, b: a + h * b, params, along), batch, None)
+            return learner.loss(
+                (), jax.tree.map(lambda a, b: a + h * b, params, along), batch, None
+            )
 
-        found = sum(jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (slope, along)), strict=True))  # noqa: E501
+        found = sum(
+            jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (slope, along)), strict=True)
+        )
         expected = float(at(1e-5) - at(-1e-5)) / 2e-5
         assert float(found) == pytest.approx(expected, rel=1e-6, abs=1e-9)
 

@@ -5,6 +5,7 @@ Each task, model or learner is written as a paper would bring it, in under 40 li
 
 import inspect
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,16 @@ from scipy.optimize import nnls
 
 from attnlab.models import Model, Transformer
 from attnlab.simulation import (
-    Batches, Flow, Learner, Piecewise, Population, Record, Run, Steps, train_run,
-)  # fmt: skip
+    Batches,
+    Flow,
+    Learner,
+    Piecewise,
+    Population,
+    Record,
+    Run,
+    Steps,
+    train_run,
+)
 from attnlab.simulation.program import DATA, key_of
 from attnlab.tasks import Batch, MarkovChains, Task
 
@@ -60,7 +69,7 @@ class Selection(Task):
 class CrossAttention(Model):
     """f = v^T X^T softmax(X W z), v fixed."""
 
-    dims = {"attention": ("sequence", "token")}
+    dims: ClassVar = {"attention": ("sequence", "token")}
 
     def init(self, key, task, data):
         return {"attention": jnp.zeros((task.vocab_size,) * 2)}
@@ -110,7 +119,7 @@ class ValueSoftmax(Learner):
     """L = log(1 + exp(-beta . V softmax(a))), with beta = e_1."""
 
     tokens: int = 8
-    labels = {"weights": ("token",)}
+    labels: ClassVar = {"weights": ("token",)}
 
     def init(self, key, data):
         n = self.tokens
@@ -187,7 +196,9 @@ def test_linear_icl():
 
 
 def test_statistical_induction():
-    model = Transformer(layers=2, heads=1, dim=16, positions="relative", scheme="normal", scale=0.02)
+    model = Transformer(
+        layers=2, heads=1, dim=16, positions="relative", scheme="normal", scale=0.02
+    )
     result = trained(
         MarkovChains(vocab_size=3, length=50), model, Steps(150, 3e-3, "adamw"), Batches(64),
         record=Record(every=50, probe=64, evaluate={"two": MarkovChains(3, 20)}),
@@ -241,9 +252,7 @@ class SinkFlow(Learner):
         rows, counts = jax.random.split(key)
         P = jax.random.dirichlet(rows, jnp.ones(self.tokens), (self.tokens,))
         pi = jnp.linalg.matrix_power(P, 1024)[0]
-        drawn = jax.random.choice(
-            counts, self.tokens, (self.contexts, self.visible), p=pi
-        )
+        drawn = jax.random.choice(counts, self.tokens, (self.contexts, self.visible), p=pi)
         return P, pi, jax.nn.one_hot(drawn, self.tokens).sum(1)  # W_m with xi = 1
 
     def init(self, key, data):
@@ -275,7 +284,9 @@ def test_active_dormant():
     assert run["size"].isel(time=1) > 1 and run["size"].isel(time=-1) < 0.01
     alpha = run["parameters.sink"]
     np.testing.assert_allclose(alpha[4] - alpha[3], 0.5 * np.log(10), atol=0.08)
-    np.testing.assert_allclose(run["parameters.value"].sum("parameters.value_0"), 0, atol=1e-6)  # conserved
+    np.testing.assert_allclose(
+        run["parameters.value"].sum("parameters.value_0"), 0, atol=1e-6
+    )  # conserved
 
 
 # Causal structure: a hidden forest of positions, the reduced two-layer model, two stages.
@@ -309,7 +320,7 @@ class Forest(Task):
 class Reduced(Model):
     """z_i = softmax(A1_i) e_s; f = softmax_i(e_{s_T}^T A2 z_i) e_s."""
 
-    dims = {"first_attention": ("query", "key")}
+    dims: ClassVar = {"first_attention": ("query", "key")}
 
     def init(self, key, task, data):
         return {"first": jnp.zeros((task.length,) * 2), "second": jnp.eye(task.vocab_size)}

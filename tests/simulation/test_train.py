@@ -15,8 +15,16 @@ from attnlab.dynamics.stopping import Interrupted
 from attnlab.files.errors import InputError
 from attnlab.models import Model, Transformer
 from attnlab.simulation import (
-    Batches, Flow, Learner, Piecewise, Population, Record, Run, Steps, train_run,
-)  # fmt: skip
+    Batches,
+    Flow,
+    Learner,
+    Piecewise,
+    Population,
+    Record,
+    Run,
+    Steps,
+    train_run,
+)
 from attnlab.simulation import train as trainer
 from attnlab.tasks import Batch, MarkovChains, Task
 
@@ -198,7 +206,9 @@ def test_the_general_path_is_the_exact_path(engine, syn_small):
 def test_divergence_names_step_and_cause_and_keeps_what_was_recorded():
     motion = Steps(2000, {"x": [0.1, 1e3], "y": 0.1})
     run = Run(Bowl(), None, motion, Population(), record=Record(every=5))
-    with pytest.raises(Diverged, match=r"became non-finite at step \d+ .learning_rate_x = 1000, seed 0") as lost:  # noqa: E501
+    with pytest.raises(
+        Diverged, match=r"became non-finite at step \d+ .learning_rate_x = 1000, seed 0"
+    ) as lost:
         result_of(run)
     kept = lost.value.dataset
     step = float(kept["diverged_step"].sel(learning_rate_x=1e3, seed=0))

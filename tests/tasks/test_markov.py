@@ -21,7 +21,9 @@ def test_sequences_follow_their_chain():
 
 
 def test_transitions_have_the_mean_of_their_prior():
-    batch = MarkovChains(vocab_size=2, length=1, start="uniform").batch((), jax.random.key(1), 0, 20_000)  # noqa: E501
+    batch = MarkovChains(vocab_size=2, length=1, start="uniform").batch(
+        (), jax.random.key(1), 0, 20_000
+    )
     pairs = np.asarray(batch.inputs[:, 0] * 2 + batch.target[:, 0])
     np.testing.assert_allclose(np.bincount(pairs) / len(pairs), 0.25, atol=0.015)
 
@@ -42,7 +44,9 @@ def test_targets_are_the_next_symbols():
     np.testing.assert_array_equal(batch.inputs[:, 1:], batch.target[:, :-1])
 
 
-@pytest.mark.parametrize("field", [{"vocab_size": 1}, {"length": 0}, {"concentration": 0.0}, {"start": "x"}])  # noqa: E501
+@pytest.mark.parametrize(
+    "field", [{"vocab_size": 1}, {"length": 0}, {"concentration": 0.0}, {"start": "x"}]
+)
 def test_bad_settings_are_refused(field):
     with pytest.raises(InputError, match=next(iter(field))):
         MarkovChains(**field)

@@ -17,11 +17,11 @@ import pytest
 
 import attnlab
 from attnlab.dynamics.optimizers import Optimizer
+from attnlab.files.checkpoint import arrays_of, read_checkpoint, tree_of, write_checkpoint
 from attnlab.files.errors import InputError
 from attnlab.files.folders import LIST
 from attnlab.files.netcdf import DamagedFile
 from attnlab.text import Corpus, Training, TransformerSpec, program, train
-from attnlab.files.checkpoint import arrays_of, read_checkpoint, tree_of, write_checkpoint
 from attnlab.text.cohort import Cohort, frequent_words
 from attnlab.text.model import forward
 from attnlab.text.streams import cut_streams, window, window_count

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, Literal, get_args
 
 import jax
@@ -188,8 +189,9 @@ class Transformer(Model):
         self, params: Params, inputs: Any, *, key: jax.Array | None = None
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return predictions (B, T, outputs) or (B, outputs), and attention, logits and norms."""
-        dropping = self.dropout > 0 and key is not None
-        keys = jax.random.split(key, 1 + 3 * self.layers) if dropping else None
+        keys = None
+        if key is not None and self.dropout > 0:
+            keys = jax.random.split(key, 1 + 3 * self.layers)
         drop = partial(self._drop, keys)
         x = self._embed(params, inputs)  # B T d
         if self.positions == "learned":
@@ -202,10 +204,10 @@ class Transformer(Model):
         x = drop(x, 0)
         captured: dict[str, list[jax.Array]] = {name: [] for name in self.dims}
         for i in range(self.layers):
-            layer = jax.tree.map(lambda of, i=i: of[i], self._of_layers(params))
+            layer = jax.tree.map(itemgetter(i), self._of_layers(params))
             norm = layer.get("norm", {})
             seen = _normalise(norm["attention"], x) if self.norm == "pre" else x
-            mixed, weights, logits = self._attend(layer, seen, lambda w, i=i: drop(w, 3 * i + 1))
+            mixed, weights, logits = self._attend(layer, seen, partial(drop, index=3 * i + 1))
             x = x + drop(mixed, 3 * i + 2)
             x = _normalise(norm["attention"], x) if self.norm == "post" else x
             if self.mlp:

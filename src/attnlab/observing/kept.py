@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from attnlab.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim, make_folder
 from attnlab.files.netcdf import DamagedFile, save
 from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.observing.behind import Behind
 from attnlab.observing.moment import Moment
-from attnlab.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 RESULT = "result.nc"
 STEPS, ROLLED_BACK = "steps", "rolled-back"

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 import xarray as xr
 
+from attnlab.files.checkpoint import Checkpoint as Kept
+from attnlab.files.checkpoint import read_checkpoint, write_checkpoint
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim, make_folder
 from attnlab.files.netcdf import DamagedFile, save
@@ -32,8 +34,6 @@ from attnlab.observing.probe import make_probe
 from attnlab.observing.repeated import random_twice, with_repeated
 from attnlab.observing.statistics import MIN_KEYS
 from attnlab.observing.weights import as_input_error
-from attnlab.files.checkpoint import Checkpoint as Kept
-from attnlab.files.checkpoint import read_checkpoint, write_checkpoint
 
 _UNFIT = "its configuration does not fit its weights, or the probe"
 TORCH = str(torch.__version__)

@@ -47,9 +47,7 @@ def begin(plan: Plan, flow: Flow, kept: Kept, params: Params, rates: Rates) -> S
                 term, zero, size, params, size, None, solver.func, solver.error_order(term)
             )[1],
         )
-        return State(
-            zero, params, size, jnp.int32(0), params, jax.tree.map(jnp.asarray, memory)
-        )
+        return State(zero, params, size, jnp.int32(0), params, jax.tree.map(jnp.asarray, memory))
 
     return _each_run(one_run, kept, (params,), rates)
 

@@ -171,10 +171,13 @@ class Flowing(Group):
         found = {}
         for seed, point in np.argwhere(self.lost).tolist():
             out_of_steps = int(self.state.taken[seed, point]) >= self.flow.most_steps
-            found[seed, point] = float(self.state.time[seed, point]), (
-                f"the flow was given up after {self.flow.most_steps:,} steps"
-                if out_of_steps
-                else f"the flow could take no further step in {self.run.dtype}"
+            found[seed, point] = (
+                float(self.state.time[seed, point]),
+                (
+                    f"the flow was given up after {self.flow.most_steps:,} steps"
+                    if out_of_steps
+                    else f"the flow could take no further step in {self.run.dtype}"
+                ),
             )
         return found
 

@@ -187,9 +187,7 @@ class Run:
     def rate_arrays(self, points: slice = slice(None)) -> program.Rates:
         """The learning rates as arrays of the run's dtype, of some points."""
         return {
-            name: tuple(
-                jnp.asarray(of, self.dtype) for of in (at, self.rates.values[name][points])
-            )
+            name: tuple(jnp.asarray(of, self.dtype) for of in (at, self.rates.values[name][points]))
             for name, at in self.rates.at.items()
         }
 

@@ -292,5 +292,3 @@ class Trainer:
         write_checkpoint(self.folder / CHECKPOINT, checkpoint, inside=self.folder)
         self.written = time.perf_counter()
         self.cost = self.written - begun
-
-

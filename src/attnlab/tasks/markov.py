@@ -96,4 +96,3 @@ class MarkovChains(Task):
             draws = jax.random.exponential(key, (size, k, k))
             return draws / draws.sum(-1, keepdims=True)
         return jax.random.dirichlet(key, jnp.full(k, self.concentration), (size, k))
-

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.checkpoint import Arrays, arrays_of, tree_of
 from attnlab.files.errors import InputError
 from attnlab.files.memory import require_memory
 from attnlab.text import program
-from attnlab.files.checkpoint import Arrays, arrays_of, tree_of
 from attnlab.text.corpus import Corpus
 from attnlab.text.measure import observe
 from attnlab.text.streams import cut_streams, window_count

@@ -14,12 +14,6 @@ import numpy as np
 import xarray as xr
 
 from attnlab.dynamics.stopping import Pace, Stopping, answering
-from attnlab.files.errors import InputError
-from attnlab.files.folders import claim, refuse_foreign
-from attnlab.files.netcdf import DamagedFile, load, save
-from attnlab.files.numerics import NUMERICS
-from attnlab.files.progress import Choice, Report, reporting
-from attnlab.files.provenance import provenance
 from attnlab.files.checkpoint import (
     Arrays,
     Checkpoint,
@@ -27,6 +21,12 @@ from attnlab.files.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from attnlab.files.errors import InputError
+from attnlab.files.folders import claim, refuse_foreign
+from attnlab.files.netcdf import DamagedFile, load, save
+from attnlab.files.numerics import NUMERICS
+from attnlab.files.progress import Choice, Report, reporting
+from attnlab.files.provenance import provenance
 from attnlab.text.cohort import Cohort
 from attnlab.text.corpus import Corpus, Source
 from attnlab.text.measure import TOP, map_speed, probe_entropy, snap_step

@@ -1,0 +1,75 @@
+"""The general trainer on in-context Markov chains: 3 symbols, T = 64, batch 64, two layers.
+
+Runs of attnlab together, against the PyTorch loop of plain_torch_chains.py, one run after another,
+in turns in one process; time for a step of one run. Compile time is reported apart. --runs, --length
+and --layers change one size; --no-torch leaves the loop out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+
+from attnlab.models import Transformer
+from attnlab.simulation import Batches, Record, Run, Steps
+from attnlab.simulation.groups import Stepping, parts_of
+from attnlab.tasks import MarkovChains
+
+BATCH = 64
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="./lab bench trainer", description=__doc__)
+    parser.add_argument("--runs", type=int, default=2 if jax.default_backend() == "cpu" else 16)
+    parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-torch", action="store_true")
+    given = parser.parse_args(arguments)
+    task = MarkovChains(vocab_size=3, length=given.length)
+    run = Run(
+        task, Transformer(layers=given.layers, dim=16), Steps(given.steps, 3e-3, "adamw"),
+        Batches(BATCH), seeds=given.runs, record=Record(what="loss"),
+    )  # fmt: skip
+    cores = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
+    begun = time.perf_counter()
+    groups = [Stepping(run, part) for part in parts_of(run, cores)]
+    groups[0].call(1)
+    print(f"start and compilation: {time.perf_counter() - begun:.1f} s")
+    pool = ThreadPoolExecutor(min(cores, len(groups)))
+
+    def ours() -> None:
+        list(pool.map(lambda group: group.call(given.steps), groups))
+
+    ours()
+    loop = None
+    if not given.no_torch:
+        from benchmarks.plain_torch_chains import Loop
+
+        device = "cuda" if jax.default_backend() == "gpu" else "cpu"
+        loop = Loop(given.length, BATCH, given.layers, device)
+        loop.advance(3)
+    mine, theirs = [], []
+    for _ in range(given.rounds):
+        mine.append(seconds(ours) / given.steps / given.runs)
+        if loop is not None:
+            theirs.append(seconds(lambda: loop.advance(given.steps)) / given.steps)
+    step = statistics.median(mine)
+    print(f"attnlab, {given.runs} runs together: {1e3 * step:.3f} ms a step of one run")
+    if theirs:
+        ratios = sorted(b / a for a, b in zip(mine, theirs, strict=True))
+        print(f"plain PyTorch loop: {1e3 * statistics.median(theirs):.3f} ms a step")
+        print(f"ratio: {statistics.median(ratios):.2f} (from {ratios[0]:.2f} to {ratios[-1]:.2f})")
