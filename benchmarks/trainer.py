@@ -1,8 +1,8 @@
 """The general trainer on in-context Markov chains: 3 symbols, T = 64, batch 64, two layers.
 
 Runs of attnlab together, against the PyTorch loop of plain_torch_chains.py, one run after another,
-in turns in one process; time for a step of one run. Compile time is reported apart. --runs, --length
-and --layers change one size; --no-torch leaves the loop out.
+in turns in one process; time for a step of one run. Compile time is reported apart. --runs,
+--length and --layers change one size; --no-torch leaves the loop out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     ours()
     loop = None
     if not given.no_torch:
-        from benchmarks.plain_torch_chains import Loop
+        from benchmarks.plain_torch_chains import Loop, chains
 
         device = "cuda" if jax.default_backend() == "gpu" else "cpu"
         loop = Loop(given.length, BATCH, given.layers, device)
@@ -72,4 +72,6 @@ def main(arguments: list[str]) -> None:
     if theirs:
         ratios = sorted(b / a for a, b in zip(mine, theirs, strict=True))
         print(f"plain PyTorch loop: {1e3 * statistics.median(theirs):.3f} ms a step")
+        drawing = seconds(lambda: [chains(BATCH, given.length, device) for _ in range(20)]) / 20
+        print(f"  of which drawing sequences: {1e3 * drawing:.3f} ms")
         print(f"ratio: {statistics.median(ratios):.2f} (from {ratios[0]:.2f} to {ratios[-1]:.2f})")

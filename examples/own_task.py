@@ -17,8 +17,7 @@ from attnlab.tasks import Batch, Task
 
 @dataclass(frozen=True)
 class Chains(Task):
-    """Every sequence has a transition matrix of its own."""
-
+    # every sequence has a transition matrix of its own
     vocab_size: int = 3
     length: int = 32
 
@@ -43,13 +42,13 @@ class TwoLayers(Model):
         return {"second": jnp.full((task.vocab_size,) * 2, 0.01), "first": jnp.zeros(task.length)}
 
     def apply(self, params, inputs, *, key=None):
-        e, place = jax.nn.one_hot(inputs, len(params["second"])), jnp.arange(inputs.shape[1])
-        lag = place[:, None] - place
+        e, t = jax.nn.one_hot(inputs, len(params["second"])), jnp.arange(inputs.shape[1])
+        lag = t[:, None] - t
         first = jax.nn.softmax(jnp.where(lag >= 0, params["first"][lag], -jnp.inf))
         score = jnp.einsum("bta,ac,sr,brc->bts", e, params["second"], first, e)
         second = jnp.where(lag >= 0, score, 0.0)  # linear attention
-        maps = jnp.stack([jnp.broadcast_to(first, second.shape), second])
-        return second @ e, {"attention": maps[:, :, None]}
+        maps = jnp.stack([jnp.broadcast_to(first, second.shape), second])[:, :, None]
+        return second @ e, {"attention": maps}
 
 
 motion = Steps(300, {"second": [0.01, 0.02, 0.04], "first": 10.0})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -132,12 +132,10 @@ class Flowing(Group):
 
     def __init__(self, run: Run, part: Part) -> None:
         super().__init__(run, part)
-        assert isinstance(run.motion, Flow)
-        # what is no part of the program: other times and learning rates need no other
-        self.flow = replace(run.motion, time=1.0, learning_rate=1.0)
+        # times and learning rates are not part of the program
+        self.flow = replace(cast(Flow, run.motion), time=1.0, learning_rate=1.0)
         self.state = flow.begin(run.plan, self.flow, self.kept, self.first.params, self.rates)
         self.arrived = np.zeros(self.state.time.shape, bool)
-        self.lost = self.arrived
         self.target = 0.0
 
     def compile(self) -> None:
@@ -151,9 +149,9 @@ class Flowing(Group):
             self.run.plan, self.flow, self.kept, self.state, self.rates,
             jnp.asarray(target, self.run.dtype), np.int32(pace.steps),
         )  # fmt: skip
-        self.arrived, self.lost, self.target = np.asarray(arrived), np.asarray(lost), target
+        self.arrived, self.target = np.asarray(arrived), target
         pace.took(int(np.max(self.state.taken) - before), time.perf_counter() - begun)
-        return bool(np.all(self.arrived | self.lost))
+        return bool(np.all(self.arrived | np.asarray(lost)))
 
     def params(self) -> Params:
         """The parameters at the time that was asked for last."""
@@ -168,18 +166,22 @@ class Flowing(Group):
 
     def failures(self) -> dict[tuple[int, int], Failure]:
         """The time at which a run was given up, and why."""
+        time, size, taken = (
+            np.asarray(of) for of in (self.state.time, self.state.size, self.state.taken)
+        )
+        spent = taken >= self.flow.most_steps
+        lost = ((time + size == time) | spent) & ~self.arrived
+        causes = {
+            True: f"the flow was given up after {self.flow.most_steps:,} steps",
+            False: f"the flow could take no further step in {self.run.dtype}",
+        }
         found = {}
-        for seed, point in np.argwhere(self.lost).tolist():
-            out_of_steps = int(self.state.taken[seed, point]) >= self.flow.most_steps
-            found[seed, point] = (
-                float(self.state.time[seed, point]),
-                (
-                    f"the flow was given up after {self.flow.most_steps:,} steps"
-                    if out_of_steps
-                    else f"the flow could take no further step in {self.run.dtype}"
-                ),
-            )
+        for seed, point in np.argwhere(lost).tolist():
+            found[seed, point] = float(time[seed, point]), causes[bool(spent[seed, point])]
         return found
+
+
+KINDS: dict[str, type[Group]] = {"step": Stepping, "time": Flowing}
 
 
 def parts_of(run: Run, cores: int) -> list[Part]:

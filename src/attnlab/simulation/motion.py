@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -29,6 +30,8 @@ class Batches:
 @dataclass(frozen=True)
 class Population:
     """The gradient of the expected loss."""
+
+    size: ClassVar[None] = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,35 @@ Rate = float | Sequence[float] | Piecewise | None
 RATE_DOC = "a number, a list (a dim), Piecewise, or None (fixed), or a mapping of groups to these"
 
 
+class Motion(ABC):
+    """How parameters move."""
+
+    clock: ClassVar[Literal["step", "time"]]
+    needs_population: ClassVar[bool] = False
+    learning_rate: Rate | Mapping[str, Rate]
+
+    @property
+    @abstractmethod
+    def last(self) -> float:
+        """The last step or time."""
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether two programs may run at once on a processor."""
+        return True
+
+    def optimizers(self, groups: Sequence[str]) -> tuple[tuple[str, Optimizer], ...]:
+        """Return the optimizers of these groups."""
+        return ()
+
+    @property
+    def longest(self) -> float | None:
+        """Longest gradient, over all groups."""
+        return None
+
+
 @dataclass(frozen=True)
-class Steps:
+class Steps(Motion):
     """Parameters move by steps of an optimizer.
 
     Parameters
@@ -102,23 +132,27 @@ class Steps:
             raise InputError(f"clip: expected a number above 0, got {self.clip}")
 
     @property
-    def last(self) -> int:
+    def last(self) -> float:
         """The last step."""
         return self.steps
 
-    def optimizer_of(self, group: str) -> Optimizer:
-        """Return the optimizer of a group."""
-        if not isinstance(self.optimizer, dict):
-            made: Optimizer = self.optimizer
-            return made
-        if group not in self.optimizer:
-            raise InputError(f"optimizer: missing for the group {group!r}; give one for each")
-        found: Optimizer = self.optimizer[group]
-        return found
+    @property
+    def longest(self) -> float | None:
+        """The field `clip`."""
+        return self.clip
+
+    def optimizers(self, groups: Sequence[str]) -> tuple[tuple[str, Optimizer], ...]:
+        """Return the optimizers of these groups."""
+        given = self.optimizer
+        by_group = given if isinstance(given, dict) else dict.fromkeys(groups, given)
+        for name in groups:
+            if name not in by_group:
+                raise InputError(f"optimizer: missing for the group {name!r}; give one for each")
+        return tuple((name, by_group[name]) for name in groups)
 
 
 @dataclass(frozen=True)
-class Flow:
+class Flow(Motion):
     """Parameters follow the gradient flow, d(group)/dt = -learning_rate dL/d(group).
 
     Needs the gradient of the population. Integrated adaptively by diffrax.
@@ -138,6 +172,7 @@ class Flow:
     """
 
     clock: ClassVar[Literal["step", "time"]] = "time"
+    needs_population: ClassVar[bool] = True
 
     time: float
     learning_rate: Rate | Mapping[str, Rate] = 1.0
@@ -163,9 +198,13 @@ class Flow:
         """The last time."""
         return self.time
 
+    @property
+    def side_by_side(self) -> bool:
+        """Only where explicit: two programs that solve linear equations can block each other."""
+        return self.solver == "explicit"
+
 
 Gradient = Batches | Population
-Motion = Steps | Flow
 
 
 @dataclass(frozen=True)

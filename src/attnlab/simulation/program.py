@@ -19,7 +19,7 @@ from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.program import each
 from attnlab.models.base import Params
 from attnlab.simulation.learner import Learner, TaskLearner
-from attnlab.simulation.motion import Batches, Gradient
+from attnlab.simulation.motion import Gradient
 
 DATA, START, BATCH, DROPOUT, PROBE, EVALUATE = range(6)  # the uses of a seed
 Rates = dict[str, tuple[jax.Array, jax.Array]]  # by group: where pieces begin, and their values
@@ -99,7 +99,7 @@ def advance(
     values = {name: of for name, (_, of) in rates.items()}
 
     def one_seed(kept: Kept, states: State) -> State:
-        whole = None if isinstance(plan.gradient, Batches) else plan.learner.population(kept.data)
+        whole = plan.learner.population(kept.data) if plan.gradient.size is None else None
 
         def step(i: jax.Array, states: State) -> State:
             examples = examples_of(plan, kept, whole, i)
@@ -122,11 +122,11 @@ def record(plan: Plan, kept: Kept, params: Params, step: jax.Array) -> dict[str,
 
     def one_seed(kept: Kept, params: Params) -> dict[str, Any]:
         learner, data = plan.learner, kept.data
-        probe = whole = None
-        if isinstance(plan.gradient, Batches):
-            probe = learner.batch(data, key_of(kept.seeds, PROBE), jnp.int32(0), plan.probe)
-        else:
+        if plan.gradient.size is None:
             probe = whole = learner.population(data)
+        else:
+            whole = None
+            probe = learner.batch(data, key_of(kept.seeds, PROBE), jnp.int32(0), plan.probe)
         others = [
             (name, other, *_held(other, jax.random.fold_in(key_of(kept.seeds, EVALUATE), i)))
             for i, (name, other) in enumerate(plan.evaluate)
@@ -148,7 +148,7 @@ def record(plan: Plan, kept: Kept, params: Params, step: jax.Array) -> dict[str,
 
 def examples_of(plan: Plan, kept: Kept, whole: Any, step: jax.Array) -> Any:
     """Return what the gradient of a step is computed from: its batch, or the population."""
-    if not isinstance(plan.gradient, Batches):
+    if plan.gradient.size is None:
         return whole
     key = jax.random.fold_in(key_of(kept.seeds, BATCH), step)
     return plan.learner.batch(kept.data, key, step, plan.gradient.size)

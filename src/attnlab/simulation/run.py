@@ -23,12 +23,9 @@ from attnlab.simulation.learner import Learner, TaskLearner
 from attnlab.simulation.losses import LossName
 from attnlab.simulation.motion import (
     Batches,
-    Flow,
     Gradient,
     Motion,
-    Population,
     Rates,
-    Steps,
     rates_of,
 )
 from attnlab.simulation.record import Record
@@ -95,7 +92,7 @@ class Run:
             raise InputError("model: expected a model for a task, and None for a learner")
         for name, value in (("task", self.task), ("model", self.model)):
             _require_value(name, value)
-        if isinstance(self.motion, Flow) and self.gradient != Population():
+        if self.motion.needs_population and self.gradient.size is not None:
             raise InputError("gradient: a flow needs Population(); or take Steps")
         seeds = make_grid(1.0, 1.0, self.seeds).seeds  # which checks them
         object.__setattr__(self, "seeds", tuple(seeds.tolist()))
@@ -187,19 +184,16 @@ class Run:
     def rate_arrays(self, points: slice = slice(None)) -> program.Rates:
         """The learning rates as arrays of the run's dtype, of some points."""
         return {
-            name: tuple(jnp.asarray(of, self.dtype) for of in (at, self.rates.values[name][points]))
+            name: (
+                jnp.asarray(at, self.dtype),
+                jnp.asarray(self.rates.values[name][points], self.dtype),
+            )
             for name, at in self.rates.at.items()
         }
 
     @cached_property
     def _plan(self) -> program.Plan:
         moving = tuple(self.rates.values)
-        optimizers = (
-            tuple((name, self.motion.optimizer_of(name)) for name in moving)
-            if isinstance(self.motion, Steps)
-            else ()
-        )
-        clip = self.motion.clip if isinstance(self.motion, Steps) else None
         if self.record.evaluate and self.model is None:
             raise InputError("evaluate: a learner has no other tasks; leave it out")
         others = tuple(
@@ -207,7 +201,14 @@ class Run:
             for name, task in self.record.evaluate.items()
         )
         return program.Plan(
-            self.learner, self.gradient, optimizers, moving, clip, (), self.record.probe, others
+            self.learner,
+            self.gradient,
+            self.motion.optimizers(moving),
+            moving,
+            self.motion.longest,
+            (),
+            self.record.probe,
+            others,
         )
 
     @cached_property

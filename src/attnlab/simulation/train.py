@@ -17,14 +17,20 @@ import xarray as xr
 
 from attnlab.dynamics.divergence import Diverged
 from attnlab.dynamics.stopping import Interrupted, Pace, Stopping, answering
-from attnlab.files.checkpoint import Arrays, Checkpoint, read_checkpoint, write_checkpoint
+from attnlab.files.checkpoint import (
+    Arrays,
+    Checkpoint,
+    check_arrays,
+    read_checkpoint,
+    write_checkpoint,
+)
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim, refuse_foreign
 from attnlab.files.memory import require_memory
 from attnlab.files.netcdf import DamagedFile, load, save
 from attnlab.files.progress import Choice, Report, reporting
 from attnlab.files.provenance import provenance
-from attnlab.simulation.groups import Failure, Flowing, Group, Stepping, parts_of
+from attnlab.simulation.groups import KINDS, Failure, Group, parts_of
 from attnlab.simulation.run import Run
 
 FILES = CHECKPOINT, RESULT = "checkpoint.safetensors", "result.nc"
@@ -118,7 +124,7 @@ class Trainer:
         """Advance from record to record, to the end, until all runs have failed or until asked to
         stop."""
         cores = self._workers()
-        kind = Stepping if self.run.motion.clock == "step" else Flowing
+        kind = KINDS[self.run.motion.clock]
         with self.run.numbers():
             for part in parts_of(self.run, cores):
                 self.groups.append(kind(self.run, part))
@@ -146,19 +152,18 @@ class Trainer:
                     fraction = self._fraction()
                     report(fraction - told, None)
                     told = fraction
+                    waited = time.perf_counter() - self.written
+                    if waited > max(self.least, self.cost / CHECKPOINT_SHARE):
+                        self._keep()
                 self._record()
                 if len(self.failures) == math.prod(self.run.shape):
                     return
-                waited = time.perf_counter() - self.written
-                if waited > max(self.least, self.cost / CHECKPOINT_SHARE):
-                    self._keep()
         self._keep()
 
     def _workers(self) -> int:
         """How many groups advance side by side: XLA leaves cores idle in small operations."""
-        solver = getattr(self.run.motion, "solver", "")
-        if jax.default_backend() != "cpu" or solver == "implicit":
-            return 1  # two programs that solve linear equations at once can wait for each other
+        if jax.default_backend() != "cpu" or not self.run.motion.side_by_side:
+            return 1
         return os.cpu_count() or 1
 
     def _compile(self) -> None:
@@ -229,10 +234,14 @@ class Trainer:
                     of = of.copy() if not of.flags.writeable else of
                     of[seed, point] = np.nan
                 self.values[name][:, :, self.done][where] = of
-            for (seed, point), failure in failed.items():
-                place = seed + (where[0].start or 0), point + (where[1].start or 0)
-                self.failures[place] = failure
+            self._note(group, failed)
         self.done += 1  # last: another thread may take what is there
+
+    def _note(self, group: Group, failed: dict[tuple[int, int], Failure]) -> None:
+        """Remember the failures of a group by seed and point of the run."""
+        first = group.part.seeds.start or 0, group.part.points.start or 0
+        for (seed, point), failure in failed.items():
+            self.failures[first[0] + seed, first[1] + point] = failure
 
     def _fraction(self) -> float:
         reached, last = min(group.reached for group in self.groups), float(self.clock[-1])
@@ -273,9 +282,10 @@ class Trainer:
         arrays = self.kept.arrays
         for i, group in enumerate(self.groups):
             own = f"{i}/"
-            group.restore(
-                {name[len(own) :]: of for name, of in arrays.items() if name.startswith(own)}
-            )
+            shapes = {own + name: of.shape for name, of in group.arrays().items()}
+            check_arrays(Path(CHECKPOINT), arrays, shapes)
+            group.restore({name[len(own) :]: arrays[name] for name in shapes})
+            self._note(group, group.failures())
         self.values = {
             name[len(RECORD) :]: of.copy() for name, of in arrays.items() if name.startswith(RECORD)
         }
