@@ -25,21 +25,13 @@ from attnlab.files.provenance import versions
 NUMBERS = ("data", "measures", "dynamics", "theory")
 CODE = ("formulas", "theory", "auditing", "papers")
 FOLDER, DOCUMENT = "audit", "audit.json"
-ABOUT = (
-    "Every lemma, theorem, corollary, remark and informal claim of Scan and Snap, predicted, "
-    "measured and judged; and, apart from them, the main ones of JoMA as we read it."
-)
 
 
 def _key() -> str:
-    return digest_of(
-        [
-            "audit",
-            [known.name for known in audited_papers()],
-            numerics(*NUMBERS),
-            code_digest(*CODE),
-        ]
-    )
+    papers = audited_papers()
+    code = code_digest(*CODE, *(str(of.folder) for of in papers))
+    recorded = {of.name: dict(of.expected["claims"]) for of in papers}
+    return digest_of(["audit", recorded, numerics(*NUMBERS), code])
 
 
 def find_audit(*, out: Path) -> Made | None:
@@ -77,7 +69,7 @@ def make_audit(*, out: Path, progress: Progress = False) -> Made:
         name="audit",
         key=_key(),
         title="Audit of every claim",
-        about=ABOUT,
+        about=_about(),
         outcome="as recorded" if not changed else "changed",
         headline=_headline(claims, changed),
         summary=_summary(claims, changed),
@@ -101,15 +93,24 @@ def read_audit(out: Path) -> dict[str, Any]:
     return document
 
 
+def _about() -> str:
+    papers = [f"{of.short} ({of.reading})" for of in audited_papers()]
+    return f"Every claim of {' and of '.join(papers)}, predicted, measured and judged."
+
+
 def _headline(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    """Count the paper's own statements apart from those of posters, summaries, JoMA and ours."""
-    first = audited_papers()[0].short
-    own = [found for found in claims if found["origin"] == first]
-    wrong = sum(claim["verdict"] in ("corrected", "fails") for claim in own)
+    """Count the papers' own statements apart from those of posters, summaries and ours."""
+    told, rest = [], len(claims)
+    for of in audited_papers():
+        own = [c for c in claims if c["origin"] in (of.short, f"{of.short}, {of.reading}")]
+        wrong = sum(claim["verdict"] in ("corrected", "fails") for claim in own)
+        how = "as printed" if of.reading == "printed text" else "as stated"
+        if own:
+            told.append(f"{len(own)} claims of {of.short} {wrong} do not hold {how}")
+        rest -= len(own)
     as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
     return (
-        f"Of {len(own)} claims of {first} {wrong} do not hold as printed; beside them "
-        f"{len(claims) - len(own)} of other origin were examined; {as_recorded}."
+        f"Of {'; of '.join(told)}; beside them {rest} of other origin were examined; {as_recorded}."
     )
 
 

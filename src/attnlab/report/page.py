@@ -73,6 +73,7 @@ def page(
     parts += [study.made for study in studies if not study.recorded]
     all_pictures = {**pictures, **{study.made.name: study.picture for study in studies}}
     shown = by_paper(figures)
+    serves = served(claims) if claims else {}
     known = known_figures(ours=False)
     about = list(shown) or (audited_papers() if claims else [])
     total = [name for name in known if not shown or paper_of(name) in shown]
@@ -96,8 +97,8 @@ def page(
         errata=errata(claims) if claims else {},
         claims=len(claims["claims"]) if claims else 0,
         audited=audited(claims) if claims else [],
-        tested=tested(claims) if claims else {},
-        shown_figures={made.name for made in figures},
+        served=serves,
+        tested={of.name: [id for id in serves if serves[id] == of.name] for of in figures},
         opening=opening,
         playground=playground,
         parts=parts,
@@ -146,14 +147,11 @@ def audited(claims: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def tested(claims: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the claims that each figure, "paper/figure", shows."""
+def served(claims: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figure, "paper/figure", that each claim serves, by its id."""
     owners = {claim.id: of.name for of in audited_papers() for claim in claims_of(of.name)}
-    found: dict[str, list[str]] = {}
-    for claim in claims["claims"]:
-        if claim["figure"]:
-            found.setdefault(f"{owners[claim['id']]}/{claim['figure']}", []).append(claim["id"])
-    return found
+    found = [claim for claim in claims["claims"] if claim["figure"]]
+    return {claim["id"]: f"{owners[claim['id']]}/{claim['figure']}" for claim in found}
 
 
 def errata(claims: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
