@@ -93,9 +93,9 @@ class Accepted(BaseException):
 
 def prepare_options(folder: Path) -> None:
     """Make the files that the options name, and go where they are."""
-    import attnlab.papers.scan_and_snap.agreement  # noqa: F401
+    import attnlab.papers.scan_and_snap.agreement
     import attnlab.playground.server
-    import attnlab.report.make
+    import attnlab.report.make  # noqa: F401
 
     os.chdir(folder)
     os.mkfifo("fifo.yaml")

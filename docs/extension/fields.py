@@ -84,7 +84,9 @@ def _experiments(parts: list[type]) -> nodes.section:
         own = [item.name for item in fields(recipe) if item.name not in usual]
         grid = "a simulation and its grid; " if issubclass(recipe, SimulationRecipe) else ""
         rows.append((f"`{name}`", grid + ", ".join(f"`{field}`" for field in own)))
-    about = paragraph("Beside what any experiment may say. The files in a paper's recipes/ explain them.")
+    about = paragraph(
+        "Beside what any experiment may say. The files in a paper's recipes/ explain them."
+    )
     return section("Figures and studies", about, table(("recipe", "fields"), rows))
 
 

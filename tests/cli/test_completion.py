@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from attnlab.cli import arguments, reproduce, study
+from attnlab.cli import arguments, reproduce
 from attnlab.data import PRESETS
 from attnlab.dynamics import models
-from attnlab.experiments import names_of
-from attnlab.report import PARTS
+from attnlab.report.make import chosen_parts
+
+JOMA = ("erf", "hblt", "hierarchy", "invariants", "salience")
 
 
 def asking(*words):
@@ -25,7 +26,7 @@ def asking(*words):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("s",), ["simulate", "sweep", "study"]),
+        (("s",), ["simulate", "sweep"]),
         (("text", "a"), ["agreement"]),
         (("simulate", "syn-"), ["syn-small", "syn-medium"]),
         (("simulate", "recipes/"), []),  # where the shell itself completes files
@@ -35,7 +36,9 @@ def asking(*words):
         (("audit", "z"), ["zipf"]),
         (("play", "ran"), ["random"]),
         (("reproduce", "fig1"), ["fig10", "fig11", "fig12"]),
-        (("study", "length", "o"), ["optimizers", "overlap"]),
+        (("reproduce", "length", "o"), ["optimizers", "overlap"]),
+        (("reproduce", "joma"), ["joma", *(f"joma/{name}" for name in JOMA)]),
+        (("cite", "j"), ["joma"]),
     ],
 )
 def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
@@ -49,8 +52,8 @@ def test_the_words_are_those_that_are_understood():
     assert tuple(PRESETS) == arguments.PRESETS
     ours = {getattr(models, name) for name in models.__all__} - {models.Model}
     assert {model.called() for model in ours} == set(arguments.MODELS)
-    assert set(PARTS) == set(reproduce.PARTS)
-    assert names_of("study") == study.NAMES
+    for name in reproduce.NAMES:
+        assert chosen_parts([name]), name
 
 
 def test_a_shell_is_answered_without_jax():

@@ -69,7 +69,9 @@ def reproduce_verb(
     as_json: options.AsJson = False,
 ) -> None:
     if record and not (seeds is None and recipes is None):
-        raise InputError("record: expected the papers' own recipes; leave out --seeds and --recipes")
+        raise InputError(
+            "record: expected the papers' own recipes; leave out --seeds and --recipes"
+        )
     for folder in paper or ():
         add_folder(folder)
     with waiting(LOADING, quiet=as_json):

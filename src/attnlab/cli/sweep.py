@@ -28,9 +28,9 @@ HELP = """Run a grid of simulations, thousands of them, on one machine or a clus
 
 RECIPE is a YAML or JSON file that names classes, a grid over any field, and the rest of what
 `simulate` takes; or, of trainings on text (recipes/text-rates.yaml), a corpus and the rest of what
-`train` takes; or PAPER/FIGURE, the recipe of a figure that is a sweep. Results go to --out: one file for each group of
-runs, table.csv with a row for each cell, and a ledger. The same command resumes a sweep that was
-stopped, by whatever, and computes only what is missing or damaged.
+`train` takes; or PAPER/FIGURE, the recipe of a figure that is a sweep. Results go to --out: one
+file for each group of runs, table.csv with a row for each cell, and a ledger. The same command
+resumes a sweep that was stopped, by whatever, and computes only what is missing or damaged.
 
 \b
 Examples:
@@ -48,7 +48,9 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def sweep_verb(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE|status", help="A file, or PAPER/FIGURE.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE|status", help="A file, or PAPER/FIGURE.")
+    ],
     directory: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="After `status`: the sweep to look at.")
     ] = None,

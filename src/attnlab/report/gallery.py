@@ -29,11 +29,11 @@ The figures of the papers, made by one command:
 
     ./lab reproduce
 
-It writes to `out/`: for each figure a folder in that of its paper, with PNG and PDF and its data as
-CSV and netCDF, the audit, and `report.html` with settings, verdicts and numbers. Each entry has what
-the paper says beside what was found, what the picture shows, its data and its code; published values
-stand where they are known. Experiments on text come at two sizes: the verdict is that at paper size,
-on WikiText-2, and that at laptop size is named beside it. This page is made from it by
+It writes to `out/`: for each figure a folder in that of its paper, with PNG and PDF and its data
+as CSV and netCDF, the audit, and `report.html` with settings, verdicts and numbers. Each entry has
+what the paper says beside what was found, what the picture shows, its data and its code; published
+values stand where they are known. Experiments on text come at two sizes: the verdict is that at
+paper size, on WikiText-2, and that at laptop size is named beside it. This page is made from it by
 `./lab python -m attnlab.report.gallery out docs`.
 """
 STUDIES = """## Studies of our own

@@ -143,7 +143,9 @@ def audited(claims: Mapping[str, Any]) -> list[str]:
         some = [found[claim.id] for claim in claims_of(known.name) if claim.id in found]
         if some:
             reading = " as we read it" if all(claim["as_read"] for claim in some) else ""
-            told.append(f"{len(some)} claim{'s' if len(some) != 1 else ''} of {known.short}{reading}")
+            told.append(
+                f"{len(some)} claim{'s' if len(some) != 1 else ''} of {known.short}{reading}"
+            )
     return told
 
 

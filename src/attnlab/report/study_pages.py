@@ -4,9 +4,9 @@ python -m attnlab.report.study_pages out docs          # all studies
 python -m attnlab.report.study_pages out docs NAME     # some; the others' rows stay as they are
 python -m attnlab.report.study_pages --wikitext out-wikitext docs NAME    # at paper size, on a text
 
-A page docs/PAPER/NAME.md is written by hand, but for what stands between marks; so are the questions
-in the list docs/PAPER/README.md. The run behind it goes into NAME.json beside it, for a report to
-show.
+A page docs/PAPER/NAME.md is written by hand, but for what stands between marks; so are the
+questions in the list docs/PAPER/README.md. The run behind it goes into NAME.json beside it, for a
+report to show.
 """
 
 from __future__ import annotations

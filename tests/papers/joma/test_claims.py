@@ -8,8 +8,8 @@ from attnlab.auditing.built_in import PAPER
 from attnlab.auditing.document import audit_document, finding_document
 from attnlab.auditing.html import page
 from attnlab.auditing.theorem_map import theorem_map
-from attnlab.experiments.joma import joma_invariants
 from attnlab.papers.joma.claims import runs
+from attnlab.papers.joma.figures import invariants
 from attnlab.papers.joma.predict import IN_SIZE
 
 
@@ -32,9 +32,9 @@ def test_what_was_not_read_in_print_says_so():
 
 
 def test_the_size_of_z_has_one_tolerance_and_twenty_draws_or_more():
-    """The experiment joma_invariants judges by the same."""
+    """The figure `invariants` judges by the same."""
     assert {claim.tolerance for claim in select(["joma-softmax", "joma-size"])} == {IN_SIZE}
-    assert joma_invariants.IN_SIZE == IN_SIZE
+    assert invariants.IN_SIZE == IN_SIZE
     draws = runs.toy_draws()
     assert draws.sizes["draw"] == runs.DRAWS >= 20
     assert float(draws["moving"].isel(time=-1).std()) > 0.05  # which one draw does not show

@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.experiments import Standing
-from attnlab.files.recipe import read_recipe
-from attnlab.files.shipped import recipe_folder
+from attnlab.experiments import Standing, recipe_for
 from attnlab.papers.scan_and_snap.figures.fig7 import EXPERIMENT as fig7
 from attnlab.papers.scan_and_snap.figures.fig10 import EXPERIMENT as fig10
 from attnlab.text import TransformerSpec
 
 SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)
-
-
-def recipe_of(figure, folder=None):
-    return read_recipe((folder or recipe_folder()) / f"{figure.name}.yaml", figure.recipe)
 
 
 def small_training(recipe, **changes):
@@ -27,7 +21,7 @@ def small_training(recipe, **changes):
 
 
 def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
-    recipe = recipe_of(fig7)
+    recipe = recipe_for(fig7.name)
     recipe = replace(
         recipe, vocab_size=60, layers=(1,), training=small_training(recipe, seeds=(0,)),
         moments=(0, 10, 20), words=5,
@@ -64,7 +58,7 @@ def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
 
 
 def test_fig10_has_a_mean_and_a_deviation_for_each_rate():
-    recipe = recipe_of(fig10)
+    recipe = recipe_for(fig10.name)
     training = small_training(recipe, rates=(0.5, 5.0), seeds=(0, 1), measure_every=20)
     recipe = replace(recipe, vocab_size=60, layers=(1,), training=training)
     cells = fig10.data(recipe)
@@ -168,22 +162,21 @@ def test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds(ends, lasts
 
 
 def test_the_recipes_at_paper_size_are_the_protocol():
-    folder = recipe_folder() / "wikitext"
     for figure in (fig7, fig10):
-        recipe = recipe_of(figure, folder)
+        recipe = recipe_for(figure.name, "wikitext")
         assert recipe.layers == (1, 3)
         assert recipe.training.model == TransformerSpec()
         assert (recipe.training.batch, recipe.training.clip) == (20, 0.5)
         assert recipe.training.optimizer.name == "sgd"
-    assert recipe_of(fig7, folder).moments == (0, 500, 1000, 1500)
+    assert recipe_for(fig7.name, "wikitext").moments == (0, 500, 1000, 1500)
     assert len(recipe.training.seeds) == 5
     assert recipe.training.validation_tokens is None
 
 
 def test_moments_that_are_not_measured_are_refused():
     with pytest.raises(ValueError, match="moments: step 7 is not measured"):
-        replace(recipe_of(fig7), moments=(0, 7))
+        replace(recipe_for(fig7.name), moments=(0, 7))
     with pytest.raises(ValueError, match="layers: expected different depths"):
-        replace(recipe_of(fig10), layers=(1, 1))
+        replace(recipe_for(fig10.name), layers=(1, 1))
     with pytest.raises(ValueError, match="words: expected 1 to 35"):
-        replace(recipe_of(fig7), words=36)
+        replace(recipe_for(fig7.name), words=36)

@@ -10,13 +10,13 @@ import xarray as xr
 from attnlab import formulas
 from attnlab.data import classes_from, random
 from attnlab.dynamics import Limit, Save, simulate
-from attnlab.experiments import Standing, experiment, names_of, on_halves, recipe_for
-from attnlab.experiments.scan_and_snap import heads, optimizers, overlap, positions, residual
-from attnlab.files.shipped import recipe_folder
+from attnlab.experiments import Standing, experiment, on_halves, recipe_for
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
+from attnlab.papers.studies.figures import heads, optimizers, overlap, positions, residual
+from attnlab.shelf import paper, recipe_file
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def make(name, **changes):
@@ -42,31 +42,24 @@ def make(name, **changes):
     return data, judgement.numbers
 
 
-@pytest.mark.parametrize("name", names_of("study"))
+@pytest.mark.parametrize("name", paper("studies").figures)
 def test_every_study_has_its_recipe_and_its_page(name):
     recipe = recipe_for(name)
     assert recipe.minutes <= 2
     assert recipe.seeds >= 12  # errors over fewer come out too small
     assert recipe.about.endswith(".")
-    text = (recipe_folder() / f"study-{name}.yaml").read_text()
+    text = recipe_file(name).read_text()
     assert text.startswith("# Study: ")
-    assert f"./lab study {name}" in text
+    assert f"./lab reproduce studies/{name}" in text
     assert f"docs/studies/{name}.md" in text
     page = (DOCS / "studies" / f"{name}.md").read_text()
-    assert f"./lab study {name}" in page
+    assert f"./lab reproduce studies/{name}" in page
     assert f"../images/studies/{name}.png" in page
     assert (DOCS / "images" / "studies" / f"{name}.png").is_file()
     for number in recipe.regression_bounds:
         assert f"`{number}`" in page
     with pytest.raises(ValueError, match="seeds: two halves with an error need at least 4"):
         replace(recipe, seeds=3)
-
-
-def test_there_is_no_recipe_without_a_study():
-    found = {path.stem.removeprefix("study-") for path in recipe_folder().glob("study-*.yaml")}
-    assert found == set(names_of("study"))
-    with pytest.raises(ValueError, match="did you mean 'length'"):
-        experiment("lenght")
 
 
 def test_length_deviates_as_the_bias_of_the_norm_does_and_more_with_more_outputs():

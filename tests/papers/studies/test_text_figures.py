@@ -8,11 +8,8 @@ import pytest
 import xarray as xr
 
 from attnlab.experiments import Standing, experiment, on_halves, recipe_for
-from attnlab.experiments.joma import dip
-from attnlab.experiments.scan_and_snap import freeze
-from attnlab.files.recipe import read_recipe
-from attnlab.files.shipped import recipe_folder
 from attnlab.measures.turning import SHAPES
+from attnlab.papers.studies.figures import dip, freeze
 from attnlab.papers.studies.figures.dip import Arm, turns
 from attnlab.text import TransformerSpec
 
@@ -179,8 +176,7 @@ def test_what_is_left_is_as_uncertain_as_the_fastest_change():
 
 @pytest.mark.parametrize("name", ["dip", "freeze"])
 def test_the_recipes_at_paper_size_are_read(name):
-    study = experiment(name)
-    recipe = read_recipe(recipe_folder() / "wikitext" / f"study-{name}.yaml", study.recipe)
+    recipe = recipe_for(name, "wikitext")
     assert recipe.figure == name
     assert recipe.training.model == TransformerSpec()
     assert recipe.seeds >= 4
