@@ -1,66 +1,56 @@
 """Pages of the papers on the shelf, which stand in the papers' own folders.
 
-Each becomes a page of the site, and links to its file lead there.
+Each becomes a page of the site (docs/papers/, which git ignores), and links to its file lead there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
-from sphinx import addnodes
 from sphinx.application import Sphinx
-from sphinx.transforms import SphinxTransform
 
-from attnlab.shelf import Paper, shelf
+from attnlab.shelf import shelf
 
 DOCS = Path(__file__).parents[1]
-INCLUDED = """\
-```{{include}} {page}
-:relative-docs: ..
-:relative-images:
-```
-"""
+PAGES = {
+    known.folder / known.page: DOCS / "papers" / f"{known.name}.md"
+    for known in shelf().papers
+    if known.page and known.folder.is_relative_to(DOCS.parent)
+}
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 
 
-def papers_with_pages() -> list[Paper]:
-    """Return the papers of this repository that have a page."""
-    return [known for known in shelf().papers if known.page and _inside(known.folder)]
+def moved(text: str, *, here: Path, there: Path) -> str:
+    """Return a page's text with links that lead from the folder `there` where they led from `here`.
 
+    Links to the page of a paper lead to its page of the site.
+    """
 
-def _inside(folder: Path) -> bool:
-    return folder.is_relative_to(DOCS.parent)
+    def link(found: re.Match[str]) -> str:
+        target = Path(os.path.normpath(here / found[1]))
+        return f"]({os.path.relpath(PAGES.get(target, target), there)}"
+
+    return LINK.sub(link, text)
 
 
 def _write(app: Sphinx) -> None:
-    """Write docs/papers/NAME.md for each page; a folder that git ignores."""
-    folder = DOCS / "papers"
-    folder.mkdir(exist_ok=True)
-    for known in papers_with_pages():
-        page = os.path.relpath(known.folder / str(known.page), folder)
-        path, text = folder / f"{known.name}.md", INCLUDED.format(page=page)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+    for page, shown in PAGES.items():
+        shown.parent.mkdir(exist_ok=True)
+        text = moved(page.read_text(encoding="utf-8"), here=page.parent, there=shown.parent)
+        if not shown.exists() or shown.read_text(encoding="utf-8") != text:
+            shown.write_text(text, encoding="utf-8")
 
 
-class PaperLinks(SphinxTransform):
-    default_priority = 869  # before files become source pages
-
-    def apply(self, **_: Any) -> None:
-        pages = {known.folder / str(known.page): known.name for known in papers_with_pages()}
-        here = Path(self.env.doc2path(self.env.docname)).parent
-        for link in list(self.document.findall(addnodes.download_reference)):
-            target, _, anchor = link["reftarget"].partition("#")
-            name = pages.get((here / target).resolve())
-            if name is not None:
-                uri = self.app.builder.get_relative_uri(self.env.docname, f"papers/{name}")
-                uri += f"#{anchor}" if anchor else ""
-                link.replace_self(nodes.reference("", "", *link.children, internal=True, refuri=uri))
+def _read(app: Sphinx, name: str, source: list[str]) -> None:
+    folder = Path(app.env.doc2path(name)).parent
+    if "page.md" in source[0]:
+        source[0] = moved(source[0], here=folder, there=folder)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", _write)
-    app.add_transform(PaperLinks)
-    return {"parallel_read_safe": False, "parallel_write_safe": True}
+    app.connect("source-read", _read)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
