@@ -10,7 +10,7 @@
     run(fig9, recipe_for("fig9"), out="out")  # all of it, as files in a folder of its paper
 
 Where several papers have a figure of one name, say "paper/figure". An experiment of your own is an
-`Experiment` as well (docs/guides/own_experiment.md).
+`Experiment` as well (docs/guides/own_paper.md).
 """
 
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table

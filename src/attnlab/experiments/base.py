@@ -2,7 +2,7 @@
 
 An experiment is a value with functions in it. Those of a paper stand in its folder, and its
 paper.yaml names them; the catalogue finds them there. One of your own needs no more than this value
-(docs/guides/own_experiment.md).
+(docs/guides/own_paper.md).
 """
 
 from __future__ import annotations
