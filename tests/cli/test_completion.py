@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from attnlab.cli import arguments, reproduce
-from attnlab.data.presets import presets
-from attnlab.dynamics.models import Model
+from attnlab.data import presets
+from attnlab.dynamics import models
 from attnlab.report.make import chosen_parts
+from attnlab.shelf import offered
 
 JOMA = ("erf", "hblt", "hierarchy", "invariants", "salience")
 
@@ -33,6 +34,7 @@ def asking(*words):
         (("simulate", "syn-small", "--eta"), ["--eta-y", "--eta-z"]),
         (("simulate", "syn-small", "--engine", ""), ["sampled", "limit", "flow"]),
         (("predict", "joma-toy", "--model", "j"), ["joint"]),
+        (("predict", "syn-small", "--theory", "p"), ["printed"]),
         (("audit", "z"), ["zipf"]),
         (("play", "ran"), ["random"]),
         (("reproduce", "fig1"), ["fig10", "fig11", "fig12"]),
@@ -50,7 +52,9 @@ def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
 
 def test_the_words_are_those_that_are_understood():
     assert presets() == arguments.PRESETS
-    assert {*Model.kinds()} >= {*arguments.MODELS}
+    ours = {getattr(models, name) for name in models.__all__} - {models.Model}
+    assert {model.called() for model in ours} | {*offered("models")} == {*arguments.MODELS}
+    assert tuple(offered("theories")) == arguments.THEORIES
     for name in reproduce.NAMES:
         assert chosen_parts([name]), name
 

@@ -1,4 +1,4 @@
-"""Arguments that several verbs take: numbers, lists of them, files to be written."""
+"""Arguments that several commands take: names on the shelf, numbers, files to be written."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 from attnlab.files.errors import InputError
 from attnlab.shelf import offered, shelf
 
-# What papers offer is read from their paper.yaml: what a shell completes must not load JAX.
+# Read from each paper.yaml: help and completion import no paper and no JAX.
 PAPERS = tuple(paper.name for paper in shelf().papers)
 PRESETS = (
     *offered("presets"), "family", "single-common", "symmetric", "local-common", "zipf", "random",
 )  # fmt: skip
 MODELS = ("pairwise", "embedded", "extended", *offered("models"))
+THEORIES = tuple(offered("theories"))
+PRESET = PRESETS[0]  # of examples in help texts
 PICTURES = (".png", ".pdf", ".svg")
 
 

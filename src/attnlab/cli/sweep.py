@@ -27,19 +27,20 @@ if TYPE_CHECKING:
 HELP = """Run a grid of simulations, thousands of them, on one machine or a cluster.
 
 RECIPE is a YAML or JSON file that names classes, a grid over any field, and the rest of what
-`simulate` takes; or, of trainings on text (recipes/text-rates.yaml), a corpus and the rest of what
-`train` takes; or PAPER/FIGURE, the recipe of a figure that is a sweep. Results go to --out: one
-file for each group of runs, table.csv with a row for each cell, and a ledger. The same command
-resumes a sweep that was stopped, by whatever, and computes only what is missing or damaged.
+`simulate` takes (docs/guides/sweeps.md); or, of trainings on text (recipes/text-rates.yaml), a
+corpus and the rest of what `train` takes; or PAPER/FIGURE, the recipe of a figure that is a sweep.
+Results go to --out: one file for each group of runs, table.csv with a row for each cell, and a
+ledger. The same command resumes a sweep that was stopped, by whatever, and computes only what is
+missing or damaged.
 
 \b
 Examples:
-  attnlab sweep PAPER/FIGURE --dry-run
-  attnlab sweep rates.yaml --out rates --workers 2 --plot rates.png
-  attnlab sweep status rates
-  attnlab sweep rates.yaml --out rates --executor ray --address auto --gpus-per-task 0.25
+  attnlab sweep recipes/text-rates.yaml --dry-run
+  attnlab sweep grid.yaml --out grid --workers 2 --plot grid.png
+  attnlab sweep status grid
+  attnlab sweep grid.yaml --out grid --executor ray --address auto --gpus-per-task 0.25
 
-From Python, attnlab.open_sweep("rates") gives one labelled dataset.
+From Python, attnlab.open_sweep("grid") gives one labelled dataset.
 
 Exit code 0; 1 when it had to stop (a full disk, say); 2 for bad input; 3 when a run failed.
 """

@@ -25,6 +25,10 @@ from attnlab.files.provenance import versions
 NUMBERS = ("data", "measures", "dynamics", "theory")
 CODE = ("formulas", "theory", "auditing", "papers")
 FOLDER, DOCUMENT = "audit", "audit.json"
+ABOUT = (
+    "Every claim of the papers on the shelf, predicted, measured and judged; what we did not read "
+    "in print is counted apart."
+)
 
 
 def _key() -> str:
@@ -69,9 +73,9 @@ def make_audit(*, out: Path, progress: Progress = False) -> Made:
         name="audit",
         key=_key(),
         title="Audit of every claim",
-        about=_about(),
+        about=ABOUT,
         outcome="as recorded" if not changed else "changed",
-        headline=_headline(claims, changed),
+        headline=_headline(document, changed),
         summary=_summary(claims, changed),
         alt="",
         numbers={"claims": float(len(claims)), "changed": float(len(changed))},
@@ -93,24 +97,16 @@ def read_audit(out: Path) -> dict[str, Any]:
     return document
 
 
-def _about() -> str:
-    papers = [f"{of.short} ({of.reading})" for of in audited_papers()]
-    return f"Every claim of {' and of '.join(papers)}, predicted, measured and judged."
-
-
-def _headline(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    """Count the papers' own statements apart from those of posters, summaries and ours."""
-    told, rest = [], len(claims)
-    for of in audited_papers():
-        own = [c for c in claims if c["origin"] in (of.short, f"{of.short}, {of.reading}")]
-        wrong = sum(claim["verdict"] in ("corrected", "fails") for claim in own)
-        how = "as printed" if of.reading == "printed text" else "as stated"
-        if own:
-            told.append(f"{len(own)} claims of {of.short} {wrong} do not hold {how}")
-        rest -= len(own)
+def _headline(document: dict[str, Any], changed: list[str]) -> str:
+    """Count what papers say in print apart from what others say, and from what is ours."""
+    claims, papers = document["claims"], document["papers"]
+    printed = [found for found in claims if found["origin"] == papers[found["paper"]]["short"]]
+    wrong = sum(found["verdict"] in ("corrected", "fails") for found in printed)
+    of = " and ".join(dict.fromkeys(found["origin"] for found in printed)) or "no paper"
     as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
     return (
-        f"Of {'; of '.join(told)}; beside them {rest} of other origin were examined; {as_recorded}."
+        f"Of {len(printed)} claims of {of} {wrong} do not hold as printed; beside them "
+        f"{len(claims) - len(printed)} of other origin were examined; {as_recorded}."
     )
 
 

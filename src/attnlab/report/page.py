@@ -6,6 +6,7 @@ import base64
 import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
@@ -13,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import __version__
-from attnlab.auditing import claims_of
-from attnlab.auditing.catalogue import audited_papers
-from attnlab.auditing.catalogue import sections as catalogue
+from attnlab.auditing.document import KNOWN, sections
 from attnlab.auditing.html import said
 from attnlab.experiments import Made, Standing
 from attnlab.experiments import figures as known_figures
@@ -75,7 +74,7 @@ def page(
     shown = by_paper(figures)
     serves = served(claims) if claims else {}
     known = known_figures(ours=False)
-    about = list(shown) or (audited_papers() if claims else [])
+    about = list(shown) or [paper(name) for name in (claims["papers"] if claims else ())]
     total = [name for name in known if not shown or paper_of(name) in shown]
     return pages.from_string(template).render(
         version=__version__,
@@ -125,35 +124,20 @@ def by_outcome(figures: Sequence[Made]) -> dict[str, list[Made]]:
     return found
 
 
-def sections(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The claims as found, in those sections of the catalogue that have some."""
-    found = {claim["id"]: claim for claim in claims["claims"]}
-    members = {
-        title: [found[claim.id] for claim in section if claim.id in found]
-        for title, section in catalogue().items()
-    }
-    return [{"title": title, "claims": some} for title, some in members.items() if some]
-
-
 def audited(claims: Mapping[str, Any]) -> list[str]:
-    """Count the claims examined of each paper; a paper that was not read is counted apart."""
-    found = {claim["id"]: claim for claim in claims["claims"]}
+    """Count the claims examined of each paper; one that we did not read in print says so."""
+    counts = Counter(claim["paper"] for claim in claims["claims"])
     told = []
-    for known in audited_papers():
-        some = [found[claim.id] for claim in claims_of(known.name) if claim.id in found]
-        if some:
-            reading = " as we read it" if all(claim["as_read"] for claim in some) else ""
-            told.append(
-                f"{len(some)} claim{'s' if len(some) != 1 else ''} of {known.short}{reading}"
-            )
+    for name, of in claims["papers"].items():
+        reading = f" {KNOWN}" if of["reading"] == KNOWN else ""
+        told.append(f"{counts[name]} claim{'s' * (counts[name] != 1)} of {of['short']}{reading}")
     return told
 
 
 def served(claims: Mapping[str, Any]) -> dict[str, str]:
     """Return the figure, "paper/figure", that each claim serves, by its id."""
-    owners = {claim.id: of.name for of in audited_papers() for claim in claims_of(of.name)}
     found = [claim for claim in claims["claims"] if claim["figure"]]
-    return {claim["id"]: f"{owners[claim['id']]}/{claim['figure']}" for claim in found}
+    return {claim["id"]: f"{claim['paper']}/{claim['figure']}" for claim in found}
 
 
 def errata(claims: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

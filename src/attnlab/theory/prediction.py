@@ -1,4 +1,4 @@
-"""predict(): what a theory says of a simulation, as the dataset that simulating it would give."""
+"""predict(): what a theory expects of a simulation, in the schema of the simulation's result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab import measures
+from attnlab import defaults, measures
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Engine, Save, Simulation, as_simulation
 from attnlab.dynamics.labels import label, of_one_set
@@ -31,7 +31,7 @@ def predict(
     simulation: Simulation | Classes,
     engine: Engine | None = None,
     *,
-    theory: str | Theory = "corrected",
+    theory: str | Theory | None = None,
     at: ArrayLike | None = None,
     **fields: Unpack[Fields],
 ) -> xr.Dataset:
@@ -48,9 +48,9 @@ def predict(
     engine : Engine, optional
         Of the simulation. With a `Simulation`, engine and fields replace its own.
     theory : str or Theory, optional
-        A level of the theory: "printed" (Eq. 10 as printed), "corrected" (with our corrections) or
-        "sgd" (the decoder that SGD trains, at the starting attention); of the model `Joint`,
-        "joma-stationary", "joma" or "joma-moving" (docs/theory-joma.md); or a `Theory`.
+        The name of a theory that a paper offers (`attnlab.shelf.offered("theories")`), or a
+        `Theory`. By default `attnlab.defaults.theory()`, which is "corrected": Eq. 10 of "Scan and
+        Snap" with our corrections.
     at : array_like, optional
         Steps, or times of the flow; by default those that the simulation records.
     **fields
@@ -60,11 +60,9 @@ def predict(
     Returns
     -------
     xarray.Dataset
-        `attention_logits`, `attention` and what is measured of it (entropy, common_mass, ...), and,
-        as far as the theory speaks of them, `gamma`, `growth_bound` (B_n), `decoder_error`,
-        `t0_prime` and `t0`, or `mlp_weights`, `query_weights` and `blow_up_time`.
-        `assumption_value`, `assumption_bound` and `assumption_holds` tell, along `assumption`, how
-        far the theory applies.
+        `attention_logits`, `attention` and measures of it (entropy, common_mass, ...), and what
+        else the theory predicts (docs/results.md). `assumption_value`, `assumption_bound` and
+        `assumption_holds` say, along `assumption`, how far the theory applies.
 
     Examples
     --------
@@ -76,7 +74,7 @@ def predict(
     True
     """
     simulation = as_simulation(simulation, engine, **fields)
-    chosen = as_theory(theory)
+    chosen = as_theory(defaults.theory() if theory is None else theory)
     chosen.check(simulation)
     records = (
         simulation.record_steps if at is None else replace(simulation, save=_at(at)).record_steps
