@@ -82,7 +82,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 WORK = (
     ("attnlab.dynamics.simulate", "answering"), ("attnlab.text.train", "answering"),
     ("attnlab.text.fit", "answering"), ("attnlab.auditing.trial", "simulate"),
-    ("attnlab.audit", "examine_all"), ("attnlab.report.make", "find_or_run"),
+    ("attnlab.auditing", "examine_all"), ("attnlab.report.make", "find_or_run"),
     ("attnlab.playground.server", "serve"),
 )  # fmt: skip
 

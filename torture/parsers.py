@@ -243,7 +243,8 @@ def _recipes() -> dict[str, Parser]:
 
 
 def _others(folder: Path) -> dict[str, Parser]:
-    from attnlab.data import SequenceClasses, presets
+    from attnlab.data import SequenceClasses
+    from attnlab.data.presets import from_preset
     from attnlab.files.documents import read_document
     from attnlab.playground.asked import asked
     from attnlab.text import open_corpus
@@ -262,8 +263,8 @@ def _others(folder: Path) -> dict[str, Parser]:
     made = {
         "preset": Parser(
             tuple(map(str.encode, PRESETS)), ".preset",
-            lambda path: value(presets.from_preset(text_of(path))),
-            lambda found: value(presets.from_preset(found[2])),
+            lambda path: value(from_preset(text_of(path))),
+            lambda found: value(from_preset(found[2])),
             ("* text",),
         ),
         "page": Parser(

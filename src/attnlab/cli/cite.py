@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from attnlab.cli import options
 from attnlab.cli.arguments import PAPERS, completing
 from attnlab.cli.printing import say
 from attnlab.files.citation import ATTNLAB_BIBTEX
+from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.names import visible
 from attnlab.files.progress import waiting
@@ -40,6 +42,9 @@ def cite_verb(
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     named = [known for known in shelf().papers if known.name == what]
+    if what is not None and not named and not os.path.exists(what):
+        hint = did_you_mean(what, PAPERS)
+        raise InputError(f"what: {what!r} is neither a paper on the shelf nor a file; {hint}")
     with waiting("looking" if named or what is None else f"reading {what}", quiet=as_json):
         run = None if named or what is None else _run(Path(what))
     papers = named or [known for known in shelf().papers if known.reading != "ours"]
