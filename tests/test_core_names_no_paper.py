@@ -36,11 +36,7 @@ def names_of_papers() -> re.Pattern[str]:
     words = {paper.name for paper in papers} | {paper.short for paper in papers}
     words |= {paper.title.partition(":")[0] for paper in papers}
     loose = {re.sub(r"[ _]", "[ _-]?", re.escape(word).replace("\\ ", " ")) for word in words}
-    offers = {
-        name.rpartition("/")[2]
-        for kind in ("theories", "models", "presets", "figures")
-        for name in offered(kind)
-    }
+    offers = {name.rpartition("/")[2] for kind in shelf().offers.values() for name in kind}
     telling = {re.escape(name) for name in offers if re.search(r"[-_0-9]", name)}
     surnames = {
         name for paper in papers for name in re.split(r",\s*|\s+and\s+", paper.authors) if name
@@ -51,9 +47,10 @@ def names_of_papers() -> re.Pattern[str]:
 
 
 def code_of_papers() -> set[str]:
-    """Return the names of the classes and functions behind the papers' theories and models."""
-    kinds = ("theories", "models", "presets")
-    return {ref.target.rpartition(":")[2] for kind in kinds for ref in offered(kind).values()}
+    """Return the names, in their code, of the papers' theories, models and presets."""
+    offers = shelf().offers
+    kinds = (offers["theories"], offers["models"], offers["presets"])
+    return {found.target.rpartition(":")[2] for kind in kinds for found in kind.values()}
 
 
 def docstrings(tree: ast.AST) -> set[int]:

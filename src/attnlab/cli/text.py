@@ -198,7 +198,7 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _number(values: xr.DataArray) -> float | None:
-    """The mean over seeds, or None where there is none or it is infinite."""
+    """Return the mean over seeds; None where it is missing or infinite."""
     return finite(float(values.mean()))
 
 
