@@ -39,8 +39,8 @@ from transformers.models.auto import modeling_auto as auto
 from attnlab.files.errors import InputError
 from attnlab.measures import maps as m
 from attnlab.measures import places, received
-from attnlab.observe.moment import Moment, moment_of
-from attnlab.observe.probe import make_probe
+from attnlab.observing.moment import Moment, moment_of
+from attnlab.observing.probe import make_probe
 
 WIDTH, HEADS, LAYERS, LENGTH, DECODED, VOCABULARY, WINDOW = 64, 4, 6, 48, 40, 97, 16
 LEAST, NEAR = 6, 1e-5  # keys that a counted query sees; how near is right

@@ -16,7 +16,7 @@ import jax
 import xarray as xr
 
 from attnlab import Sampled, Save, simulate
-from attnlab.data import syn_medium
+from attnlab.papers.scan_and_snap.classes import syn_medium
 
 NUM_LAST = (10, 5, 3, 1)  # the longest first
 ETA_Z, RATIO = (0.5, 1.0, 2.0, 3.0), (1.0, 2.0, 5.0, 10.0)

@@ -237,8 +237,8 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
 
     from attnlab.measures import maps as m
     from attnlab.measures import places, received
-    from attnlab.observe import budget
-    from attnlab.observe.statistics import MIN_KEYS
+    from attnlab.observing import budget
+    from attnlab.observing.statistics import MIN_KEYS
 
     length, device = maps.shape[-1], maps.device
     visible = torch.ones(length, length, dtype=torch.bool, device=device).tril()
@@ -367,8 +367,8 @@ def check(device: str, quick: bool) -> None:
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    from attnlab.observe.moment import moment_of
-    from attnlab.observe.probe import make_probe
+    from attnlab.observing.moment import moment_of
+    from attnlab.observing.probe import make_probe
 
     sizes = (2, 4, 256, 512, 256)
     ids = torch.randint(0, 512, (8, 256), generator=torch.Generator().manual_seed(0))

@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 import xarray as xr
 
-from attnlab.measures import published
+from attnlab.papers.scan_and_snap.figures import published
 from benchmarks.fig6 import panel
 
 

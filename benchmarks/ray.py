@@ -25,7 +25,7 @@ LOCAL, STARTED, RUNNING = "two local processes", "Ray, started for it", "Ray, ru
 
 def wait_and_run(group: Any, code: str | None = None) -> Any:
     """What a worker does with --idle."""
-    from attnlab.sweep.executor import attempt, become_worker
+    from attnlab.sweeping.executor import attempt, become_worker
 
     become_worker()
     time.sleep(float(os.environ[IDLE]))
@@ -44,8 +44,8 @@ def main(arguments: list[str]) -> None:
 
     from attnlab import simulate
     from attnlab.dynamics import Limit, Optimizer, Save
-    from attnlab.sweep import Local, Ray, SweepRecipe, cluster, local, make_plan, run_in
-    from attnlab.sweep.store import Folder
+    from attnlab.sweeping import Local, Ray, SweepRecipe, cluster, local, make_plan, run_in
+    from attnlab.sweeping.store import Folder
 
     classes = "single-common:num_classes=10,distinct=10,vocab_size=200"
     steps = 1
@@ -108,7 +108,7 @@ def _ray_is_running() -> Iterator[None]:
     """A cluster that is there already, as one of several machines would be."""
     import ray
 
-    from attnlab.sweep.cluster import connect
+    from attnlab.sweeping.cluster import connect
 
     connect(ray, "local")
     try:

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
     import numpy as np
 
     from attnlab.dynamics import Limit, Optimizer, Save
-    from attnlab.sweep import SweepRecipe, make_plan, open_sweep, run_in, simulations
+    from attnlab.sweeping import SweepRecipe, make_plan, open_sweep, run_in, simulations
 
     rates = tuple(np.linspace(0.1, 1.0, options.rates).tolist())
     recipe = SweepRecipe(

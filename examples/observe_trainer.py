@@ -32,5 +32,5 @@ Trainer(model, settings, train_dataset=examples, callbacks=callbacks).train()
 
 result = observer.result()  # over step, layer, head
 attnlab.save(result, "observed.nc")
-attnlab.observe.report(result, "observed.html")
-print(*attnlab.observe.in_words(result), sep="\n")
+attnlab.observing.report(result, "observed.html")
+print(*attnlab.observing.in_words(result), sep="\n")

@@ -56,4 +56,4 @@ with attnlab.observe(model, probe=probe, every=max(1, STEPS // 50)) as observer:
         adam.step()
         cosine.step()
 observer.report("observed.html", text=text, names=corpus.vocabulary)
-print(*attnlab.observe.in_words(observer.result()), sep="\n")
+print(*attnlab.observing.in_words(observer.result()), sep="\n")

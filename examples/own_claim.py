@@ -7,9 +7,9 @@ docs/guides/own_claim.md explains it.
 """
 
 import attnlab
-from attnlab.audit import Check, Claim, Hypothesis, Measurement
-from attnlab.prediction.hypotheses import distinct_tokens, single_query
-from attnlab.prediction.relation import AT_LEAST, AT_MOST
+from attnlab.auditing import Check, Claim, Hypothesis, Measurement
+from attnlab.papers.scan_and_snap.hypotheses import distinct_tokens, single_query
+from attnlab.theory.relation import AT_LEAST, AT_MOST
 
 
 def long_enough(case):

@@ -10,9 +10,10 @@ and audited beside the ladder. docs/guides/own_theory.md explains it.
 import numpy as np
 
 import attnlab
-from attnlab.prediction import LADDER, Hypothesis
-from attnlab.prediction.relation import much_greater
-from attnlab.theory import logit_gradient, transition_times, unit_attention
+from attnlab.formulas import logit_gradient, unit_attention
+from attnlab.papers.scan_and_snap.theory import transition_times
+from attnlab.theory import LADDER, Hypothesis
+from attnlab.theory.relation import much_greater
 
 
 class Early(attnlab.Theory):

@@ -20,7 +20,7 @@ LIST = ROOT / "tests" / "surface.txt"
 FOLDERS = (
     "attnlab", "attnlab.audit", "attnlab.data", "attnlab.dynamics", "attnlab.experiments",
     "attnlab.measures", "attnlab.observe", "attnlab.playground", "attnlab.plots",
-    "attnlab.prediction", "attnlab.report", "attnlab.sweep", "attnlab.text", "attnlab.theory",
+    "attnlab.theory", "attnlab.report", "attnlab.sweep", "attnlab.text", "attnlab.theory",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")),
          *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip

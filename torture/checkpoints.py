@@ -114,7 +114,7 @@ class Checkpoints(Campaign):
         from attnlab.files.netcdf import load
 
         torch.set_num_threads(1)
-        finding = import_module("attnlab.observe.checkpoints")
+        finding = import_module("attnlab.observing.checkpoints")
         finding.PATTERN_SECONDS = CATASTROPHIC_SECONDS  # type: ignore[attr-defined]
         self.whole = folder / "whole"
         _make(self.whole)
@@ -394,7 +394,7 @@ def _make(whole: Path) -> None:
     from transformers.utils import logging
 
     from attnlab.files.netcdf import save
-    from attnlab.observe import observe_checkpoints, observe_model
+    from attnlab.observing import observe_checkpoints, observe_model
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -129,7 +129,7 @@ def _kept(folder: Path) -> dict[str, Kept]:
     from attnlab.experiments.made import file_digest, read_record
     from attnlab.files.netcdf import load, save
     from attnlab.files.recipe import as_value
-    from attnlab.sweep import Stopped, SweepRecipe, make_plan, open_sweep, run_in, status
+    from attnlab.sweeping import Stopped, SweepRecipe, make_plan, open_sweep, run_in, status
     from attnlab.text import TransformerSpec, open_corpus, train
     from attnlab.text.checkpoint import read_checkpoint
 

@@ -80,7 +80,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 # Where the work of a verb begins.
 WORK = (
     ("attnlab.dynamics.simulate", "answering"), ("attnlab.text.train", "answering"),
-    ("attnlab.text.fit", "answering"), ("attnlab.audit.trial", "simulate"),
+    ("attnlab.text.fit", "answering"), ("attnlab.auditing.trial", "simulate"),
     ("attnlab.audit", "examine_all"), ("attnlab.report.make", "find_or_run"),
     ("attnlab.playground.server", "serve"),
 )  # fmt: skip
@@ -92,9 +92,9 @@ class Accepted(BaseException):
 
 def prepare_options(folder: Path) -> None:
     """Make the files that the options name, and go where they are."""
+    import attnlab.papers.scan_and_snap.agreement  # noqa: F401
     import attnlab.playground.server
     import attnlab.report.make
-    import attnlab.text.agreement  # noqa: F401
 
     os.chdir(folder)
     os.mkfifo("fifo.yaml")

@@ -117,7 +117,7 @@ def _snapshot(path: Path) -> Any:
 def _writers(folder: Path) -> dict[str, Callable[[Path], Any]]:
     """Return all that fills a folder, at sizes that take a fraction of a second."""
     from attnlab.files.recipe import as_value
-    from attnlab.sweep import SweepRecipe, make_plan, run_in
+    from attnlab.sweeping import SweepRecipe, make_plan, run_in
     from attnlab.text import TransformerSpec, open_corpus, train
 
     prepare(folder)
@@ -137,7 +137,7 @@ def _writers(folder: Path) -> dict[str, Callable[[Path], Any]]:
 
 
 def _sweep(run_in: Callable[..., Any], out: Path, plan: Any) -> None:
-    from attnlab.sweep import Stopped
+    from attnlab.sweeping import Stopped
 
     try:
         run_in(out, plan)
@@ -173,7 +173,7 @@ def _observed(folder: Path) -> Callable[[Path], Any]:
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    from attnlab.observe import observe_checkpoints
+    from attnlab.observing import observe_checkpoints
 
     sizes = {"n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 16, "vocab_size": 20}
     GPT2LMHeadModel(GPT2Config(**sizes)).save_pretrained(folder / "models" / "checkpoint-1")

@@ -199,7 +199,7 @@ def _classes() -> dict[str, Parser]:
 def _recipes() -> dict[str, Parser]:
     from attnlab.experiments import experiment, names_of
     from attnlab.files.recipe import Recipe, as_value, read_recipe
-    from attnlab.sweep import SweepRecipe, make_plan
+    from attnlab.sweeping import SweepRecipe, make_plan
 
     def read_sweep(path: Path) -> Any:
         recipe = read_recipe(path, SweepRecipe)

@@ -65,7 +65,7 @@ class Theories(Campaign):
 
 def _theory(kind: str, draw: Random) -> tuple[Any, list[Exception]]:
     """Return a theory that is wrong in one way, and what it raises itself."""
-    from attnlab.prediction import Theory
+    from attnlab.theory import Theory
 
     raised: list[Exception] = []
 

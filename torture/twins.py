@@ -375,7 +375,7 @@ class _Watched:
         self.problem = self.problem or wrong
 
     def _words(self) -> None:
-        from attnlab.observe.words import in_words
+        from attnlab.observing.words import in_words
 
         result = self.observer.result()
         in_words(result)

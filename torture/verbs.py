@@ -72,7 +72,7 @@ def _netcdf(name: str) -> Callable[[Path], Any]:
 
 def look_at_sweep(out: Path) -> Any:
     """The whole of a sweep, and its table."""
-    from attnlab.sweep import open_sweep
+    from attnlab.sweeping import open_sweep
 
     return {
         "dataset": open_sweep(out / "sweep").load().drop_attrs(),

@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 from attnlab.experiments import experiment, names_of
 from attnlab.experiments.recipe import ExperimentRecipe, SimulationRecipe
 from attnlab.files.recipe import SCALARS, Named, Numbers, Recipe
-from attnlab.sweep.recipe import KINDS
+from attnlab.sweeping.recipe import KINDS
 from extension.docstrings import explained
 from extension.tables import paragraph, section, table
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import attnlab
-from attnlab import theory
+from attnlab.papers.scan_and_snap import theory
 from attnlab.data import SequenceClasses, single_common
 from attnlab.plots.style import (
     ACCENT,

@@ -8,17 +8,19 @@ import pytest
 import xarray as xr
 
 import attnlab
-from attnlab import Flow, Limit, Simulation, theory
-from attnlab.audit import Check, Claim, Measurement, Trial, Verdict, audit, select
-from attnlab.audit.audit import Audit
-from attnlab.audit.html import page
-from attnlab.audit.ladder import costs
-from attnlab.audit.trial import simulation_of
-from attnlab.data import SequenceClasses, single_common, syn_small
+from attnlab import Flow, Limit, Simulation, formulas
+from attnlab.auditing import Check, Claim, Measurement, Trial, Verdict, audit, select
+from attnlab.auditing.audit import Audit
+from attnlab.auditing.html import page
+from attnlab.auditing.ladder import costs
+from attnlab.auditing.trial import simulation_of
+from attnlab.data import SequenceClasses, single_common
 from attnlab.files.errors import InputError
-from attnlab.prediction import LADDER
-from attnlab.prediction.hypotheses import single_query
-from attnlab.prediction.relation import BELOW
+from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.classes import syn_small
+from attnlab.papers.scan_and_snap.hypotheses import single_query
+from attnlab.theory import LADDER
+from attnlab.theory.relation import BELOW
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +108,9 @@ def test_costs_are_told_between_neighbours_alone():
 
 
 def test_corollary_2_speaks_where_theorem_2_is_silent():
-    from attnlab.audit.cases import SYMMETRIC, TURNING
-    from attnlab.audit.fates import claimed_fates, seen_roles
+    from attnlab.papers.scan_and_snap.fates import claimed_fates, seen_roles
+
+    from attnlab.papers.scan_and_snap.cases import SYMMETRIC, TURNING
 
     for case, fate in ((SYMMETRIC, -1), (TURNING, 0)):
         assert np.all(claimed_fates(case)[seen_roles(case) == 2] == fate)
@@ -139,7 +142,7 @@ def test_steps_with_momentum_are_the_simulations_own():
     assert found.trial.simulated.sizes["step"] == 101
     plain = theory.transition_times(K=2, M=34, eta_y=0.1).t0
     assert found.trial.transition[1] == pytest.approx(
-        float(theory.momentum_steps(plain, momentum=0.9))
+        float(formulas.momentum_steps(plain, momentum=0.9))
     )
     assert found.ladder["theory"].values.tolist() == ["sgd"]
     assert found.ladder["z_error"].max() < 0.3
@@ -159,7 +162,7 @@ def test_of_classes_alone_it_is_the_flow_for_100_t0():
 def lose(trial):
     """z of the common tokens at the end is below 0, where there is a trial to read."""
     assert isinstance(trial, Trial)
-    common = theory.token_roles(trial.P).common
+    common = formulas.token_roles(trial.P).common
     z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
     z = z.values[:, common].max()
     return Measurement(
@@ -227,5 +230,5 @@ def test_what_is_too_large_or_too_small_is_refused():
 
 
 def test_the_folder_is_the_function():
-    assert attnlab.audit.Audit is Audit
-    assert attnlab.audit.audit is audit
+    assert attnlab.auditing.Audit is Audit
+    assert attnlab.auditing.audit is audit

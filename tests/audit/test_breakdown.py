@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.audit import breakdown
-from attnlab.audit.breakdown import KINDS
-from attnlab.audit.density import RATIOS, turning_ratio
+from attnlab.auditing import breakdown
+from attnlab.papers.scan_and_snap.breakdown import KINDS
+from attnlab.papers.scan_and_snap.density import RATIOS, turning_ratio
 
 
 @pytest.fixture(scope="module")

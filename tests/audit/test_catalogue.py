@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from attnlab import theory
-from attnlab.audit import CLAIMS, NUMBERED, SECTIONS, Verdict, claims_of, select
-from attnlab.audit.catalogue import ORIGINS, Origin
+from attnlab.auditing import CLAIMS, NUMBERED, SECTIONS, Verdict, claims_of, select
+from attnlab.auditing.catalogue import ORIGINS, Origin
 from attnlab.files.mathematics import dollars, typeset
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import attnlab
-from attnlab.audit.clocks import Clock, Factor, Moment
-from attnlab.audit.html import page
+from attnlab.auditing.clocks import Clock, Factor, Moment
+from attnlab.auditing.html import page
 from attnlab.data import SequenceClasses
 from attnlab.files.mathematics import typeset_plain
 

@@ -3,14 +3,14 @@
 import pytest
 
 from attnlab import theory
-from attnlab.audit import CLAIMS, SOURCES, Verdict, claims_of, examine_all, select
-from attnlab.audit.built_in import PAPER
-from attnlab.audit.claims.joma import runs
-from attnlab.audit.document import audit_document, finding_document
-from attnlab.audit.html import page
-from attnlab.audit.theorem_map import theorem_map
+from attnlab.auditing import CLAIMS, SOURCES, Verdict, claims_of, examine_all, select
+from attnlab.auditing.built_in import PAPER
+from attnlab.auditing.document import audit_document, finding_document
+from attnlab.auditing.html import page
+from attnlab.auditing.theorem_map import theorem_map
 from attnlab.experiments.joma import joma_invariants
-from attnlab.prediction.joma import IN_SIZE
+from attnlab.papers.joma.claims import runs
+from attnlab.papers.joma.predict import IN_SIZE
 
 
 def test_every_claim_has_one_source():

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from attnlab import theory
-from attnlab.audit import Check, Measurement, Verdict, select
-from attnlab.audit.cases import FIG3, UNEVEN, WEAK
-from attnlab.audit.claims.scan_and_snap import attention as attention_claims
-from attnlab.audit.readings import run_at, slopes
+from attnlab.auditing import Check, Measurement, Verdict, select
+from attnlab.papers.scan_and_snap.cases import FIG3, UNEVEN, WEAK
+from attnlab.papers.scan_and_snap.claims import attention as attention_claims
+from attnlab.papers.scan_and_snap.readings import run_at, slopes
 
 
 def scaled(name, factor):

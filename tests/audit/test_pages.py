@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.audit import CLAIMS, NUMBERED, Verdict, examine_all, select
-from attnlab.audit.breakdown import KINDS
-from attnlab.audit.catalogue import ORIGINS, Origin
-from attnlab.audit.document import audit_document
-from attnlab.audit.html import page
-from attnlab.audit.theorem_map import theorem_map
+from attnlab.auditing import CLAIMS, NUMBERED, Verdict, examine_all, select
+from attnlab.auditing.catalogue import ORIGINS, Origin
+from attnlab.auditing.document import audit_document
+from attnlab.auditing.html import page
+from attnlab.auditing.theorem_map import theorem_map
 from attnlab.files.mathematics import mathml
+from attnlab.papers.scan_and_snap.breakdown import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 ERRATA = (DOCS / "errata.md").read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ def test_the_theorem_map_is_up_to_date():
     kept = (DOCS / "theorem-map.md").read_text(encoding="utf-8")
     assert kept == theorem_map(), (
         "docs/theorem-map.md is stale; make it again with\n"
-        "  ./lab python -m attnlab.audit.theorem_map docs/theorem-map.md"
+        "  ./lab python -m attnlab.auditing.theorem_map docs/theorem-map.md"
     )
 
 

@@ -3,19 +3,20 @@
 import numpy as np
 import pytest
 
-from attnlab.audit.cases import RECORDS, UNEVEN, WEAK, climbed, recorded_at
-from attnlab.audit.readings import first_turn, logits, run_at
+from attnlab.auditing.runs import RECORDS, recorded_at
 from attnlab.dynamics import Flow, Save, simulate
+from attnlab.papers.scan_and_snap.cases import UNEVEN, WEAK, climbed, transition_time
+from attnlab.papers.scan_and_snap.readings import first_turn, logits, run_at
 
 
 def test_what_is_quoted_at_t0_is_recorded_there():
     times = climbed(WEAK)["time"].values
-    assert {WEAK.t0, 10 * WEAK.t0} <= set(times.tolist())
+    assert {transition_time(WEAK), 10 * transition_time(WEAK)} <= set(times.tolist())
     assert times.size == RECORDS
     assert np.all(np.diff(times) > 0)
     assert times[-1] == WEAK.steps
     elsewhere = WEAK.at(eta_z=WEAK.eta_y / 7.0)  # not a ratio of the ladder
-    assert WEAK.t0 in run_at(elsewhere)[0]
+    assert transition_time(WEAK) in run_at(elsewhere)[0]
     assert recorded_at(1e3, exactly=[1e9]) == recorded_at(1e3)
 
 

@@ -5,7 +5,7 @@ One test per section, so that workers share the work; within a section, claims s
 
 import pytest
 
-from attnlab.audit import SECTIONS, changed, examine_all
+from attnlab.auditing import SECTIONS, changed, examine_all
 
 # Numbers are quoted to three digits; rounding and solvers move them by far less.
 CLOSE = 5e-3

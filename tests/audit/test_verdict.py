@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from attnlab.audit import CLAIMS, Check, Hypothesis, Verdict, judge, select
-from attnlab.audit.claim import Measurement
-from attnlab.prediction.relation import AT_LEAST, AT_MOST, EQUAL, LEADING, up_to
+from attnlab.auditing import CLAIMS, Check, Hypothesis, Verdict, judge, select
+from attnlab.auditing.claim import Measurement
+from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, LEADING, up_to
 
 RIGHT = Check("equal", 1.0, 1.0, tolerance=1e-12)
 ROUGH = replace(RIGHT, tolerance=0.1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from attnlab.audit import SOURCES, Verdict, select
+from attnlab.auditing import SOURCES, Verdict, select
 from attnlab.cli.audit import SOURCES as KNOWN_SOURCES
 from attnlab.cli.audit import audit_verb
 
@@ -32,7 +32,7 @@ def test_claims_by_name(tmp_path, call):
 def test_a_source_has_its_claims(monkeypatch, capsys):
     assert tuple(SOURCES) == KNOWN_SOURCES
     few = select(["joma-tree", "joma-delta"])
-    monkeypatch.setattr("attnlab.audit.claims_of", lambda source: few)
+    monkeypatch.setattr("attnlab.auditing.claims_of", lambda source: few)
     audit_verb(source="joma")
     assert "2 claims, all as recorded" in capsys.readouterr().out
 
@@ -148,7 +148,7 @@ def test_bad_input_exits_with_2_and_one_message(tmp_path, call, arguments, messa
 def test_a_changed_verdict_exits_with_1(monkeypatch, capsys):
     (claim,) = select(["eq-128"])
     moved = replace(claim, recorded=replace(claim.recorded, verdict=Verdict.HOLDS))
-    monkeypatch.setattr("attnlab.audit.select", lambda ids: (moved,))
+    monkeypatch.setattr("attnlab.auditing.select", lambda ids: (moved,))
     with pytest.raises(typer.Exit) as stopped:
         audit_verb(claim=["eq-128"])
     assert stopped.value.exit_code == 1

@@ -7,21 +7,16 @@ import pytest
 
 import attnlab
 from attnlab import Limit, Optimizer, Sampled
-from attnlab.audit.trial import simulation_of
+from attnlab.auditing.trial import simulation_of
 from attnlab.cli import reproduce, study, text, text_classes
 from attnlab.data import classes_from
 from attnlab.dynamics import as_simulation
+from attnlab.papers.scan_and_snap.agreement import measure_agreement
 from attnlab.playground.asked import asked
 from attnlab.report import make_studies
 from attnlab.report import reproduce as make_parts
-from attnlab.sweep import SweepRecipe
-from attnlab.text import (
-    Training,
-    TransformerSpec,
-    estimate_classes,
-    measure_agreement,
-    open_corpus,
-)
+from attnlab.sweeping import SweepRecipe
+from attnlab.text import Training, TransformerSpec, estimate_classes, open_corpus
 
 
 class Asked(Exception):
@@ -68,7 +63,7 @@ def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
     def try_out(simulation, theories):
         raise Asked(simulation)
 
-    monkeypatch.setattr(sys.modules["attnlab.audit.audit"], "try_out", try_out)
+    monkeypatch.setattr(sys.modules["attnlab.auditing.audit"], "try_out", try_out)
     with pytest.raises(Asked) as by_command:
         call("audit", "syn-small", cwd=tmp_path)
     simulation = simulation_of("syn-small")

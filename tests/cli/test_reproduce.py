@@ -10,7 +10,7 @@ import attnlab
 from attnlab.cli import app
 from attnlab.experiments.made import the_record
 from attnlab.files.shipped import recipe_folder
-from attnlab.sweep.ledger import Ledger
+from attnlab.sweeping.ledger import Ledger
 
 
 @pytest.fixture(scope="module")

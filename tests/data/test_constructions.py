@@ -13,18 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.data.classes import COMMON, DISTINCT, SequenceClasses
-from attnlab.data.constructions import (
-    family,
-    joma_toy,
-    local_common,
-    random,
-    single_common,
-    symmetric,
-    syn_medium,
-    syn_small,
-    zipf,
-)
+from attnlab.data.constructions import family, local_common, random, single_common, symmetric, zipf
 from attnlab.data.presets import from_preset
+from attnlab.papers.joma.classes import joma_toy
+from attnlab.papers.scan_and_snap.classes import syn_medium, syn_small
 
 EXAMPLES: list[Callable[[], SequenceClasses]] = [
     syn_small,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from attnlab.data import LatentLayers, LatentTree, SequenceClasses, from_preset, hblt, hierarchy
+from attnlab.data import SequenceClasses, from_preset
+from attnlab.papers.joma.classes import LatentLayers, LatentTree, hblt, hierarchy
 
 TREES = [
     LatentTree((2, 2, 2), 0.8, ((0.9, 0.1), (0.2, 0.7))),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab import theory
+from attnlab.papers.scan_and_snap import theory
 
 SURFACE = (Path(__file__).parents[1] / "surface.txt").read_text().split()
 SECTION = r"^{}\n-+\n(.*?)(?=^\w[\w ]*\n-{{3,}}\n|\Z)"

@@ -29,7 +29,6 @@ from attnlab import (
     simulate,
     theory,
 )
-from attnlab.data import syn_small
 from attnlab.dynamics import program
 from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.gradient import Parameters, Rows, class_rows
@@ -37,6 +36,7 @@ from attnlab.dynamics.layout import dense_layout
 from attnlab.dynamics.models.extended import Given, Logits
 from attnlab.dynamics.positions import log_position_mass, position_from
 from attnlab.dynamics.start import Start
+from attnlab.papers.scan_and_snap.classes import syn_small
 
 DOUBLE = {"dtype": "float64"}
 # Next token 0 belongs to two queries, the prior is not uniform, and query 4 is drawn as context.

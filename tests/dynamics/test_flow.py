@@ -7,7 +7,7 @@ import pytest
 
 import attnlab
 from attnlab import Extended, Flow, Save, SequenceClasses, simulate
-from attnlab.data import syn_small
+from attnlab.papers.scan_and_snap.classes import syn_small
 
 RATES = {"eta_y": 1.0, "eta_z": 1.0}
 

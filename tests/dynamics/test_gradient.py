@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from quickly import quickly
 
-from attnlab.data import SequenceClasses, local_common, random, syn_small
+from attnlab.data import SequenceClasses, local_common, random
 from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.gradient import (
     Block,
@@ -19,6 +19,7 @@ from attnlab.dynamics.gradient import (
     loss_and_gradient,
 )
 from attnlab.dynamics.layout import dense_layout, sparse_layout
+from attnlab.papers.scan_and_snap.classes import syn_small
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from attnlab.data import SequenceClasses, random, single_common, syn_medium, syn_small, zipf
+from attnlab.data import SequenceClasses, random, single_common, zipf
 from attnlab.dynamics.layout import dense_layout, sparse_layout
+from attnlab.papers.scan_and_snap.classes import syn_medium, syn_small
 
 
 def total_multiplicity(layout):

@@ -3,8 +3,8 @@
 import numpy as np
 
 from attnlab import Sampled, Save, simulate
-from attnlab.data import syn_medium
-from attnlab.measures import published
+from attnlab.papers.scan_and_snap.classes import syn_medium
+from attnlab.papers.scan_and_snap.figures import published
 
 SEEDS = 20
 

@@ -20,9 +20,10 @@ from attnlab import (
     SequenceClasses,
     simulate,
 )
-from attnlab.data import random, single_common, syn_medium, syn_small, zipf
+from attnlab.data import random, single_common, zipf
 from attnlab.dynamics import driving
 from attnlab.dynamics.stepping import SteppingBatch
+from attnlab.papers.scan_and_snap.classes import syn_medium, syn_small
 
 DOUBLE = {"dtype": "float64"}
 # Only what is looked at: the loss of a record draws a batch, which takes long to compile.

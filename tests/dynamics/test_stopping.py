@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from attnlab import Flow, Interrupted, Limit, simulate
-from attnlab.data import syn_small
 from attnlab.dynamics import stopping
 from attnlab.dynamics.stack import RUNS_AT_ONCE
 from attnlab.dynamics.stopping import Pace, answering
+from attnlab.papers.scan_and_snap.classes import syn_small
 
 RATES = {"eta_y": 1.0, "eta_z": 1.0}
 

@@ -11,7 +11,7 @@ from small_recipes import small
 from attnlab.experiments import Standing, experiment, recipe_for
 from attnlab.experiments.panels import agreement
 from attnlab.experiments.scan_and_snap import fig6
-from attnlab.measures import published
+from attnlab.papers.scan_and_snap.figures import published
 
 
 def test_fig2_passes_the_four_stages_in_order(tmp_path):

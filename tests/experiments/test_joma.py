@@ -9,10 +9,11 @@ import xarray as xr
 from made_small import make
 from small_recipes import small
 
-from attnlab import theory
-from attnlab.dynamics import Joint, Limit, Optimizer, Save, simulate
+from attnlab.dynamics import Limit, Optimizer, Save, simulate
 from attnlab.experiments import Standing, experiment, recipe_for
 from attnlab.experiments.joma import joma_hierarchy, joma_invariants
+from attnlab.papers.joma import theory
+from attnlab.papers.joma.model import Joint
 from attnlab.report import reproduce
 from attnlab.report.make import PARTS, chosen_parts
 

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab import theory
-from attnlab.data import classes_from, random, syn_small
+from attnlab import formulas
+from attnlab.data import classes_from, random
 from attnlab.dynamics import Limit, Save, simulate
 from attnlab.experiments import Standing, experiment, names_of, on_halves, recipe_for
 from attnlab.experiments.scan_and_snap import heads, optimizers, overlap, positions, residual
 from attnlab.files.shipped import recipe_folder
+from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.classes import syn_small
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -284,7 +286,7 @@ def test_residual_makes_roles_local_where_probabilities_are_alike():
     assert outcomes == [Standing.PARTLY, Standing.HOLDS, Standing.FAILS]
 
     classes, kind = residual.kinds_of_tokens(tokens, 2, 2, 0.3, 0)
-    roles = theory.token_roles(classes.probs[:, classes.in_play])
+    roles = formulas.token_roles(classes.probs[:, classes.in_play])
     assert set(kind[roles.common]) == {"everywhere", "within", "across"}
     local = theory.local_roles(classes.probs[:, classes.in_play], psi=classes.query_index)
     assert set(kind[local.distinct.any(0)]) == {"across", "own"}

@@ -8,10 +8,10 @@ import pytest
 import xarray as xr
 
 from attnlab.experiments import Standing
-from attnlab.experiments.scan_and_snap.fig7 import EXPERIMENT as fig7
-from attnlab.experiments.scan_and_snap.fig10 import EXPERIMENT as fig10
 from attnlab.files.recipe import read_recipe
 from attnlab.files.shipped import recipe_folder
+from attnlab.papers.scan_and_snap.figures.fig7 import EXPERIMENT as fig7
+from attnlab.papers.scan_and_snap.figures.fig10 import EXPERIMENT as fig10
 from attnlab.text import TransformerSpec
 
 SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)

@@ -9,11 +9,11 @@ import xarray as xr
 
 from attnlab.experiments import Standing, experiment, on_halves, recipe_for
 from attnlab.experiments.joma import dip
-from attnlab.experiments.joma.dip import Arm, turns
 from attnlab.experiments.scan_and_snap import freeze
 from attnlab.files.recipe import read_recipe
 from attnlab.files.shipped import recipe_folder
 from attnlab.measures.turning import SHAPES
+from attnlab.papers.studies.figures.dip import Arm, turns
 from attnlab.text import TransformerSpec
 
 SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)

@@ -10,7 +10,7 @@ from attnlab.data import classes_from, read_classes
 from attnlab.files.netcdf import load
 from attnlab.files.recipe import read_recipe
 from attnlab.files.regular import NotAFile, open_regular, read_regular
-from attnlab.sweep import SweepRecipe
+from attnlab.sweeping import SweepRecipe
 from attnlab.text.sources import read_source
 
 

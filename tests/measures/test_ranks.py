@@ -6,9 +6,9 @@ import pytest
 import torch
 from quickly import quickly
 
-from attnlab import theory
 from attnlab.files.errors import InputError
 from attnlab.measures.ranks import stable_rank, stable_rank_of_qk, stable_rank_there
+from attnlab.papers.joma import theory
 
 
 def by_singular_values(matrix):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from attnlab.observe import call
+from attnlab.observing import call
 
 architectures = pytest.importorskip("benchmarks.architectures")
 

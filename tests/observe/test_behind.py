@@ -9,9 +9,9 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 
 import attnlab
-from attnlab.observe.behind import UNITS_TOKENS
-from attnlab.observe.moment import moment_of
-from attnlab.observe.probe import make_probe
+from attnlab.observing.behind import UNITS_TOKENS
+from attnlab.observing.moment import moment_of
+from attnlab.observing.probe import make_probe
 
 IDS = tokens(2)
 HEADS, WIDTH, MODEL = 4, 8, 32

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attnlab.files.errors import InputError
-from attnlab.observe.call import AttentionCall
+from attnlab.observing.call import AttentionCall
 
 Q, K = np.ones((2, 4, 5, 8)), np.ones((2, 2, 7, 8))
 

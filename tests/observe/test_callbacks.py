@@ -84,7 +84,11 @@ def test_trackers_get_few_numbers_by_name():
             self.told += [(step, name, value) for name, value in values.items()]
 
     told = []
-    for adapter in (attnlab.observe.tensorboard, attnlab.observe.wandb, attnlab.observe.mlflow):
+    for adapter in (
+        attnlab.observing.tensorboard,
+        attnlab.observing.wandb,
+        attnlab.observing.mlflow,
+    ):
         tracker = Recorded()
         model = NanoGPT()
         observer = attnlab.observe(model, probe=PROBE, log=adapter(tracker), **FEW)

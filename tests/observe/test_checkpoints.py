@@ -5,8 +5,8 @@ import json
 import pytest
 
 from attnlab.files.errors import InputError
-from attnlab.observe import checkpoints
-from attnlab.observe.checkpoints import find_checkpoints
+from attnlab.observing import checkpoints
+from attnlab.observing.checkpoints import find_checkpoints
 
 
 def model_at(folder):

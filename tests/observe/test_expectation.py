@@ -7,10 +7,10 @@ from scipy.stats import ttest_1samp
 from small_text import announced_text
 
 from attnlab.files.errors import InputError
-from attnlab.observe import classes, expectation
-from attnlab.observe.expectation import permutation_test
+from attnlab.observing import classes, expectation
+from attnlab.papers.scan_and_snap.agreement import SCORES, THEORY
+from attnlab.papers.scan_and_snap.expectation import permutation_test
 from attnlab.text import scores
-from attnlab.text.agreement import SCORES, THEORY
 
 WORDS = announced_text(300)
 NAMES = tuple(dict.fromkeys(WORDS))

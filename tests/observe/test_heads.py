@@ -10,9 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observe import history, moment, sheet
-from attnlab.observe.moment import Measuring, moment_of
-from attnlab.observe.probe import make_probe
+from attnlab.observing import history, moment, sheet
+from attnlab.observing.moment import Measuring, moment_of
+from attnlab.observing.probe import make_probe
 
 IDS = tokens(2, 32)
 LEAST = 6

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from attnlab.observe.checkpoints import find_checkpoints
-from attnlab.observe.lint import lint
+from attnlab.observing.checkpoints import find_checkpoints
+from attnlab.observing.linting import lint
 
 STEPS = (0, 100, 200, 300, 400, 500)
 

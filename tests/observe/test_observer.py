@@ -20,13 +20,13 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observe.clock import LearningRateSum, sums_of_checkpoints
-from attnlab.observe.moment import moment_of
-from attnlab.observe.probe import make_probe
-from attnlab.observe.record import over_sequences
-from attnlab.observe.seams import SEAMS, watching
-from attnlab.observe.snap import SNAPPED, STOPPED, UNKNOWN
-from attnlab.observe.words import in_words
+from attnlab.observing.clock import LearningRateSum, sums_of_checkpoints
+from attnlab.observing.moment import moment_of
+from attnlab.observing.probe import make_probe
+from attnlab.observing.recording import over_sequences
+from attnlab.observing.seams import SEAMS, watching
+from attnlab.observing.snap import SNAPPED, STOPPED, UNKNOWN
+from attnlab.observing.words import in_words
 
 FEW = {"min_keys": 8}
 PROBE = tokens(2)
@@ -423,7 +423,7 @@ def test_what_no_seam_sees_is_refused_by_name():
     with pytest.raises(
         InputError,
         match=r"no attention of BloomForCausalLM was seen: it computes"
-        r" it in code of its own \(BloomAttention\); .* attnlab.observe.record",
+        r" it in code of its own \(BloomAttention\); .* attnlab.observing.record",
     ):
         observed(small_model("bloom", "eager"), PROBE)  # fmt: skip
     with pytest.raises(InputError, match=r"FalconAttention.; load it with .*=\"sdpa\", or"):
@@ -453,7 +453,7 @@ def test_a_model_that_diverges_is_measured_and_told():
             assert result[name].isel(step=slice(2, None)).isnull().all(), name
     assert result.entropy.isel(step=slice(2)).notnull().all()
     assert result.snap_step.isnull().all()
-    told = attnlab.observe.in_words(result)
+    told = attnlab.observing.in_words(result)
     assert "At 2 steps, the first of them 2, attention is not a number" in told[1]
     assert not any("nan" in sentence or "snapped" in sentence for sentence in told)
     assert "diverged" in observer.report()

@@ -9,9 +9,9 @@ from torch.nn import functional
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observe import repeated
-from attnlab.observe.probe import make_probe
-from attnlab.observe.repeated import LENGTH, random_twice
+from attnlab.observing import repeated
+from attnlab.observing.probe import make_probe
+from attnlab.observing.repeated import LENGTH, random_twice
 
 
 class Copying(nn.Module):

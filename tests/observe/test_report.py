@@ -10,9 +10,9 @@ import xarray as xr
 
 from attnlab.files.errors import InputError
 from attnlab.files.netcdf import load, save
-from attnlab.observe.report import page_data, report
-from attnlab.observe.snap import MOVING, NEVER, SNAPPED, STOPPED, UNKNOWN
-from attnlab.observe.words import in_words
+from attnlab.observing.report_page import page_data, report
+from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STOPPED, UNKNOWN
+from attnlab.observing.words import in_words
 
 STEPS = (0, 100, 200, 300, 400)
 POLICIES = ("oracle", "sinks_recent", "heavy_recent", "window_vote")
@@ -157,7 +157,7 @@ def test_a_saved_dataset_gives_the_same_page(tmp_path):
 
 
 def test_long_histories_leave_steps_out_and_say_so(monkeypatch):
-    monkeypatch.setattr(sys.modules["attnlab.observe.report"], "MOST_NUMBERS", 4 * 8 * 3)
+    monkeypatch.setattr(sys.modules["attnlab.observing.report"], "MOST_NUMBERS", 4 * 8 * 3)
     data = page_data(history())
     assert data["steps"] == [0, 200, 400] and data["left_out"] == 2
     assert "2 of the measurements are left out of this page" in report(history())

@@ -8,8 +8,8 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 
 from attnlab.files.errors import InputError
-from attnlab.observe.seams import SEAMS, watching
-from attnlab.observe.seams.sighting import _logits, _weights
+from attnlab.observing.seams import SEAMS, watching
+from attnlab.observing.seams.sighting import _logits, _weights
 
 pytest.importorskip("transformers")
 DECODERS = ("gpt2", "llama", "gpt_neox", "opt", "mistral", "gemma2", "gemma3", "gpt_oss", "qwen3")
@@ -122,7 +122,7 @@ def test_in_bfloat16():
 
 def test_of_flash_kernels_as_they_are_asked():
     """No kernel runs here; what they are given says the same as the eager mask does."""
-    from attnlab.observe.seams.huggingface import understand
+    from attnlab.observing.seams.huggingface import understand
 
     mask = torch.ones(2, 24, dtype=torch.long)
     mask[1, :7] = 0

@@ -7,8 +7,8 @@ import pytest
 import xarray as xr
 
 from attnlab.files.errors import InputError
-from attnlab.observe.call import AttentionCall
-from attnlab.observe.snap import (
+from attnlab.observing.call import AttentionCall
+from attnlab.observing.snap import (
     MOVING,
     NEVER,
     SNAPPED,
@@ -20,7 +20,7 @@ from attnlab.observe.snap import (
     speeds,
     stopped_by_schedule,
 )
-from attnlab.observe.statistics import statistics
+from attnlab.observing.statistics import statistics
 
 STEPS = np.arange(0, 110, 10)
 
@@ -78,7 +78,7 @@ def test_many_heads_are_apart_and_chunks_do_not_matter(monkeypatch):
     whole = xr.DataArray(values, dims=dims)
     found = snap(spans_of(whole), resamples=50)
     assert (found["snap_step"] == 50).all()
-    monkeypatch.setattr("attnlab.observe.snap.AT_A_TIME", 1)
+    monkeypatch.setattr("attnlab.observing.snap.AT_A_TIME", 1)
     xr.testing.assert_identical(found, snap(spans_of(whole.transpose(*dims[::-1])), resamples=50))
 
 

@@ -10,11 +10,11 @@ import torch
 from whole_maps import of_caches, of_keys, of_row, value_norm_ratio, whole_maps
 
 from attnlab.files.errors import InputError
-from attnlab.observe import budget
-from attnlab.observe.call import AttentionCall
-from attnlab.observe.labels import OTHERS, ROW_MEANS
-from attnlab.observe.record import over_sequences, record
-from attnlab.observe.statistics import statistics
+from attnlab.observing import budget
+from attnlab.observing.call import AttentionCall
+from attnlab.observing.labels import OTHERS, ROW_MEANS
+from attnlab.observing.recording import over_sequences, record
+from attnlab.observing.statistics import statistics
 
 B, H, T, D = 2, 4, 70, 8
 SCALE = 0.4

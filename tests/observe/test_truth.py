@@ -8,10 +8,10 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 from whole_maps import of_caches, of_keys, of_row, value_norm_ratio
 
-from attnlab.observe.moment import Moment, moment_of
-from attnlab.observe.probe import make_probe
-from attnlab.observe.seams import watching
-from attnlab.observe.undisturbed import undisturbed
+from attnlab.observing.moment import Moment, moment_of
+from attnlab.observing.probe import make_probe
+from attnlab.observing.seams import watching
+from attnlab.observing.undisturbed import undisturbed
 
 pytest.importorskip("transformers")
 LEAST = 6  # keys that a counted query sees: the narrowest window

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.audit import Check, shortfall
+from attnlab.auditing import Check, shortfall
 from attnlab.files.errors import InputError
-from attnlab.prediction.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
 
 def test_labels_must_agree():

@@ -5,11 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnlab.audit.cases import FIG3, LATE, SYMMETRIC, SYN_SMALL, TURNING, UNEVEN, WEAK
-from attnlab.audit.claims.scan_and_snap.extension import TWO_QUERIES
-from attnlab.data import SequenceClasses, local_common, random, syn_medium
-from attnlab.prediction import hypotheses as h
-from attnlab.prediction.case import Case
+from attnlab.data import SequenceClasses, local_common, random
+from attnlab.papers.scan_and_snap.cases import (
+    FIG3,
+    LATE,
+    SYMMETRIC,
+    SYN_SMALL,
+    TURNING,
+    UNEVEN,
+    WEAK,
+)
+from attnlab.papers.scan_and_snap.claims.extension import TWO_QUERIES
+from attnlab.papers.scan_and_snap.classes import syn_medium
+from attnlab.papers.scan_and_snap.theory import h
+from attnlab.theory.case import Case
 
 
 def holds(check, case):

@@ -7,8 +7,10 @@ import pytest
 import xarray as xr
 
 from attnlab import Flow, Joint, Limit, Save, Simulation, predict, simulate
-from attnlab.data import SequenceClasses, joma_toy
-from attnlab.prediction import JOMA_LADDER, joint_invariants
+from attnlab.data import SequenceClasses
+from attnlab.papers.joma.classes import joma_toy
+from attnlab.papers.joma.invariants import joint_invariants
+from attnlab.theory import JOMA_LADDER
 
 # Classes that differ in how often they have their tokens; all tokens are common.
 CLASSES = SequenceClasses(

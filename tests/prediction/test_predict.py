@@ -7,11 +7,14 @@ import pytest
 import xarray as xr
 
 import attnlab
-from attnlab import Extended, Flow, Limit, Sampled, SequenceClasses, Simulation, theory
-from attnlab.data import single_common, syn_small
+from attnlab import Extended, Flow, Limit, Sampled, SequenceClasses, Simulation
+from attnlab.data import single_common
 from attnlab.files.errors import InputError
-from attnlab.prediction import LADDER, Corrected, Theory
-from attnlab.prediction.case import case_of
+from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.classes import syn_small
+from attnlab.papers.scan_and_snap.predict import Corrected
+from attnlab.theory import LADDER, Theory
+from attnlab.theory.case import case_of
 
 WEAK = single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000)
 FLOW = {"engine": Flow(), "eta_y": 0.9, "eta_z": 0.03, "steps": 1e3, "dtype": "float64"}

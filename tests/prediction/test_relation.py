@@ -2,8 +2,8 @@
 
 import pytest
 
-from attnlab.audit import Check, Hypothesis
-from attnlab.prediction import relation as r
+from attnlab.auditing import Check, Hypothesis
+from attnlab.theory import relation as r
 
 
 @pytest.mark.parametrize(

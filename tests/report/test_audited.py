@@ -1,6 +1,6 @@
 """The audit of the report: all sources, found again."""
 
-from attnlab.audit import claims_of, examine_all, select
+from attnlab.auditing import claims_of, examine_all, select
 from attnlab.report import audited
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from attnlab.experiments import experiment, names_of, recipe_for
 from attnlab.experiments.base import WORDS
-from attnlab.measures.published import fig6
+from attnlab.papers.scan_and_snap.figures.published import fig6
 from attnlab.report.gallery import (
     markdown,
     paper_size_command,

@@ -5,12 +5,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from attnlab.audit import CLAIMS, SOURCES, claims_of
-from attnlab.audit.catalogue import ORIGINS
+from attnlab.auditing import CLAIMS, SOURCES, claims_of
+from attnlab.auditing.catalogue import ORIGINS
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.scan_and_snap import fig6
 from attnlab.files.mathematics import mathml
-from attnlab.measures import published
+from attnlab.papers.scan_and_snap.figures import published
 from attnlab.report.page import page
 from attnlab.report.recorded import ShownStudy
 
@@ -175,7 +175,7 @@ def test_its_subtitle_counts_what_it_has(whole):
 
 def test_a_figure_names_its_code_and_the_claims_that_it_shows(whole):
     article = whole.partition('<article id="fig4"')[2].partition("</article>")[0]
-    assert "attnlab.experiments.scan_and_snap.fig4" in article
+    assert "attnlab.papers.scan_and_snap.figures.fig4" in article
     for claim in CLAIMS:
         assert (f'href="#claim-{claim.id}"' in article) == (claim.figure == "fig4")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweep import run_in, simulations
+from attnlab.sweeping import run_in, simulations
 
 
 def main(folder: Path, groups: int, gate: Path) -> None:

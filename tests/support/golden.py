@@ -13,9 +13,10 @@ import numpy as np
 import xarray as xr
 
 import attnlab
-from attnlab import measures, theory
+from attnlab import formulas, measures
 from attnlab.data import class_table, classes_from, count_sampler, draw_classes, token_sampler
 from attnlab.files.numerics import NUMERICS
+from attnlab.papers.scan_and_snap import theory
 from attnlab.text import Corpus, TransformerSpec, estimate_classes, train
 
 PATH = Path(__file__).parents[1] / "golden.json"
@@ -147,7 +148,7 @@ def of_theory() -> dict[str, list[float]]:
         "token_fates": theory.token_fates(P, psi=psi),
         "attention_flow": theory.attention_flow(P, t, **flow).logits,
         "attention_flow, printed": theory.attention_flow(P, t, **flow, form="printed").logits,
-        "sgd_flow": theory.sgd_flow(P, t, **flow).logits,
+        "sgd_flow": formulas.sgd_flow(P, t, **flow).logits,
         "growth_bound": theory.growth_bound(t, **rates, eta_z=0.5, C0=0.1),
         "residual_velocity": theory.residual_velocity(P, np.zeros((2, M)), psi=psi, M=M),
     }
@@ -155,7 +156,7 @@ def of_theory() -> dict[str, list[float]]:
 
 
 def of_sweep() -> dict[str, list[float]]:
-    from attnlab.sweep.simulations import summary
+    from attnlab.sweeping.simulations import summary
 
     result = measured()
     found = summary(

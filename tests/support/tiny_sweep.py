@@ -3,7 +3,7 @@
 from typing import Any
 
 from attnlab.dynamics import Limit, Optimizer, Save
-from attnlab.sweep import Plan, SweepRecipe, make_plan
+from attnlab.sweeping import Plan, SweepRecipe, make_plan
 
 CELLS, SEEDS = 2, 2  # of each setting
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from attnlab.sweep import Local, Plan, SweepRecipe, make_plan, run_in
-from attnlab.sweep.driver import run_plan
-from attnlab.sweep.store import Memory
-from attnlab.sweep.whole import whole
+from attnlab.sweeping import Local, Plan, SweepRecipe, make_plan, run_in
+from attnlab.sweeping.driver import run_plan
+from attnlab.sweeping.store import Memory
+from attnlab.sweeping.whole import whole
 from attnlab.text import Corpus, TransformerSpec
 
 # the program of tests/text/test_train.py

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from attnlab.observe import budget
+from attnlab.observing import budget
 
 
 def whole_maps(q, k, *, scale, causal=False, window=None, mask=None, softcap=None, sinks=None):

@@ -11,12 +11,12 @@ import tiny_trainings
 import xarray as xr
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweep import Local, Ray, Stopped, open_sweep, run_in
-from attnlab.sweep import cluster as module
-from attnlab.sweep.driver import run_plan
-from attnlab.sweep.executor import attempt
-from attnlab.sweep.store import Folder, Memory
-from attnlab.sweep.whole import whole
+from attnlab.sweeping import Local, Ray, Stopped, open_sweep, run_in
+from attnlab.sweeping import cluster as module
+from attnlab.sweeping.driver import run_plan
+from attnlab.sweeping.executor import attempt
+from attnlab.sweeping.store import Folder, Memory
+from attnlab.sweeping.whole import whole
 from torture.process import start
 from torture.verbs import VERBS, prepare, wrong_end
 

@@ -21,12 +21,12 @@ from attnlab.files import netcdf as files
 from attnlab.files.errors import InputError
 from attnlab.files.netcdf import DamagedFile
 from attnlab.files.sealed import unseal, write_sealed
-from attnlab.sweep import Stopped, open_sweep, run_in, simulations, status
-from attnlab.sweep.driver import Silent
-from attnlab.sweep.group import Place
-from attnlab.sweep.index import Entry, Index, index_document
-from attnlab.sweep.schema import Schema
-from attnlab.sweep.store import Folder
+from attnlab.sweeping import Stopped, open_sweep, run_in, simulations, status
+from attnlab.sweeping.driver import Silent
+from attnlab.sweeping.group import Place
+from attnlab.sweeping.index import Entry, Index, index_document
+from attnlab.sweeping.schema import Schema
+from attnlab.sweeping.store import Folder
 
 PLAN = in_groups(tiny())
 KEYS = [group.key for group in PLAN.groups]

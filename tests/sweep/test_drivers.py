@@ -19,11 +19,11 @@ import tiny_sweep
 import xarray as xr
 from tiny_sweep import in_groups, tiny
 
-from attnlab.sweep import Local, Stopped, local, open_sweep, run_in, status
-from attnlab.sweep.driver import Silent, run_plan
-from attnlab.sweep.executor import attempt
-from attnlab.sweep.store import Folder, Memory
-from attnlab.sweep.whole import whole
+from attnlab.sweeping import Local, Stopped, local, open_sweep, run_in, status
+from attnlab.sweeping.driver import Silent, run_plan
+from attnlab.sweeping.executor import attempt
+from attnlab.sweeping.store import Folder, Memory
+from attnlab.sweeping.whole import whole
 
 SUPPORT = Path(tiny_sweep.__file__).parent
 PLAN = in_groups(tiny())
@@ -231,7 +231,7 @@ def test_a_group_that_an_executor_loses_is_not_waited_for():
 def test_workers_do_not_outlive_a_killed_driver(tmp_path):
     code = (
         "import os, sys, time\n"
-        "from attnlab.sweep import local\n"
+        "from attnlab.sweeping import local\n"
         "def say_and_sleep(group):\n"
         "    print(os.getpid(), flush=True)\n"
         "    time.sleep(600)\n"

@@ -7,10 +7,10 @@ from tiny_sweep import in_groups, tiny
 from attnlab.dynamics import Embedded, Extended, Flow, Limit, Optimizer, Sampled, Save, program
 from attnlab.files.recipe import read_recipe
 from attnlab.files.shipped import recipe_folder
-from attnlab.sweep import SweepRecipe, make_plan
-from attnlab.sweep.driver import run_plan
-from attnlab.sweep.plan import plan_document
-from attnlab.sweep.store import Memory
+from attnlab.sweeping import SweepRecipe, make_plan
+from attnlab.sweeping.driver import run_plan
+from attnlab.sweeping.plan import plan_document
+from attnlab.sweeping.store import Memory
 
 CLASSES = "single-common:num_classes=2,vocab_size=20"
 

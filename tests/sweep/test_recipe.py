@@ -10,7 +10,7 @@ from attnlab.data import classes_from
 from attnlab.dynamics import AlibiPosition, Embedded, Extended, LearnedPosition, Sampled
 from attnlab.files.recipe import as_value, read_recipe
 from attnlab.files.shipped import recipe_folder
-from attnlab.sweep import SweepRecipe
+from attnlab.sweeping import SweepRecipe
 
 SMALL = {"classes": "syn-medium", "eta_y": 1, "eta_z": 1, "steps": 5}
 

@@ -15,10 +15,10 @@ from attnlab.dynamics import (
     Optimizer,
     Save,
 )
-from attnlab.sweep import run_apart, simulations
-from attnlab.sweep.driver import run_plan
-from attnlab.sweep.store import Memory
-from attnlab.sweep.whole import whole
+from attnlab.sweeping import run_apart, simulations
+from attnlab.sweeping.driver import run_plan
+from attnlab.sweeping.store import Memory
+from attnlab.sweeping.whole import whole
 
 RECIPE = tiny()
 CLASSES = RECIPE.given["classes"]

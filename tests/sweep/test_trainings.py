@@ -17,7 +17,7 @@ from tiny_trainings import SPEC, counting_corpus, tiny
 import attnlab
 from attnlab.files.recipe import as_value, read_recipe
 from attnlab.files.shipped import recipe_folder
-from attnlab.sweep import SweepRecipe, make_plan, open_sweep, run_in, status
+from attnlab.sweeping import SweepRecipe, make_plan, open_sweep, run_in, status
 from attnlab.text import Source, Training, TransformerSpec
 
 SMALL = {"corpus": "builtin", "steps": 5}

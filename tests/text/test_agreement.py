@@ -7,8 +7,7 @@ from scipy.stats import spearmanr, ttest_1samp
 from small_text import ANNOUNCED, read_corpus
 
 from attnlab import Limit, Save
-from attnlab.text import measure_agreement, scores
-from attnlab.text.agreement import (
+from attnlab.papers.scan_and_snap.agreement import (
     IDF,
     SCORES,
     TARGETS,
@@ -16,11 +15,13 @@ from attnlab.text.agreement import (
     TRAININGS,
     difference,
     in_words,
+    measure_agreement,
     rank_correlation,
     ranked_tokens,
     recall_at,
     summary,
 )
+from attnlab.text import scores
 from attnlab.text.classes import classes_of
 from attnlab.text.windows import find_windows
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from attnlab.theory import (
+from attnlab.formulas import logit_gradient, sample_gradient, unit_attention
+from attnlab.papers.scan_and_snap.theory import (
     attention_flow,
     attention_path,
     attention_velocity,
@@ -16,10 +17,7 @@ from attnlab.theory import (
     decoder_weights,
     gamma,
     h,
-    logit_gradient,
     reduced_time,
-    sample_gradient,
-    unit_attention,
     xi,
 )
 
@@ -152,6 +150,6 @@ def test_bad_weight():
 def test_an_explicit_solver_gives_the_same_path(syn_small, monkeypatch):
     given = {"tau": [0.0, 1.0, 20.0], "psi": None, "M": 200, "rtol": 1e-8, "atol": 1e-10}
     default = attention_path(syn_small, **given)
-    monkeypatch.setattr("attnlab.theory.scan_and_snap.solving.MOST_IMPLICIT", 0)
+    monkeypatch.setattr("attnlab.formulas.solving.MOST_IMPLICIT", 0)
     explicit = attention_path(syn_small, **given)
     np.testing.assert_allclose(explicit.logits, default.logits, atol=1e-6)

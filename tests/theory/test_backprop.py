@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab.theory import logit_gradient, sample_gradient
+from attnlab.formulas import logit_gradient, sample_gradient
 
 
 def log_likelihood(sequence, z, Y, target):

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.theory import (
+from attnlab.formulas import unit_attention
+from attnlab.papers.scan_and_snap.theory import (
     assumption_2,
     back_gradient,
     beta,
@@ -15,7 +16,6 @@ from attnlab.theory import (
     gradient_coefficients,
     h,
     iota,
-    unit_attention,
     visit_deviations,
     xi,
 )

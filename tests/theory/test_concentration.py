@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from attnlab.theory import (
+from attnlab.papers.scan_and_snap.theory import (
     decoder_deviations,
     expected_squared_norm,
     frequency_interval,

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from attnlab.theory import (
+from attnlab.formulas import unit_attention
+from attnlab.papers.scan_and_snap.theory import (
     assumption_2,
     attention_flow,
     correlation,
     e_prime,
     spectrum_bounds,
-    unit_attention,
 )
 
 exact = settings(max_examples=60, derandomize=True, database=None)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from attnlab.theory import (
+from attnlab.formulas import unit_attention
+from attnlab.papers.scan_and_snap.theory import (
     beta,
     class_logits,
     correlation,
@@ -19,7 +20,6 @@ from attnlab.theory import (
     plain_decoder,
     steps_to_error,
     transition_times,
-    unit_attention,
 )
 
 

@@ -5,17 +5,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from attnlab.theory import (
+from attnlab.formulas import logit_gradient, unit_attention
+from attnlab.papers.scan_and_snap.theory import (
     assumption_2,
     attention_path,
     attention_velocity,
     common_token_margin,
     corollary_2,
     correlation,
-    logit_gradient,
     sign_fates,
     token_fates,
-    unit_attention,
 )
 
 exact = settings(max_examples=60, derandomize=True, database=None)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from attnlab.theory import (
+from attnlab.formulas import unit_attention
+from attnlab.papers.scan_and_snap.theory import (
     attention_path,
     attention_velocity,
     distinct_growth,
@@ -11,7 +12,6 @@ from attnlab.theory import (
     growth_bounds,
     growth_factor,
     relative_gain,
-    unit_attention,
 )
 
 TAU = np.array([0.0, 0.5, 5.0, 50.0, 500.0])

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from attnlab.theory import h, h_gap_bound, h_inverse, h_lead, h_star
+from attnlab.papers.scan_and_snap.theory import h, h_gap_bound, h_inverse, h_lead, h_star
 
 
 def root_of_eq_45(t: float, M: int, eta_y: float) -> float:

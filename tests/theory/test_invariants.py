@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from brute_joint import PHI, Brute
 
-from attnlab.theory import (
+from attnlab.papers.joma.theory import (
     exp_invariant,
     joint_gradient,
     linear_invariant,

@@ -5,7 +5,7 @@ import pytest
 from brute_joint import PHI, Brute
 from scipy.optimize import approx_fprime
 
-from attnlab.theory import (
+from attnlab.papers.joma.theory import (
     blow_up_time,
     cosh_law,
     delta,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab.theory import (
+from attnlab.papers.scan_and_snap.theory import (
     attention_velocity,
     centred_attention,
     centred_velocity,

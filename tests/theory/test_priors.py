@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from attnlab.theory import (
+from attnlab.formulas import attention_weights
+from attnlab.papers.scan_and_snap.theory import (
     attention_flow,
-    attention_weights,
     dominant_tokens,
     head_flows,
     logit_prior,

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from attnlab.theory import (
+from attnlab.formulas import unit_attention
+from attnlab.papers.scan_and_snap.theory import (
     assumption_2,
     attention_path,
     attention_velocity,
@@ -15,7 +16,6 @@ from attnlab.theory import (
     residual_beta,
     residual_correlation,
     residual_velocity,
-    unit_attention,
 )
 
 PSI = np.array([0, 0, 1, 1])

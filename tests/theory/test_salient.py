@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.special import softmax
 
-from attnlab.theory import (
+from attnlab.papers.joma.theory import (
     entropy_dip,
     salient_entropy,
     salient_flow,

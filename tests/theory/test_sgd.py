@@ -4,19 +4,17 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from attnlab.theory import (
+from attnlab.formulas import sample_gradient, sgd_flow, unit_attention
+from attnlab.formulas.sgd import Motion
+from attnlab.formulas.tokens import log_scores
+from attnlab.papers.scan_and_snap.theory import (
     assumption_2,
     attention_flow,
     correlation,
     gradient_coefficients,
     plain_decoder,
-    sample_gradient,
-    sgd_flow,
     transition_times,
-    unit_attention,
 )
-from attnlab.theory.scan_and_snap.sgd import Motion
-from attnlab.theory.scan_and_snap.tokens import log_scores
 
 
 def full_flow(P, t, *, psi, M, eta_y, eta_z, target, weight, frozen=False):

@@ -6,13 +6,12 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 from scipy.optimize import minimize_scalar
 
-from attnlab.theory import (
+from attnlab.formulas import momentum_steps, momentum_time
+from attnlab.papers.scan_and_snap.theory import (
     gamma,
     gamma_peak,
     gamma_stages,
     h,
-    momentum_steps,
-    momentum_time,
     omega_0,
     omega_1,
     reduced_time,

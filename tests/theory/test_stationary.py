@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.special import erf, erfinv
 
-from attnlab.theory import blow_up_time, cosh_law, erf_law, frozen_weights
+from attnlab.papers.joma.theory import blow_up_time, cosh_law, erf_law, frozen_weights
 
 DELTA = np.array([1.0, -0.6, 0.3, 0.0])
 

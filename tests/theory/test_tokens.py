@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab.theory import attention_weights, token_roles, unit_attention
+from attnlab.formulas import attention_weights, token_roles, unit_attention
 
 
 def test_attention_at_the_start_is_the_data(syn_small):

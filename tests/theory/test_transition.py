@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad, solve_ivp
 
-from attnlab.theory import (
+from attnlab.formulas import unit_attention
+from attnlab.papers.scan_and_snap.theory import (
     attention_flow,
     attention_velocity,
     common_token_path,
@@ -15,7 +16,6 @@ from attnlab.theory import (
     reduced_time,
     snapping,
     transition_times,
-    unit_attention,
     xi,
 )
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attnlab.data import LatentTree
-from attnlab.theory import tree_co_occurrence
+from attnlab.papers.joma.classes import LatentTree
+from attnlab.papers.joma.theory import tree_co_occurrence
 
 
 @pytest.mark.parametrize("branching", [(2, 2, 2), (1, 3, 2), (2, 2)])

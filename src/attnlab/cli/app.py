@@ -81,8 +81,8 @@ def main() -> None:
             raise
         _end(str(problem), DIVERGED)
     except RuntimeError as problem:
-        from attnlab.sweep.driver import Stopped
-        from attnlab.theory.scan_and_snap.solving import Unsolved
+        from attnlab.formulas.solving import Unsolved
+        from attnlab.sweeping.driver import Stopped
 
         if isinstance(problem, Unsolved):
             _end(f"theory: {problem}", DIVERGED)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from attnlab.files.errors import InputError
 from attnlab.files.shipped import recipe_folder
+from attnlab.shelf import offered, shelf
 
-# The names of attnlab.data.PRESETS: what a shell completes must not load JAX.
+# What papers offer is read from their paper.yaml: what a shell completes must not load JAX.
+PAPERS = tuple(paper.name for paper in shelf().papers)
 PRESETS = (
-    "syn-small", "syn-medium", "family", "single-common", "symmetric", "local-common", "zipf",
-    "random", "joma-toy", "hblt", "hierarchy",
+    *offered("presets"), "family", "single-common", "symmetric", "local-common", "zipf", "random",
 )  # fmt: skip
-# Those of attnlab.dynamics.
-MODELS = ("pairwise", "embedded", "extended", "joint")
+MODELS = ("pairwise", "embedded", "extended", *offered("models"))
 PICTURES = (".png", ".pdf", ".svg")
 
 
@@ -27,13 +27,9 @@ def recipe_names(pattern: str) -> tuple[str, ...]:
 
 
 def figures_by_paper() -> dict[str, tuple[str, ...]]:
-    """The figures of each paper: experiments in its folder that have a recipe of their name."""
-    found: dict[str, tuple[str, ...]] = {}
-    for path in sorted((Path(__file__).parents[1] / "experiments").glob("*/*.py")):
-        if (recipe_folder() / f"{path.stem}.yaml").is_file():
-            paper = path.parent.name
-            found[paper] = (*found.get(paper, ()), path.stem)
-    return found
+    """Return the figures of each paper that has some; studies of ours are not among them."""
+    papers = [paper for paper in shelf().papers if paper.reading != "ours"]
+    return {paper.name: tuple(paper.figures) for paper in papers if paper.figures}
 
 
 def completing(*words: str) -> Callable[[str], list[str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, PRESETS, check_writable, completing
+from attnlab.cli.arguments import PAPERS, PICTURES, PRESETS, check_writable, completing
 from attnlab.cli.audit_tables import show
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
 from attnlab.defaults import ETA_Y, ETA_Z
@@ -21,7 +21,7 @@ from attnlab.files.progress import LOADING, on_terminal, repeating, waiting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attnlab.audit import Audit
+    from attnlab.auditing import Audit
 
 HELP = """Put every claim of the paper to the test, or the theories to classes of yours.
 
@@ -44,7 +44,6 @@ Examples:
   attnlab audit recipes/classes-two-words.yaml --html mine.html --plot mine.png
   attnlab audit syn-small --claim theorem-3 --json
 """
-SOURCES = ("scan-and-snap", "joma")  # of attnlab.audit, which a shell must not load
 
 
 class Picture(NamedTuple):
@@ -75,12 +74,9 @@ def audit_verb(
     claim: Annotated[
         list[str] | None, typer.Option("--claim", help="Only this claim; may be repeated.")
     ] = None,
-    source: Annotated[
+    paper: Annotated[
         str | None,
-        typer.Option(
-            help="Whose claims: scan-and-snap (default) or joma.",
-            autocompletion=completing(*SOURCES),
-        ),
+        typer.Option(help="Claims of this paper only.", autocompletion=completing(*PAPERS)),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
     plot: Annotated[
@@ -98,10 +94,10 @@ def audit_verb(
     if classes is None and given:
         option = next(iter(given)).replace("_", "-")
         raise InputError(f"{option}: the built-in settings have their own; give CLASSES with it")
-    if source is not None and (classes is not None or claim):
-        raise InputError("source: it is for all claims of a source; leave out CLASSES and --claim")
+    if paper is not None and (classes is not None or claim):
+        raise InputError("paper: it is for all claims of a paper; leave out CLASSES and --claim")
     if classes is None:
-        document = _all(claim or [], source, as_json)
+        document = _all(claim or [], paper, as_json)
         picture = None
     else:
         found = _trial(classes, given, claim or [], as_json)
@@ -117,23 +113,24 @@ def audit_verb(
         raise typer.Exit(NOT_AS_RECORDED)
 
 
-def _all(ids: list[str], source: str | None, quiet: bool) -> dict[str, Any]:
+def _all(ids: list[str], paper: str | None, quiet: bool) -> dict[str, Any]:
     with waiting(LOADING, quiet=quiet):
-        from attnlab.audit import claims_of, examine_all, select, whole_audit
-        from attnlab.audit.built_in import PAPER, WHOLE
-        from attnlab.audit.document import audit_document
+        from attnlab.auditing import examine_all, select, whole_audit
+        from attnlab.auditing.built_in import amount
+        from attnlab.auditing.document import audit_document
 
-    if ids or source not in (None, PAPER):
-        claims = select(ids) if ids else claims_of(str(source))
+    if ids:
+        claims = select(ids)
         with _progress(len(claims), quiet) as tell:
             return audit_document(examine_all(claims, tell=tell))
-    with _progress(WHOLE, quiet) as tell:
-        return audit_document(*whole_audit(tell))
+    papers = [] if paper is None else [paper]
+    with _progress(amount(papers), quiet) as tell:
+        return audit_document(*whole_audit(papers, tell=tell))
 
 
 def _trial(text: str, given: dict[str, Any], ids: list[str], quiet: bool) -> Audit:
     with waiting(LOADING, quiet=quiet):
-        from attnlab.audit import audit, select
+        from attnlab.auditing import audit, select
         from attnlab.data import classes_from
 
     classes = classes_from(text)
@@ -195,7 +192,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 def _write(document: dict[str, Any], path: Path, picture: Picture | None) -> None:
-    from attnlab.audit.html import page
+    from attnlab.auditing.html import page
     from attnlab.files.atomic import atomic_path
 
     with atomic_path(path) as temporary:

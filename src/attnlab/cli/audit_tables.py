@@ -31,8 +31,9 @@ def show(document: dict[str, Any], *written: Path | None) -> None:
         _show_map(console, knob, table)
     if "trial" in document:
         console.print("\nConclusion", style="bold")
-        for sentence in document["trial"]["conclusion"]["sentences"]:
-            console.print(sentence)
+        for comment in document["trial"]["commentary"].values():
+            for sentence in comment["sentences"]:
+                console.print(sentence)
     say_written(*written)
 
 
@@ -53,7 +54,7 @@ def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> N
         now = [same.split()] if compare else []
         name = f"{found['id']} (ours)" if found["ours"] else found["id"]
         rows.append([name.split(), found["statement"].split(), *cells, *now])
-    columns = ["claim", "statement", "algebra, Eq. 10", "in training"]
+    columns = ["claim", "statement", "formulas", "in training"]
     print_table(console, [*columns, "recorded"] if compare else columns, rows)
     if len(claims) <= FEW:
         for found in claims:
@@ -122,17 +123,13 @@ def _recorded(found: dict[str, Any]) -> str:
 
 
 def _show_map(console: Any, knob: str, table: dict[str, Any]) -> None:
-    from attnlab.audit.html import KINDS, MAPS
-
-    console.print(f"\nWhere theory breaks, over {MAPS[knob]}", style="bold")
-    for kind, caption in KINDS.items():
-        if kind not in table:
-            continue
-        console.print(caption, style="dim")
-        columns = [knob, *(f"common_prob {value:g}" for value in table["common_prob"])]
+    console.print(f"\nWhere theory breaks, over {table['title']}", style="bold")
+    columns = [knob, *(f"{table['column']} {value:g}" for value in table["columns"])]
+    for kind in table["kinds"]:
+        console.print(kind["caption"], style="dim")
         rows = [
             [f"{label:g}", *(f"{value:.3g}" for value in row)]
-            for label, row in zip(table[knob], table[kind], strict=True)
+            for label, row in zip(table["rows"], kind["values"], strict=True)
         ]
         print_table(console, columns, rows, right=columns)
 
@@ -149,10 +146,7 @@ def _show_trial(console: Any, trial: dict[str, Any]) -> None:
         console.print(f"{name} says nothing here: {reason}")
     _show_fates(console, trial)
     names = [rung["theory"] for rung in trial["ladder"]["rungs"]]
-    console.print(
-        f"\nSnap of each class; predicted transition: {trial['t0_prime']:.4g} <= t <= "
-        f"{trial['t0']:.4g} (t_0' <= t <= t_0)",
-    )
+    console.print(f"\nSnap of each class{_transition(trial['transition'])}")
     print_table(
         console,
         ("class", "next", *names, "training"),
@@ -168,13 +162,16 @@ def _show_trial(console: Any, trial: dict[str, Any]) -> None:
     )
 
 
+def _transition(span: list[float] | None) -> str:
+    return "" if span is None else f"; predicted transition: {span[0]:.4g} <= t <= {span[1]:.4g}"
+
+
 def _show_ladder(console: Any, ladder: dict[str, Any]) -> None:
     """Each theory's error against training, and what its assumptions cost."""
     when = " and ".join(
-        f"{at} (time {time:.4g})" if at != "end" else f"the end ({time:.4g})"
-        for at, time in zip(ladder["at"], ladder["time"], strict=True)
+        f"the {at} (time {time:.4g})" for at, time in zip(ladder["at"], ladder["time"], strict=True)
     )
-    columns = [f"{what} at {at}" for what in ("z", "attention") for at in ladder["at"]]
+    columns = [f"{what} at the {at}" for what in ("z", "attention") for at in ladder["at"]]
     console.print(
         f"\nLargest error of each theory at {when}; in z, relative to the largest |z| of training"
     )

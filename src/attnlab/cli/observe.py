@@ -18,7 +18,7 @@ from attnlab.files.progress import waiting
 if TYPE_CHECKING:
     import xarray as xr
 
-    from attnlab.observe import Checkpoint, Lint
+    from attnlab.observing import Checkpoint, Lint
 
 LOADING = "loading PyTorch"
 PAGES = (".html",)
@@ -120,7 +120,7 @@ def model_verb(
     check_writable(html, PAGES, "html")
     with waiting(LOADING, quiet=as_json):
         from attnlab.files.netcdf import save
-        from attnlab.observe import observe_model
+        from attnlab.observing import observe_model
 
         _check_device(device)
     with waiting(f"measuring {path}", quiet=as_json):
@@ -168,7 +168,7 @@ def checkpoints_verb(
 ) -> None:
     check_writable(html, PAGES, "html")
     with waiting(LOADING, quiet=as_json):
-        from attnlab.observe import find_checkpoints, observe_checkpoints
+        from attnlab.observing import find_checkpoints, observe_checkpoints
 
         _check_device(device)
     found = find_checkpoints(where, pattern=pattern)
@@ -207,7 +207,7 @@ def checkpoints_verb(
 @app.command("lint", help=LINT_HELP)
 def lint_verb(where: Where, pattern: Pattern = None, as_json: options.AsJson = False) -> None:
     with waiting(LOADING, quiet=as_json):
-        from attnlab.observe import find_checkpoints, lint
+        from attnlab.observing import find_checkpoints, lint
     checkpoints = find_checkpoints(where, pattern=pattern)
     found = lint(checkpoints, progress=False if as_json else "auto")
     if as_json:
@@ -228,14 +228,14 @@ def report_verb(
     page = path.with_suffix(".html") if html is None else html
     check_writable(page, PAGES, "html")
     from attnlab.files.netcdf import load
-    from attnlab.observe.report import report
-    from attnlab.observe.words import in_words, with_steps
+    from attnlab.observing.report_page import report
+    from attnlab.observing.words import in_words, with_steps
 
     dataset = with_steps(load(path))
     if "theory" not in dataset.attrs and "received_start" in dataset:
-        from attnlab.observe.expectation import told
+        from attnlab.observing.expected import expected
 
-        dataset.attrs["theory"] = json.dumps(told(dataset))
+        dataset.attrs["theory"] = json.dumps(expected(dataset))
     report(dataset, page)
     for sentence in in_words(dataset):
         say(sentence)
@@ -244,7 +244,7 @@ def report_verb(
 
 def _write_page(found: xr.Dataset, html: Path | None) -> None:
     if html is not None:
-        from attnlab.observe import report
+        from attnlab.observing import report
 
         report(found, html)
 
@@ -266,7 +266,7 @@ def _probe(
     text: str, folder: Path, tokenizer: Path | None, sequences: int, length: int
 ) -> tuple[Any, dict[str, Any]]:
     """The probe, and the whole text with the names of its tokens, for what theory says of it."""
-    from attnlab.observe.pretrained import cut_into_sequences, tokens_of_text
+    from attnlab.observing.pretrained import cut_into_sequences, tokens_of_text
     from attnlab.text.sources import builtin_text, read_text
 
     for name, value in (("sequences", sequences), ("length", length)):
@@ -298,7 +298,7 @@ def _about(found: xr.Dataset) -> dict[str, Any]:
 
 def _heads(found: xr.Dataset) -> list[dict[str, Any]]:
     """One entry for each layer and head."""
-    from attnlab.observe.snap import STATES
+    from attnlab.observing.snap import STATES
 
     rows = []
     for layer in found["layer"].values:

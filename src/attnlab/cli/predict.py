@@ -65,7 +65,7 @@ def predict_verb(
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.dynamics import Save, as_simulation
-        from attnlab.prediction import predict
+        from attnlab.theory import predict
 
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")

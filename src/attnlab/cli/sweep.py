@@ -20,9 +20,9 @@ from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, in_words, waiting, watching
 
 if TYPE_CHECKING:
-    from attnlab.sweep import Executor, Plan, Status
-    from attnlab.sweep.driver import Ran
-    from attnlab.sweep.group import Group
+    from attnlab.sweeping import Executor, Plan, Status
+    from attnlab.sweeping.driver import Ran
+    from attnlab.sweeping.group import Group
 
 HELP = """Run a grid of simulations, thousands of them, on one machine or a cluster.
 
@@ -80,9 +80,9 @@ def sweep_verb(
         raise InputError(f"{directory}: one recipe at a time; name the directory with --out")
     with waiting(LOADING, quiet=as_json):
         from attnlab.files.recipe import read_recipe
-        from attnlab.sweep import Stopped, SweepRecipe, make_plan, run_in
-        from attnlab.sweep.directory import planned_budget
-        from attnlab.sweep.plan import MEMORY_BUDGET
+        from attnlab.sweeping import Stopped, SweepRecipe, make_plan, run_in
+        from attnlab.sweeping.directory import planned_budget
+        from attnlab.sweeping.plan import MEMORY_BUDGET
 
     check_writable(plot, PICTURES, "plot")
     chosen = _executor(executor, workers, address, cpus_per_task, gpus_per_task)
@@ -112,7 +112,7 @@ def sweep_verb(
 
 
 def _executor(name: str, workers: int, address: str, cpus: float, gpus: float) -> Executor:
-    from attnlab.sweep import Local, Ray
+    from attnlab.sweeping import Local, Ray
 
     # both, so that what is given for the other one is checked as well
     executors: dict[str, Executor] = {"local": Local(workers), "ray": Ray(address, cpus, gpus)}
@@ -134,7 +134,7 @@ def _bytes(text: str) -> float:
 
 def _show_plan(plan: Plan, as_json: bool) -> None:
     from attnlab.files.memory import size_words
-    from attnlab.sweep.plan import plan_document
+    from attnlab.sweeping.plan import plan_document
 
     document = plan_document(plan)
     if as_json:
@@ -166,7 +166,7 @@ def _draw(out: Path, plot: Path, as_json: bool) -> None:
     with waiting(f"drawing {plot}", quiet=as_json):
         from attnlab.plots import grid
         from attnlab.plots.style import save
-        from attnlab.sweep import open_sweep
+        from attnlab.sweeping import open_sweep
 
         save(grid(open_sweep(out)), plot)
     if not as_json:
@@ -201,7 +201,7 @@ def _status(directory: Path | None, as_json: bool) -> None:
     if directory is None:
         raise InputError("status: name the directory of a sweep, as in: attnlab sweep status DIR")
     with waiting(f"looking at {directory}", quiet=as_json):
-        from attnlab.sweep import status
+        from attnlab.sweeping import status
 
         found = status(directory)
     if as_json:

@@ -127,7 +127,7 @@ def agreement_verb(
     as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
-        from attnlab.text.agreement import in_words, measure_agreement, summary
+        from attnlab.papers.scan_and_snap.agreement import in_words, measure_agreement, summary
 
     check_writable(plot, PICTURES, "plot")
     with waiting(f"reading {source}", quiet=as_json):
@@ -261,7 +261,7 @@ def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
 
 def _draw(found: xr.Dataset, top: int, path: Path) -> None:
     from attnlab.files.atomic import atomic_path
-    from attnlab.plots import agreement
+    from attnlab.papers.scan_and_snap import agreement_plot as agreement
 
     figure = agreement.draw(found, top=top)
     with atomic_path(path) as temporary:

@@ -99,7 +99,8 @@ def write_classes(classes: SequenceClasses, path: str | os.PathLike[str]) -> Non
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from attnlab.data import read_classes, syn_small, write_classes
+    >>> from attnlab.data import read_classes, write_classes
+    >>> from attnlab.papers.scan_and_snap.classes import syn_small
     >>> path = Path(tempfile.mkdtemp()) / "classes.json"
     >>> write_classes(syn_small(), path)
     >>> read_classes(path) == syn_small()

@@ -13,20 +13,32 @@ from attnlab.data.class_files import CLASS_SUFFIXES, read_classes
 from attnlab.data.classes import SequenceClasses
 from attnlab.files.documents import did_you_mean, shown
 from attnlab.files.errors import InputError
+from attnlab.shelf import offered
 
-PRESETS: Mapping[str, Callable[..., SequenceClasses]] = {
-    "syn-small": constructions.syn_small,
-    "syn-medium": constructions.syn_medium,
+# Constructions that no paper brings; papers offer their own.
+CONSTRUCTIONS: Mapping[str, Callable[..., SequenceClasses]] = {
     "family": constructions.family,
     "single-common": constructions.single_common,
     "symmetric": constructions.symmetric,
     "local-common": constructions.local_common,
     "zipf": constructions.zipf,
     "random": constructions.random,
-    "joma-toy": constructions.joma_toy,
-    "hblt": constructions.hblt,
-    "hierarchy": constructions.hierarchy,
 }
+
+
+def presets() -> tuple[str, ...]:
+    """Return the names of all presets: those of the papers on the shelf, then attnlab's own."""
+    return (*offered("presets"), *CONSTRUCTIONS)
+
+
+def _construction(name: str) -> Callable[..., SequenceClasses] | None:
+    """Return the function that makes a preset; None where there is none of that name."""
+    if name in CONSTRUCTIONS:
+        return CONSTRUCTIONS[name]
+    found: Callable[..., SequenceClasses] | None = None
+    if name in (papers := offered("presets")):
+        found = papers[name].load()
+    return found
 
 
 def from_preset(text: str) -> SequenceClasses:
@@ -53,9 +65,9 @@ def from_preset(text: str) -> SequenceClasses:
     """
     name, colon, rest = text.partition(":")
     name = name.strip()
-    if name not in PRESETS:
-        raise InputError(f"classes: {name!r} is not a preset; {did_you_mean(name, PRESETS)}")
-    construction = PRESETS[name]
+    construction = _construction(name)
+    if construction is None:
+        raise InputError(f"classes: {name!r} is not a preset; {did_you_mean(name, presets())}")
     given = _parse(name, rest, construction) if colon else {}
     missing = [
         key
@@ -73,12 +85,12 @@ def from_preset(text: str) -> SequenceClasses:
 
 def is_preset(text: str) -> bool:
     """Whether a text names a preset, perhaps with parameters."""
-    return text.partition(":")[0].strip() in PRESETS
+    return text.partition(":")[0].strip() in presets()
 
 
 def parameters_of(text: str) -> list[str]:
     """The parameters of the preset that a text names; none where it names another thing."""
-    construction = PRESETS.get(text.partition(":")[0].strip())
+    construction = _construction(text.partition(":")[0].strip())
     return [] if construction is None else list(_parameters(construction))
 
 
@@ -107,7 +119,7 @@ def resolve(text: str | os.PathLike[str]) -> SequenceClasses:
     try:
         return from_preset(text)
     except InputError as error:
-        if text.partition(":")[0].strip() in PRESETS:
+        if text.partition(":")[0].strip() in presets():
             raise
         raise InputError(f"{error}; a file must end in {', '.join(CLASS_SUFFIXES)}") from None
 

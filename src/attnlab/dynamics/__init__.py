@@ -12,7 +12,7 @@ from attnlab.dynamics.gradient import (
     dense_parameters,
 )
 from attnlab.dynamics.layout import Layout, TokenMap
-from attnlab.dynamics.models import Embedded, Extended, Joint, Model, Pairwise
+from attnlab.dynamics.models import Embedded, Extended, Model, Pairwise
 from attnlab.dynamics.optimizers import Optimizer
 from attnlab.dynamics.positions import (
     AlibiPosition,
@@ -38,7 +38,6 @@ __all__ = [
     "FixedPosition",
     "Flow",
     "Interrupted",
-    "Joint",
     "Layout",
     "LearnedPosition",
     "Limit",

@@ -24,20 +24,6 @@ R = TypeVar("R", bound=ExperimentRecipe)
 R_contra = TypeVar("R_contra", bound=ExperimentRecipe, contravariant=True)
 
 
-@dataclass(frozen=True)
-class Paper:
-    """A source, whose experiments stand in a folder of their own.
-
-    name: as it is called for short.
-    """
-
-    name: str
-    title: str
-    authors: str
-    venue: str
-    year: int
-
-
 class Standing(StrEnum):
     """How the claim of an experiment stands."""
 

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from attnlab.audit.fit import slope
+from attnlab.auditing.fit import slope
 from attnlab.experiments.base import Judgement
 from attnlab.files.errors import InputError
 

@@ -10,7 +10,7 @@ from attnlab.data import classes_from
 from attnlab.files.documents import within
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named, Recipe
-from attnlab.sweep.recipe import SweepRecipe
+from attnlab.sweeping.recipe import SweepRecipe
 
 NOTE = [line.name for line in fields(Recipe)]
 

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from attnlab.audit import SOURCES, Verdict, claims_of, examine_all, whole_audit
-from attnlab.audit.built_in import PAPER, WHOLE
-from attnlab.audit.catalogue import Origin
-from attnlab.audit.document import audit_document
-from attnlab.audit.html import page
+from attnlab.auditing import Verdict, whole_audit
+from attnlab.auditing.built_in import amount
+from attnlab.auditing.catalogue import audited_papers
+from attnlab.auditing.document import audit_document
+from attnlab.auditing.html import page
 from attnlab.experiments.made import Made, file_digest, read_record, write_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.code import code_digest, digest_of
@@ -21,10 +21,9 @@ from attnlab.files.folders import claim, make_folder
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Progress
 from attnlab.files.provenance import versions
-from attnlab.files.side_by_side import side_by_side
 
 NUMBERS = ("data", "measures", "dynamics", "theory")
-CODE = ("prediction", "audit")
+CODE = ("formulas", "theory", "auditing", "papers")
 FOLDER, DOCUMENT = "audit", "audit.json"
 ABOUT = (
     "Every lemma, theorem, corollary, remark and informal claim of Scan and Snap, predicted, "
@@ -33,7 +32,14 @@ ABOUT = (
 
 
 def _key() -> str:
-    return digest_of(["audit", list(SOURCES), numerics(*NUMBERS), code_digest(*CODE)])
+    return digest_of(
+        [
+            "audit",
+            [known.name for known in audited_papers()],
+            numerics(*NUMBERS),
+            code_digest(*CODE),
+        ]
+    )
 
 
 def find_audit(*, out: Path) -> Made | None:
@@ -49,17 +55,14 @@ def make_audit(*, out: Path, progress: Progress = False) -> Made:
     claim(out, [FOLDER])
     begun = time.perf_counter()
     told: list[str] = []
-    others = [claim for source in SOURCES if source != PAPER for claim in claims_of(source)]
+    total = amount()
 
     def tell(name: str) -> None:
         if progress:
-            progress(len(told) / (WHOLE + len(others)))
+            progress(len(told) / total)
         told.append(name)
 
-    (findings, maps), more = side_by_side(
-        lambda: whole_audit(tell), lambda: examine_all(others, tell=tell)
-    )
-    document = audit_document([*findings, *more], maps)
+    document = audit_document(*whole_audit(tell=tell))
     folder = make_folder(out / FOLDER, inside=out)
     texts = {
         DOCUMENT: json.dumps(document, indent=1, allow_nan=False),
@@ -100,18 +103,19 @@ def read_audit(out: Path) -> dict[str, Any]:
 
 def _headline(claims: list[dict[str, Any]], changed: list[str]) -> str:
     """Count the paper's own statements apart from those of posters, summaries, JoMA and ours."""
-    own = [claim for claim in claims if claim["origin"] == Origin.PAPER]
+    first = audited_papers()[0].short
+    own = [found for found in claims if found["origin"] == first]
     wrong = sum(claim["verdict"] in ("corrected", "fails") for claim in own)
     as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
     return (
-        f"Of {len(own)} claims of Scan and Snap {wrong} do not hold as printed; beside them "
+        f"Of {len(own)} claims of {first} {wrong} do not hold as printed; beside them "
         f"{len(claims) - len(own)} of other origin were examined; {as_recorded}."
     )
 
 
 def _summary(claims: list[dict[str, Any]], changed: list[str]) -> str:
     told = []
-    for origin in Origin:
+    for origin in dict.fromkeys(found["origin"] for found in claims):
         of_origin = [claim for claim in claims if claim["origin"] == origin]
         algebra = Counter(claim["verdict"] for claim in of_origin if claim["verdict"])
         training = Counter(claim["training"] for claim in of_origin if claim["training"])

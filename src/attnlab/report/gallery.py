@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnlab.experiments import Made, experiment, names_of, recipe_for
-from attnlab.experiments.catalogue import by_paper, module_of, papers
+from attnlab.experiments.catalogue import by_paper, module_of
 from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.netcdf import load
 from attnlab.files.shipped import recipe_folder
 from attnlab.report.page import capitalised, figure_title
+from attnlab.shelf import paper
 
 DPI = 110  # pictures of a page on a screen, not on paper
 
@@ -53,11 +54,11 @@ def paper_size_command(name: str) -> str:
 def gallery(made: Mapping[str, Made], docs: Path) -> str:
     """The page: what the paper says with each figure beside what was found, recipe and command."""
     shown = [HEAD]
-    first = {names[0]: papers()[folder] for folder, names in by_paper(made).items()}
+    first = {names[0]: paper(folder) for folder, names in by_paper(made).items()}
     for name, part in made.items():
         if name in first:
             paper = first[name]
-            shown.append(f"## {paper.name} ({paper.authors}, {paper.venue} {paper.year})\n")
+            shown.append(f"## {paper.short} ({paper.authors}, {paper.venue} {paper.year})\n")
         path = docs / "wikitext" / f"{name}.md"
         larger = path.read_text(encoding="utf-8") if path.exists() else ""
         shown.append(entry(name, part, larger))

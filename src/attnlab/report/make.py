@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments import Made, experiment, names_of, recipe_for, story
+from attnlab.experiments import Made, experiment, names_of, recipe_for
 from attnlab.experiments.catalogue import by_paper, has_recipe
 from attnlab.experiments.run import RUNS, find, find_or_run
 from attnlab.files.atomic import atomic_path
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
+from attnlab.papers.scan_and_snap.figures import story
 from attnlab.report.audited import find_audit, make_audit, read_audit
 from attnlab.report.making import Making, Watcher
 from attnlab.report.page import page

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import __version__
-from attnlab.audit import SECTIONS, SOURCES, claims_of
-from attnlab.audit.html import said
+from attnlab.auditing import claims_of
+from attnlab.auditing.catalogue import audited_papers
+from attnlab.auditing.catalogue import sections as catalogue
+from attnlab.auditing.html import said
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.base import WORDS
-from attnlab.experiments.catalogue import by_paper, module_of, papers
+from attnlab.experiments.catalogue import by_paper, module_of
 from attnlab.files.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
 from attnlab.files.pages import environment
 from attnlab.files.provenance import versions
 from attnlab.report.recorded import ShownStudy
+from attnlab.shelf import paper
 
 
 def page(
@@ -82,7 +85,7 @@ def page(
         folder: [by_name[name] for name in names] for folder, names in by_paper(by_name).items()
     }
     known = by_paper(names_of("figure"))
-    about = [papers()[folder] for folder in shown or known]
+    about = [paper(folder) for folder in shown or known]
     return pages.from_string(template).render(
         version=__version__,
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -90,7 +93,7 @@ def page(
         figures=figures,
         groups=[group for group in groups if group["parts"]],
         papers=about,
-        by_paper=[(papers()[folder], members) for folder, members in shown.items()],
+        by_paper=[(paper(folder), members) for folder, members in shown.items()],
         total=sum(len(known[folder]) for folder in shown or known),
         missing=missing,
         out_of_bounds={p.name: p.out_of_bounds() for p in parts if p.out_of_bounds()},
@@ -119,7 +122,7 @@ def sections(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = {claim["id"]: claim for claim in claims["claims"]}
     members = {
         title: [found[claim.id] for claim in section if claim.id in found]
-        for title, section in SECTIONS.items()
+        for title, section in catalogue().items()
     }
     return [{"title": title, "claims": some} for title, some in members.items() if some]
 
@@ -128,12 +131,11 @@ def audited(claims: Mapping[str, Any]) -> list[str]:
     """Count the claims examined of each paper; a paper that was not read is counted apart."""
     found = {claim["id"]: claim for claim in claims["claims"]}
     told = []
-    for source in SOURCES:
-        some = [found[claim.id] for claim in claims_of(source) if claim.id in found]
+    for known in audited_papers():
+        some = [found[claim.id] for claim in claims_of(known.name) if claim.id in found]
         if some:
-            name = papers()[source.replace("-", "_")].name
             reading = " as we read it" if all(claim["as_read"] for claim in some) else ""
-            told.append(f"{len(some)} claim{'s' if len(some) != 1 else ''} of {name}{reading}")
+            told.append(f"{len(some)} claim{'s' if len(some) != 1 else ''} of {known.short}{reading}")
     return told
 
 

@@ -18,7 +18,7 @@ from attnlab.shelf.loading import VARIABLE, folder_of, plain_folders, same_folde
 from attnlab.shelf.manifest import MANIFEST, OFFERS, Paper, Reference, read_paper
 
 Offer = Literal["theories", "models", "presets", "figures"]
-Single = Literal["agreement", "expectation", "commentary"]
+Single = Literal["agreement", "expectation", "commentary", "maps"]
 
 GROUP = "attnlab.papers"  # of entry points
 BUILT_IN = Path(__file__).resolve().parents[1] / "papers"

@@ -19,7 +19,7 @@ from attnlab.shelf.loading import import_from
 MANIFEST, EXPECTED = "paper.yaml", "expected.json"
 MAX_MANIFEST, MAX_EXPECTED = 1_000_000, 20_000_000  # bytes
 OFFERS = ("theories", "models", "presets", "figures")
-SINGLES = ("agreement", "expectation", "commentary")
+SINGLES = ("agreement", "expectation", "commentary", "maps")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _OFFERED = re.compile(
@@ -73,6 +73,7 @@ class _Manifest:
     agreement: str | None = None
     expectation: str | None = None
     commentary: str | None = None
+    maps: str | None = None
 
     def __post_init__(self) -> None:
         from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -128,7 +129,7 @@ class Paper(_Manifest):
         Where its claims stand.
     page : str or None
         The file of its page.
-    agreement, expectation, commentary : str or None
+    agreement, expectation, commentary, maps : str or None
         Single references that other parts of attnlab ask for.
     folder : Path
         Where it stands.

@@ -1,6 +1,5 @@
 """Real text: corpora, a small transformer, and what its attention does while it trains."""
 
-from attnlab.text.agreement import measure_agreement
 from attnlab.text.classes import estimate_classes
 from attnlab.text.corpus import Corpus, Source, open_corpus
 from attnlab.text.measure import snap_step
@@ -14,7 +13,6 @@ __all__ = [
     "Training",
     "TransformerSpec",
     "estimate_classes",
-    "measure_agreement",
     "open_corpus",
     "snap_step",
     "train",

@@ -16,79 +16,6 @@ from attnlab.data.constructions.arguments import (
 )
 from attnlab.files.errors import InputError
 
-# The paper's synthetic family: 10 common tokens, and 10 distinct tokens for each class.
-COMMON = 10
-DISTINCT = 10
-
-
-def syn_small() -> SequenceClasses:
-    """Syn-Small (Figs. 4 and 5): two queries, one class each, 10 common tokens. K = 2, M = 34.
-
-    Tokens 0-9 are common, 10-19 distinct to class 0, 20-29 distinct to class 1, 30-31 queries,
-    32-33 next tokens. The paper's "M = 30" counts the contextual tokens only.
-
-    Returns
-    -------
-    SequenceClasses
-        Two classes.
-
-    Examples
-    --------
-    >>> from attnlab.data import syn_small
-    >>> len(syn_small()), syn_small().vocab_size
-    (2, 34)
-    """
-    return _synthetic(num_last=2, next_per_last=1, local_common=0, origin="syn-small")
-
-
-def syn_medium(num_last: int = 3, next_per_last: int = 2, local_common: int = 0) -> SequenceClasses:
-    """Syn-Medium (Figs. 6, 11 and 12): K = num_last * next_per_last classes.
-
-    Unnormalised, each common token weighs 1 and the 10 distinct tokens of a class weigh 0.1 to 1
-    in even steps, so the last of them is the most frequent.
-
-    Tokens, in this order: 10 common; `local_common` for each query, shared by the classes of that
-    query only and weighing 1, query after query; 10 distinct for each class, class after class;
-    the queries; the next tokens. So M = 10 + 10 K + num_last + K, plus num_last * local_common.
-
-    Parameters
-    ----------
-    num_last : int, optional
-        Queries.
-    next_per_last : int, optional
-        Next tokens of each query.
-    local_common : int, optional
-        Tokens shared by the classes of one query only, for each query.
-
-    Returns
-    -------
-    SequenceClasses
-        The classes.
-
-    Examples
-    --------
-    >>> from attnlab.data import syn_medium
-    >>> len(syn_medium(num_last=3)), syn_medium(num_last=3).vocab_size
-    (6, 79)
-    """
-    num_last = how_many("num_last", num_last, 1)
-    next_per_last = how_many("next_per_last", next_per_last, 1)
-    local_common = how_many("local_common", local_common, 0)
-    if num_last * next_per_last < 2:
-        raise InputError(
-            "num_last, next_per_last: their product must be at least 2; "
-            "with one class no token is common"
-        )
-    if local_common and next_per_last < 2:
-        raise InputError(
-            f"local_common: {local_common} local common tokens need next_per_last to be at least "
-            "2; with one class per query they would be distinct"
-        )
-    origin = origin_text(
-        "syn-medium", num_last=num_last, next_per_last=next_per_last, local_common=local_common
-    )
-    return _synthetic(num_last, next_per_last, local_common, origin)
-
 
 def family(
     classes: int = 2,
@@ -99,7 +26,7 @@ def family(
     lowest: float = 0.1,
     vocab_size: int | None = None,
 ) -> SequenceClasses:
-    """The synthetic family with every knob; the defaults are Syn-Small, but for rounding (1e-17).
+    """A family of classes with every setting; the defaults are syn-small, but for rounding (1e-17).
 
     The common tokens share `common_mass` evenly, and the distinct tokens of a class share the
     rest on an even ramp of weights from `lowest` to 1 (with 1 all are equally frequent). Without
@@ -145,11 +72,11 @@ def family(
         raise InputError(f"common_mass: expected a number from 0 to below 1, got {common_mass}")
     if not 0 < lowest <= 1:
         raise InputError(f"lowest: expected a number above 0 and up to 1, got {lowest}")
-    return _blocks(
+    return equal_rows(
         query_of=np.arange(classes) * queries // classes,
-        common=_share(common_mass, np.ones(common)),
+        common=share(common_mass, np.ones(common)),
         local=np.empty(0),
-        distinct=_share(1 - common_mass, np.linspace(lowest, 1.0, distinct)),
+        distinct=share(1 - common_mass, np.linspace(lowest, 1.0, distinct)),
         vocab_size=vocab_size,
         origin=origin_text(
             "family",
@@ -205,11 +132,11 @@ def single_common(
     num_classes = how_many("num_classes", num_classes, 2)
     distinct = how_many("distinct", distinct, 1)
     common_prob = number_between("common_prob", common_prob, 0, 1)
-    return _blocks(
+    return equal_rows(
         query_of=np.zeros(num_classes, dtype=int),
         common=np.array([common_prob]),
         local=np.empty(0),
-        distinct=_share(1 - common_prob, _ramp(distinct)),
+        distinct=share(1 - common_prob, ramp(distinct)),
         vocab_size=vocab_size,
         origin=origin_text(
             "single-common",
@@ -260,7 +187,7 @@ def symmetric(
     Examples
     --------
     >>> from attnlab.data import symmetric
-    >>> from attnlab.theory import corollary_2
+    >>> from attnlab.papers.scan_and_snap.theory import corollary_2
     >>> corollary_2(symmetric()).holds
     True
     """
@@ -268,11 +195,11 @@ def symmetric(
     common = how_many("common", common, 1)
     distinct = how_many("distinct", distinct, 1)
     common_mass = number_between("common_mass", common_mass, 0, 1)
-    return _blocks(
+    return equal_rows(
         query_of=np.zeros(num_classes, dtype=int),
-        common=_share(common_mass, _ramp(common)),
+        common=share(common_mass, ramp(common)),
         local=np.empty(0),
-        distinct=_share(1 - common_mass, _ramp(distinct)),
+        distinct=share(1 - common_mass, ramp(distinct)),
         vocab_size=vocab_size,
         origin=origin_text(
             "symmetric",
@@ -322,9 +249,9 @@ def local_common(
     next_per_last = how_many("next_per_last", next_per_last, 2)
     local = how_many("local", local, 1)
     distinct = how_many("distinct", distinct, 1)
-    row = _share(1.0, np.concatenate([np.ones(local), _ramp(distinct)]))
-    return _blocks(
-        query_of=_query_of(num_last, next_per_last),
+    row = share(1.0, np.concatenate([np.ones(local), ramp(distinct)]))
+    return equal_rows(
+        query_of=even_queries(num_last, next_per_last),
         common=np.empty(0),
         local=row[:local],
         distinct=row[local:],
@@ -339,22 +266,7 @@ def local_common(
     )
 
 
-def _synthetic(
-    num_last: int, next_per_last: int, local_common: int, origin: str
-) -> SequenceClasses:
-    flat = np.ones(COMMON + local_common)
-    row = _share(1.0, np.concatenate([flat, _ramp(DISTINCT)]))
-    return _blocks(
-        query_of=_query_of(num_last, next_per_last),
-        common=row[:COMMON],
-        local=row[COMMON : flat.size],
-        distinct=row[flat.size :],
-        vocab_size=None,
-        origin=origin,
-    )
-
-
-def _blocks(
+def equal_rows(
     *,
     query_of: NDArray[np.int64],
     common: NDArray[np.float64],
@@ -396,16 +308,16 @@ def _blocks(
     )
 
 
-def _query_of(num_last: int, next_per_last: int) -> NDArray[np.int64]:
+def even_queries(num_last: int, next_per_last: int) -> NDArray[np.int64]:
     """The query of each class, where all queries have equally many."""
     require_entries("num_last, next_per_last", num_last * next_per_last)
     return np.repeat(np.arange(num_last), next_per_last)
 
 
-def _ramp(count: int) -> NDArray[np.float64]:
+def ramp(count: int) -> NDArray[np.float64]:
     return np.linspace(0.1, 1.0, count)
 
 
-def _share(mass: float, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def share(mass: float, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     shares: NDArray[np.float64] = mass * weights / weights.sum()
     return shares

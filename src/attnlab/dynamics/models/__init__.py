@@ -3,7 +3,6 @@
 from attnlab.dynamics.models.base import Model
 from attnlab.dynamics.models.embedded import Embedded
 from attnlab.dynamics.models.extended import Extended
-from attnlab.dynamics.models.joint import Joint
 from attnlab.dynamics.models.pairwise import Pairwise
 
-__all__ = ["Embedded", "Extended", "Joint", "Model", "Pairwise"]
+__all__ = ["Embedded", "Extended", "Model", "Pairwise"]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from attnlab.dynamics.positions import Position
 from attnlab.dynamics.start import Init, Start
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import Named
+from attnlab.shelf import offered
 
 if TYPE_CHECKING:
     from attnlab.dynamics.engines import Engine
@@ -50,6 +52,15 @@ class Model(Named, ABC):
     heads: int = 1
     cancels: ClassVar[bool] = False
     groups: ClassVar[tuple[str, str]] = ("the decoder Y", "the attention logits Z")
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Self]]:
+        """Return models by name; those that papers on the shelf offer are imported here."""
+        if cls is Model:
+            for offer in offered("models").values():
+                with suppress(InputError):  # a broken paper takes no other model down
+                    offer.load()
+        return super().kinds()
 
     # -- what is learnt ---------------------------------------------------------------------
 

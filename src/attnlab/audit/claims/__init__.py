@@ -1,1 +1,0 @@
-"""Claims, one folder for each source."""

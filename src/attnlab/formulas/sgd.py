@@ -1,0 +1,256 @@
+"""Attention under the decoder that SGD trains at the starting attention (ours).
+
+Theorem 1 is about a modified update (Eq. 26). Here the decoder follows SGD itself (Eq. 7), with
+attention held at its start, which is what eta_Y >> eta_Z asks for; then z follows Lemma 1 with that
+decoder and its own, moving f. From Y(0) = 0 the columns of Y stay in the span of the f_n(0):
+Y(t) = F(0) A(t), so that the decoder is K numbers for each output,
+
+    dA_n/dt = eta_Y P(n) (e_n - softmax(A^T F(0)^T f_n(0))),
+
+and outputs that no class predicts are one column, M - K times. With c_kn = A_n . (e_k - alpha_k),
+alpha_k the outputs at the current f_k,
+
+    dz_m/dt = eta_Z sum over classes k of m of P(k) diag(f_k) (I - f_k f_k^T) sum_n c_kn f_n(0).
+
+The first equation knows nothing of the second: it is a prediction, not training. What it leaves out
+is that the decoder notices that attention has moved: an error of order eta_Z/eta_Y.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlab.formulas.backprop import logit_gradient
+from attnlab.formulas.checks import (
+    Classes,
+    Contexts,
+    FloatArray,
+    IntArray,
+    at_least,
+    between,
+    class_weights,
+    contexts,
+    shares,
+    start_logits,
+    vocabulary,
+)
+from attnlab.formulas.solving import solve
+from attnlab.formulas.tokens import by_query, log_scores, unit_rows
+
+
+@dataclass(frozen=True)
+class SgdFlow:
+    """Attention under SGD's decoder at the times asked for, whose shape leads every array.
+
+    Attributes
+    ----------
+    logits
+        z, (..., Q, L).
+    outputs
+        The output logits of each class at its next token, at those of the other targets and at any
+        other token, (..., K, targets + 1), with the attention of the start.
+    error
+        |x_{T+1} - alpha_n|_2 of each class there, (..., K).
+    """
+
+    logits: FloatArray
+    outputs: FloatArray
+    error: FloatArray
+
+
+def sgd_flow(
+    P: Contexts,
+    t: ArrayLike,
+    *,
+    psi: ArrayLike | None = None,
+    M: float | None = None,
+    eta_y: float,
+    eta_z: float,
+    z0: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    target: ArrayLike | None = None,
+    momentum: float = 0.0,
+    rtol: float = 1e-9,
+    atol: float = 1e-12,
+) -> SgdFlow:
+    """Attention under the decoder that SGD trains, from Y(0) = 0: both equations solved at times t.
+
+    The decoder follows SGD with attention held at its start, and attention follows Lemma 1 with
+    that decoder (docs/theory-sgd.md).
+
+    Parameters
+    ----------
+    P : array_like or SequenceClasses
+        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
+        bring psi, M and the shares of the classes with them.
+    t : array_like
+        Times, one expected-gradient step per unit: a number or an array in any order. With momentum
+        they count its steps.
+    psi : array_like, optional
+        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
+        query for all.
+    M : float, optional
+        Size of the vocabulary; `SequenceClasses` know it.
+    eta_y : float
+        Rate of the decoder.
+    eta_z : float
+        Rate of attention.
+    z0 : array_like, optional
+        Logits at the start, (Q, L). By default zero.
+    weight : array_like, optional
+        How often each class is drawn, P(n); 1/K by default.
+    target : array_like, optional
+        The next token of each class, numbered from 0 without gaps. By default each class has its
+        own.
+    momentum : float, optional
+        mu of heavy-ball steps, m <- mu m + gradient, whose memory decoder and attention each have:
+        in continuous time m' = -ln(mu) (gradient/(1 - mu) - m), which forgets as fast and adds up
+        to the same.
+    rtol, atol : float, optional
+        Tolerances of the solver.
+
+    Returns
+    -------
+    SgdFlow
+        z, outputs and errors at each t.
+
+    Examples
+    --------
+    >>> from attnlab.papers.scan_and_snap.classes import syn_small
+    >>> from attnlab.formulas import sgd_flow
+    >>> flow = sgd_flow(syn_small(), [10.0, 1000.0], eta_y=1.0, eta_z=0.1)
+    >>> flow.error.round(2)
+    array([[0.54, 0.54],
+           [0.01, 0.01]])
+    """
+    M, weight = vocabulary(P, M), shares(P, weight)
+    if target is None and isinstance(P, Classes):
+        target = np.unique(P.next_token, return_inverse=True)[1]
+    P, rows = contexts(P, psi)
+    K, L = P.shape
+    goal = np.arange(K) if target is None else np.asarray(target)
+    outputs = int(goal.max()) + 1
+    outside = at_least("M", M, float(outputs)) - outputs  # how many outputs the last column is
+    start = start_logits(z0, rows, L)
+    log_p = log_scores(P, psi=rows)
+    moves = Motion(
+        log_p=log_p, rows=rows, start=start, f0=unit_rows(log_p + start[rows]),
+        share=class_weights(weight, K), wanted=np.eye(outputs + 1)[goal],
+        count=np.append(np.ones(outputs), outside), eta_y=eta_y, eta_z=eta_z,
+    )  # fmt: skip
+    times = at_least("t", t, 0.0)
+    initial = np.concatenate([np.zeros(moves.wanted.size), start.ravel()])
+    half = initial.size
+    mu = between("momentum", momentum, -1e-300, 1.0)[()]
+    if mu > 0.0:
+        kappa = -np.log(mu)
+
+        def velocity(_: float, state: FloatArray) -> FloatArray:
+            m = state[half:]
+            return np.concatenate([m, kappa * (moves.push(state[:half]) / (1.0 - mu) - m)])
+
+        def jacobian(_: float, state: FloatArray) -> FloatArray:
+            of_push, unit = kappa * moves.slope(state[:half]) / (1.0 - mu), np.eye(half)
+            return np.block([[np.zeros_like(unit), unit], [of_push, -kappa * unit]])
+
+        # as far behind in the end as heavy-ball steps are, whose first has its whole gradient
+        begun = 1.0 / (1.0 - mu) - kappa * mu / (1.0 - mu) ** 2
+        initial = np.concatenate([initial, begun * moves.push(initial)])
+    else:
+
+        def velocity(_: float, state: FloatArray) -> FloatArray:
+            return moves.push(state)
+
+        def jacobian(_: float, state: FloatArray) -> FloatArray:
+            return moves.slope(state)
+
+    ordered = solve(velocity, initial, times, rtol=rtol, atol=atol, jacobian=jacobian)
+    A, logits = moves.apart(ordered[..., :half])
+    w = np.asarray(moves.E0 @ A)
+    return SgdFlow(logits, w, np.sqrt(moves.errors(w) ** 2 @ moves.count))
+
+
+@dataclass(frozen=True)
+class Motion:
+    """The two equations, of a state that is A and z in a row."""
+
+    log_p: FloatArray  # (K, L)
+    rows: IntArray  # psi, (K,)
+    start: FloatArray  # z(0), (Q, L)
+    f0: FloatArray  # (K, L)
+    share: FloatArray  # P(n), (K,)
+    wanted: FloatArray  # e_n, (K, targets + 1)
+    count: FloatArray  # how many outputs each column is, (targets + 1,)
+    eta_y: float
+    eta_z: float
+
+    @cached_property
+    def E0(self) -> FloatArray:
+        return np.asarray(self.f0 @ self.f0.T)
+
+    def apart(self, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A, (..., K, targets + 1), and z, (..., Q, L)."""
+        lead, size = state.shape[:-1], self.wanted.size
+        A, z = state[..., :size], state[..., size:]
+        return A.reshape(*lead, *self.wanted.shape), z.reshape(*lead, *self.start.shape)
+
+    def errors(self, W: FloatArray) -> FloatArray:
+        """e_n - alpha_n for output logits (K, targets + 1); the last is that of a single output."""
+        odds = np.exp(W - W.max(-1, keepdims=True))
+        return np.asarray(self.wanted - odds / (odds @ self.count)[..., None])
+
+    def push(self, state: FloatArray) -> FloatArray:
+        """What plain steps would move A and z by, per unit of time."""
+        A, z = self.apart(state)
+        share, f0 = self.share[:, None], self.f0
+        Adot = self.eta_y * share * self.errors(self.E0 @ A)
+        f = unit_rows(self.log_p + z[self.rows])
+        sent_back = (self.errors(f @ f0.T @ A) * self.count) @ A.T @ f0
+        zdot = self.eta_z * by_query(share * logit_gradient(f, sent_back), self.rows, len(z))
+        return np.concatenate([Adot.ravel(), zdot.ravel()])
+
+    def slope(self, state: FloatArray) -> FloatArray:
+        """How the push changes with the state: a row for each number of it, (state, state).
+
+        For class k let f = f_k, g what is sent back, S the slope of alpha_k, B = A^T F(0)^T and,
+        entry by entry, s = f * f and v = f * g; r = f . g and G = B (diag(f) - f s^T). Then the
+        class's term of dz_m/dt changes with z_m by
+
+            diag(v - 2 r s) - v s^T - s v^T + 3 r s s^T - G^T S G.
+        """
+        A, z = self.apart(state)
+        f0, B = self.f0, A.T @ self.f0
+        A_by_A = np.zeros(2 * A.shape)
+        z_by_A, z_by_z = np.zeros(z.shape + A.shape), np.zeros(2 * z.shape)
+        f_of = unit_rows(self.log_p + z[self.rows])
+        started = self.wanted - self.errors(self.E0 @ A)
+        error_of = self.errors(f_of @ B.T)
+        for k, m in enumerate(self.rows):
+            A_by_A[k] = -self.eta_y * self.share[k] * np.einsum(
+                "ji,n->jni", np.diag(started[k]) - np.outer(started[k], self.count * started[k]),
+                self.E0[k],
+            )  # fmt: skip
+            f, e = f_of[k], self.count * error_of[k]
+            drawn = self.count * (self.wanted[k] - error_of[k])  # the outputs' probabilities
+            S = np.diag(drawn) - np.outer(drawn, drawn)
+            s, v, overlap = f * f, f * (e @ B), f0 @ f
+            r = float(v.sum())
+            G = B * f - np.outer(B @ f, s)
+            tilt = np.outer(v - 1.5 * r * s, s)
+            # small sums: einsum does them here, where a product may wake threads and wait for them
+            bent = np.einsum("jl,jm->lm", G, S @ G)
+            rate = self.eta_z * self.share[k]
+            z_by_z[m, :, m] += rate * (np.diag(v - 2.0 * r * s) - tilt - tilt.T - bent)
+            seen = f0 * f - np.outer(overlap, s)
+            z_by_A[m] += rate * (
+                np.einsum("nl,j->lnj", seen, e) - np.einsum("n,jl->lnj", overlap, S @ G)
+            )
+        size = A.size
+        return np.block([
+            [A_by_A.reshape(size, size), np.zeros((size, z.size))],
+            [z_by_A.reshape(z.size, size), z_by_z.reshape(z.size, z.size)],
+        ])  # fmt: skip

@@ -1,0 +1,84 @@
+"""Solving an equation of motion at the times asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy
+
+from attnlab.formulas.checks import FloatArray
+
+# Beyond so many numbers an implicit solver's Jacobian costs more than the small steps of an
+# explicit one.
+MOST_IMPLICIT = 1000
+
+# Calls of the velocity after which a flow is given up, as the simulator gives up after as many
+# steps. Flows that end take a few thousand.
+MOST_CALLS = 100_000
+
+# Up to here a straight line is exact to rounding; near the smallest numbers that there are, the
+# solvers' own steps round to nothing and they go on for ever.
+SHORT = 1e-100
+
+
+class Unsolved(RuntimeError):
+    """An equation of motion that the solver could not follow to the times asked for."""
+
+
+def solve(
+    velocity: Callable[[float, FloatArray], FloatArray],
+    initial: FloatArray,
+    times: FloatArray,
+    *,
+    rtol: float,
+    atol: float,
+    jacobian: Callable[[float, FloatArray], FloatArray] | None = None,
+) -> FloatArray:
+    """The state, from `initial` at time 0, at each of the times, in any order: (..., state).
+
+    jacobian: how the velocity changes with the state. An implicit solver that is not given it calls
+    the velocity once for each number of the state, many times over. A Jacobian counts as a quarter
+    as many calls as there are numbers, which is about what it and its factors cost.
+
+    Raises `Unsolved` where the solver fails, or needs more than `MOST_CALLS` calls.
+    """
+    at, where = np.unique(times, return_inverse=True)
+    states = np.repeat(initial[None], len(at), axis=0)
+    if 0 < at[-1] < SHORT:
+        states = initial + at[:, None] * velocity(0.0, initial)
+    elif at[-1] > 0:
+        implicit = initial.size <= MOST_IMPLICIT
+        calls = _Calls(at[-1])
+        slopes = calls.counted(jacobian, initial.size / 4) if jacobian is not None else None
+        solution = scipy.integrate.solve_ivp(
+            calls.counted(velocity, 1.0), (0.0, at[-1]), initial, t_eval=at, rtol=rtol, atol=atol,
+            **({"method": "LSODA", "jac": slopes} if implicit else {"method": "RK45"}),
+        )  # fmt: skip
+        if not solution.success:
+            raise Unsolved(f"the flow could not be solved: {solution.message}")
+        states = solution.y.T
+    return np.asarray(states[where.reshape(times.shape)])
+
+
+class _Calls:
+    """The calls that a solver has made, up to `MOST_CALLS`."""
+
+    def __init__(self, end: float) -> None:
+        self.end, self.made = end, 0.0
+
+    def counted(
+        self, function: Callable[[float, FloatArray], FloatArray], cost: float
+    ) -> Callable[[float, FloatArray], FloatArray]:
+        """Return the function, each call of which counts as `cost` calls."""
+
+        def call(t: float, state: FloatArray) -> FloatArray:
+            self.made += cost
+            if self.made > MOST_CALLS:
+                raise Unsolved(
+                    f"the flow was given up after {MOST_CALLS:,} calls, at time {t:.3g} "
+                    f"of {self.end:.3g}; give rates closer to each other, or a shorter time"
+                )
+            return function(t, state)
+
+        return call

@@ -1,0 +1,402 @@
+"""The history of a model's attention: moments, what moved between them, when it came to rest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.files.errors import InputError
+from attnlab.measures.arrays import Array, all_to_numpy, beside, to_numpy
+from attnlab.measures.motion import EqualSpans
+from attnlab.measures.received import shared
+from attnlab.observing.behind import LABELS
+from attnlab.observing.block import even_cuts
+from attnlab.observing.labels import COORDS, MAXIMA
+from attnlab.observing.moment import Moment
+from attnlab.observing.sheet import HEAVY, Sheet, put_by
+from attnlab.observing.snap import Spans, moved, snap, speeds, stopped_by_schedule
+
+AT_A_TIME = 2**23  # entries of maps that are compared at a time
+OF_SEQUENCES = "_sequence_se"  # the standard error of a mean, of which sequences are probed
+Arrays = dict[str, NDArray[Any]]
+
+
+class History:
+    """Moments of one model on one probe, in the order of their steps.
+
+    Of each moment the means over sequences are kept with their standard errors, and how much each
+    sequence's attention has changed since the one before and since the start of each span that
+    ends with it (`EqualSpans`). Attention weights are kept of the last moment and of those at which
+    a span is open, a few rows of each.
+
+    comparable: whether each moment is of the same tokens, so that attention can be said to move.
+    """
+
+    def __init__(self, *, comparable: bool = True) -> None:
+        self.comparable = comparable
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.steps: list[int] = []
+        self._last: Moment | None = None  # None where its attention weights are gone
+        self._layout = _Layout()
+        self._words: dict[str, str] = {}
+        self._start: xr.DataArray | None = None  # what keys of the first layer received
+        self._means: list[dict[str, Arrays]] = []  # of each record, by layer
+        self._behind: list[dict[str, Arrays]] = []
+        self._changes: dict[tuple[int, int], Arrays] = {}  # from one record to another
+        self._sums: list[float] | None = []  # of the learning rate; None where one is not known
+        self._by_step, self._by_rate = EqualSpans(), EqualSpans()
+        self._held: dict[int, tuple[Sheet, ...]] = {}  # attention where a span is open
+
+    def add(
+        self, step: int, moment: Moment, *, learning_rate_sum: float | None = None,
+        layers: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Add a moment of a later step.
+
+        learning_rate_sum: what was spent up to it; None where that is not known.
+        layers: names of all layers that may attend, in their order; of a training's own batches
+        each may pass through some of them only (LayerDrop).
+        """
+        if self.steps and step <= self.steps[-1]:
+            raise InputError(
+                f"step: {step} after {self.steps[-1]}; steps must grow, make a new observer for a "
+                "new training"
+            )
+        if self.steps and self.comparable and self._layout.order != moment.order:
+            raise InputError(
+                f"model: other layers attend at step {step} than before; observe one model, or "
+                "make a new observer for another"
+            )
+        if self.comparable:
+            if not self.steps:
+                self._start = _received(moment)
+            self._compare(step, moment, learning_rate_sum)
+        self._layout.add(moment, layers)
+        self.steps.append(step)
+        self._means.append(_by_layer(moment.sheets, [_means(sheet) for sheet in moment.sheets]))
+        self._behind.append({name: dict(one) for name, one in moment.behind.values.items()})
+        self._last = replace(moment, sheets=put_by(moment.sheets))
+        self._words = {
+            "unseen": json.dumps(dict(moment.unseen)),
+            "unrecognised": json.dumps(dict(moment.behind.unrecognised)),
+        }
+
+    def trim(self, step: int) -> None:
+        """Forget the records from `step` on: the training goes on from an earlier state.
+
+        Attention weights are kept of few records, so that how far attention moves from the last of
+        the others to the next may not be known: then it is NaN there.
+        """
+        number = bisect_left(self.steps, step)
+        if not number:
+            self.clear()
+        if number == len(self.steps):
+            return
+        del self.steps[number:], self._means[number:], self._behind[number:]
+        if self._sums is not None:
+            del self._sums[number:]
+        self._changes = {pair: one for pair, one in self._changes.items() if pair[1] < number}
+        self._held = {record: one for record, one in self._held.items() if record < number}
+        self._last = None
+        self._by_step, self._by_rate = EqualSpans(), EqualSpans()
+        for known in self.steps:
+            self._by_step.add(known)
+        for spent in self._sums or ():
+            self._by_rate.add(spent)
+
+    @property
+    def spent(self) -> float | None:
+        """The learning rate spent up to the last record; None where it is not known."""
+        return self._sums[-1] if self._sums else None
+
+    def spent_at(self, step: int, *, last: int, spent: float | None) -> float | None:
+        """Return the learning rate that was spent up to an earlier step, on straight lines between
+        the records; None where it is not known.
+
+        last, spent: where the training was, and what it had spent.
+        """
+        if not self.steps or step <= self.steps[0]:
+            return 0.0
+        if self._sums is None or spent is None or not self.comparable:
+            return None
+        # several knots at one step are the same
+        return float(np.interp(step, [*self.steps, last], [*self._sums, spent]))
+
+    def _compare(self, step: int, moment: Moment, spent: float | None) -> None:
+        """Measure how far attention has moved since the records that it is to be compared with."""
+        if spent is None or self._sums is None:
+            self._sums, self._by_rate = None, EqualSpans()
+        now = len(self.steps)
+        starts = set(self._by_step.add(step))
+        if self._sums is not None and spent is not None:
+            self._sums.append(spent)
+            starts |= set(self._by_rate.add(spent))
+        before = dict(self._held)
+        if now and self._last is not None:
+            before[now - 1] = self._last.sheets
+        for start in (starts | {now - 1}) & before.keys():
+            self._changes[start, now] = _changes(before[start], moment)
+        still = self._by_step.open | self._by_rate.open
+        if now - 1 in still & before.keys():
+            self._held[now - 1] = _attention(before[now - 1])
+        self._held = {record: sheets for record, sheets in self._held.items() if record in still}
+
+    def latest(self) -> xr.Dataset:
+        """The means of the last moment, over (layer, head)."""
+        found = self._layout.labelled(self._of_layers(self._means[-1]), ())
+        return found.assign(_behind(self._of_layers(self._behind[-1]), ("layer",)))
+
+    def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
+        """Everything so far, over (step, layer, head).
+
+        faulty: steps whose weights are not to be relied on; no snap is claimed across them.
+        """
+        if not self.steps:
+            raise InputError(
+                "step: nothing was measured yet; call step(0), or train a while (of processes that "
+                "train together the first alone has results)"
+            )
+        steps = np.asarray(self.steps)
+        means, behind = (
+            _stacked([self._of_layers(one) for one in records])
+            for records in (self._means, self._behind)
+        )
+        whole = self._layout.labelled(means, ("step",)).assign_coords(step=steps)
+        whole = whole.assign(_behind(behind, ("step", "layer")))
+        attrs = self.words()
+        if self._changes:
+            changes = self._between(np.arange(steps.size)).rename(span="step").mean("sequence")
+            fast = speeds(changes["change"], steps)
+            whole = whole.assign({n: v.reindex(step=steps) for n, v in fast.data_vars.items()})
+            overlap = changes.get("heavy_overlap", changes["change"] * np.nan)
+            whole["heavy_overlap"] = overlap.assign_coords(step=steps[1:]).reindex(step=steps)
+            if self._sums is not None:
+                whole = whole.assign_coords(learning_rate_sum=("step", self._sums))
+            found = snap(self._spans(steps, faulty))
+            whole = whole.assign(found.data_vars).assign(self._gained())
+            attrs |= found.attrs
+        else:
+            whole["snap_step"] = xr.full_like(whole["entropy"].isel(step=0, drop=True), np.nan)
+        whole.attrs = attrs
+        return whole
+
+    def _spans(self, steps: NDArray[Any], faulty: Collection[int]) -> Spans:
+        """Return the equal spans by which a snap is judged: of learning rate, or else of steps."""
+        sums = self._sums
+        rate_known = sums is not None and sums[-1] > sums[0]
+        spans = self._by_rate if rate_known else self._by_step
+        bounds = np.array(spans.bounds())
+        bad = np.isin(steps, list(faulty))
+        known = [
+            not bad[a : b + 1].any() and (a, b) in self._changes
+            for a, b in itertools.pairwise(bounds.tolist())
+        ]
+        return Spans(
+            self._between(bounds)["change"], steps[bounds], np.diff(np.array(spans.clock)[bounds]),
+            np.array(known, bool), rate_known,
+            stopped=sums is not None and rate_known and stopped_by_schedule(steps, sums),
+        )  # fmt: skip
+
+    def _between(self, records: NDArray[Any]) -> xr.Dataset:
+        """Return what changed from each of these records to the next; NaN where not known."""
+        pairs = list(itertools.pairwise(records.tolist()))
+        some = [self._changes.get(pair, {}) for pair in pairs]
+        some.append(next(iter(self._changes.values())))  # whose shape the others have
+        dims = ("span", "layer", "sequence", "head")
+        found = xr.Dataset({name: (dims, values) for name, values in _stacked(some).items()})
+        return found.isel(span=slice(len(pairs)))
+
+    def words(self) -> dict[str, str]:
+        """Return what is not known of the model, for the attributes of a dataset: modules that were
+        not seen, and weights that were not recognised."""
+        return dict(self._words)
+
+    def _of_layers(self, record: Mapping[str, Arrays]) -> Arrays:
+        """Return a record's arrays side by side, in the order of all layers."""
+        return _stacked([record.get(name, {}) for name in self._layout.order])
+
+    def _gained(self) -> dict[str, xr.DataArray]:
+        """What each key of the first layer got at the first step and at the last, by its token."""
+        end = None if self._last is None else _received(self._last)
+        if self._start is None or end is None:
+            return {}
+        return {"received_start": self._start, "received_end": end}
+
+
+class _Layout:
+    """Order and kinds of all layers, and the labels of what is measured."""
+
+    def __init__(self) -> None:
+        self.order: tuple[str, ...] = ()
+        self._kinds: dict[str, str] = {}
+        self._labels: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}
+        self._heads, self._min_keys = 0, 0
+
+    def add(self, moment: Moment, layers: Sequence[str]) -> None:
+        """Add what a moment has, and the layers that it may lack."""
+        self.order = tuple(dict.fromkeys([*self.order, *layers, *moment.order]))
+        for sheet in moment.sheets:
+            self._kinds |= dict.fromkeys(sheet.layers, sheet.labels.kind)
+            self._heads = max(self._heads, sheet.arrays["entropy"].shape[2])
+            self._min_keys = sheet.labels.min_keys
+            for name in sheet.of_heads():
+                dims = tuple(dim for dim in sheet.dims(name) if dim != "sequence")
+                self._labels.setdefault(name, (dims, sheet.attrs(name)))
+
+    def labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
+        """Return arrays with the names and meanings that `statistics` gives them."""
+        variables: dict[str, Any] = {}
+        for name, (dims, attrs) in self._labels.items():
+            if name in values:
+                variables[name] = ((*before, "layer", *dims), values[name], attrs)
+            if (spread := f"{name}{OF_SEQUENCES}") in values:
+                about = {"long_name": f"standard error of {name}, of other sequences"}
+                variables[spread] = ((*before, "layer", *dims), values[spread], about)
+        present = {dim for dims, _, _ in variables.values() for dim in dims}
+        kinds = [self._kinds.get(name, "self") for name in self.order]
+        return xr.Dataset(
+            variables,
+            {
+                **{name: values for name, values in COORDS.items() if name in present},
+                "layer": np.arange(len(self.order)), "head": np.arange(self._heads),
+                "module": ("layer", np.asarray(self.order)), "kind": ("layer", np.asarray(kinds)),
+            },
+            {"min_keys": self._min_keys},
+        )  # fmt: skip
+
+
+def _behind(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
+    """What weights and activations say, as variables."""
+    return {
+        name: (
+            (*before, *label.dims),
+            values[name],
+            {"long_name": label.meaning, "units": label.units},
+        )
+        for name, label in LABELS.items()
+        if name in values
+    }
+
+
+def _changes(before: tuple[Sheet, ...], after: Moment) -> Arrays:
+    """Return how far attention has moved, over layer, sequence and head; and the heavy hitters'
+    overlap, where those of `before` are known."""
+    first, second = before, after.sheets
+    if [one.layers for one in first] != [one.layers for one in second]:  # one was read from a file
+        first, second = (tuple(s for sheet in some for s in sheet.apart())
+                         for some in (first, second))  # fmt: skip
+    found: list[Array] = []
+    numbers: list[int] = []  # how much of `found` belongs to the sheets so far
+    names = ["change", *(["heavy_overlap"] if HEAVY in first[0].arrays else [])]
+    for earlier, later in zip(first, second, strict=True):
+        was, now = earlier.arrays["attention"], later.arrays["attention"]
+        if tuple(was.shape) != tuple(now.shape) or later.labels.row_query is None:
+            raise InputError(
+                f"probe: attention of shape {tuple(now.shape)} after {tuple(was.shape)}; "
+                "observe one model on one probe"
+            )
+        each = max(1, AT_A_TIME * len(now) // math.prod(now.shape))
+        for some in even_cuts(len(now), each):
+            found.append(moved(_where(now, was[some]), now[some], later.labels.row_query))
+            if len(names) > 1:
+                heavy_before, heavy = earlier.arrays[HEAVY][some], later.arrays[HEAVY][some]
+                found.append(shared(_where(heavy, heavy_before), heavy))
+        numbers.append(len(found))
+    here, parts = all_to_numpy(found), []
+    for begun, end in zip([0, *numbers], numbers, strict=False):
+        whole = (np.concatenate(here[i : end : len(names)])
+                 for i in range(begun, begun + len(names)))  # fmt: skip
+        parts.append(dict(zip(names, whole, strict=True)))
+    of_layers = _by_layer(second, parts)
+    return _stacked([of_layers[name] for name in after.order])
+
+
+def _attention(sheets: tuple[Sheet, ...]) -> tuple[Sheet, ...]:
+    """Return the attention weights of sheets alone, on the host: they may wait for long."""
+    return tuple(
+        replace(sheet, arrays={"attention": to_numpy(sheet.arrays["attention"])})
+        for sheet in sheets
+    )
+
+
+def _where(now: Array, was: Array) -> Array:
+    """An earlier array where a later one is: it may have been put by, or read from a file."""
+    return was if type(was) is type(now) else beside(now, to_numpy(was))
+
+
+def _means(sheet: Sheet) -> Arrays:
+    """Return means over sequences, of MAXIMA the largest, as `record.over_sequences` takes them.
+
+    All variables at once: one after the other would take longer than the forward itself.
+    """
+    arrays = sheet.of_heads()
+    first = arrays["entropy"].shape  # layer sequence head
+    flat = {name: np.asarray(v, np.float64).reshape(*first, -1) for name, v in arrays.items()}
+    widths = [values.shape[-1] for values in flat.values()]
+    values = np.concatenate(list(flat.values()), axis=-1)
+    squares = np.repeat([name.endswith("_se") for name in flat], widths)
+    number = np.isfinite(values).sum(axis=1)
+    total = np.nansum(np.where(squares, values**2, values), axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(squares, np.sqrt(total), total) / np.where(number > 0, number, np.nan)
+        off = np.nansum((values - mean[:, None]) ** 2, axis=1)
+        several = np.where(number > 1, number, np.nan)
+        spread = np.sqrt(off / (several - 1) / several)
+    found: Arrays = {}
+    ends = np.cumsum(widths).tolist()
+    for name in (name for name in MAXIMA if name in arrays):
+        found[name] = np.fmax.reduce(flat[name], axis=1)[..., 0]
+    for name, begun, end in zip(flat, [0, *ends], ends, strict=False):
+        if name in MAXIMA:
+            continue
+        shape = (first[0], *arrays[name].shape[2:])
+        found[name] = mean[..., begun:end].reshape(shape)
+        if f"{name}_se" in arrays:  # a mean over rows
+            found[f"{name}{OF_SEQUENCES}"] = spread[..., begun:end].reshape(shape)
+    return found
+
+
+def _by_layer(sheets: Sequence[Sheet], parts: Sequence[Arrays]) -> dict[str, Arrays]:
+    """Return what is said of each sheet, layer by layer."""
+    return {
+        layer: {name: values[i] for name, values in part.items()}
+        for sheet, part in zip(sheets, parts, strict=True)
+        for i, layer in enumerate(sheet.layers)
+    }
+
+
+def _received(moment: Moment) -> xr.DataArray | None:
+    """Mean over heads of what keys receive in the first layer, where their tokens are known."""
+    first = moment.layers[moment.order[0]]
+    if "token" not in first.coords or first["kind"].item() != "self":
+        return None
+    mean = first["received"].mean("head").drop_vars("kind")
+    return mean.assign_attrs(long_name="mean attention that a key of the first layer gets")
+
+
+def _stacked(parts: list[Arrays]) -> Arrays:
+    """Side by side; what one of them has not, or fewer of (heads), is NaN there."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    whole = {}
+    for name in names:
+        shapes = [part[name].shape for part in parts if name in part]
+        shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+        filled = np.full((len(parts), *shape), np.nan)
+        for i, part in enumerate(parts):
+            if name in part:
+                place: Any = (i, *(slice(size) for size in part[name].shape))
+                filled[place] = part[name]
+        whole[name] = filled
+    return whole

@@ -1,0 +1,219 @@
+"""The matrices behind a layer, found by how modules are built.
+
+They are those that make queries and keys, and those of the MLP in the same block.
+
+What is not built in a way that is known here is not found. Where several ways would fit, what the
+module computes decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.observing.call import AttentionCall
+from attnlab.observing.seams.watch import ATTENDS
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+SEPARATE = (
+    ("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("q_lin", "k_lin"), ("wq", "wk"),
+    ("to_q", "to_k"),
+)  # fmt: skip
+FUSED = ("c_attn", "query_key_value", "qkv", "qkv_proj", "Wqkv", "in_proj", "to_qkv")
+TOKENS = 8  # of which a projection's output is compared with the queries
+NEAR = 0.02  # how far norms may be from each other; those of another order are far off
+
+Pair = tuple["Float[Tensor, 'head width model']", "Float[Tensor, 'kv_head width model']"]
+Names = tuple[str, ...]  # of the modules of an MLP, its output the last; none where there is none
+Sizes = tuple[int, int, int]  # heads, KV heads, width
+Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # queries and keys of what is fused
+
+
+@dataclass(frozen=True, eq=False)
+class Mlp:
+    """inputs: what makes the hidden units, two modules where one gates the other. output: what
+    reads them."""
+
+    inputs: tuple[nn.Module, ...]
+    output: nn.Module
+
+    @property
+    def matrix(self) -> Float[Tensor, "unit model"]:
+        """The whole input matrix, with the gate's rows above the others."""
+        all_of = [_whole(module) for module in self.inputs]
+        return all_of[0] if len(all_of) == 1 else torch.cat(all_of)
+
+
+def matrix(module: Any) -> Float[Tensor, "out in"] | None:
+    """The weights of a linear layer as it multiplies with them; None of anything else.
+
+    Adapters, quantised and sharded weights are something else: the tensor is not the matrix.
+    """
+    if not _is_linear(module):
+        return None
+    weight = module.weight
+    plain = type(weight) in (Tensor, nn.Parameter) and weight.ndim == 2
+    if not plain or not weight.is_floating_point():
+        return None
+    return weight.detach().T if _is_turned(module) else weight.detach()
+
+
+def fused(model: nn.Module) -> Iterator[nn.Module]:
+    """Linear layers that make queries, keys and values at once."""
+    for module in model.modules():
+        for name in FUSED:
+            child = module._modules.get(name)
+            # weights that are sharded now are whole when the module runs
+            if child is not None and _is_linear(child):
+                yield child
+
+
+def queries_and_keys(
+    module: nn.Module, call: AttentionCall, made: Mapping[int, Tensor], *, name: str = "",
+    orders: dict[str, Order] | None = None,
+) -> Pair | None:  # fmt: skip
+    """W_Q and W_K of a module that has made this call, head by head; None where they are not known.
+
+    made: by its id, what a fused layer gave for the first tokens, (token, out). Whether queries,
+    keys and values follow each other as a whole or head by head, their norms tell, which a rotary
+    embedding leaves as they are. orders: by the module's name, how it is; noted here once it is
+    known, so that the device is not waited for again.
+    """
+    heads, width = call.query.shape[1], call.query.shape[3]
+    sizes = (heads, call.key.shape[1], width)
+    if isinstance(module, nn.MultiheadAttention):
+        if module.in_proj_weight is not None:
+            return _pair(*_in_a_row(module.in_proj_weight.detach(), sizes), sizes)
+        return _pair(module.q_proj_weight.detach(), module.k_proj_weight.detach(), sizes)
+    for names in SEPARATE:
+        query, key = (matrix(module._modules.get(name)) for name in names)
+        if query is not None and key is not None:
+            return _pair(query, key, sizes)
+    orders = {} if orders is None else orders
+    for fused_name in FUSED:
+        child = module._modules.get(fused_name)
+        whole = matrix(child)
+        if child is None or whole is None or whole.shape[0] != (heads + 2 * sizes[1]) * width:
+            continue
+        if name in orders:
+            return _pair(*orders[name](whole, sizes), sizes)
+        given = made.get(id(child))
+        fitting = [
+            order for order in (_in_a_row, _by_kv_head)
+            if given is not None and _explains(order(given.T, sizes), call)
+        ]  # fmt: skip
+        if fitting:
+            orders[name] = fitting[0]
+            return _pair(*fitting[0](whole, sizes), sizes)
+    return None
+
+
+def mlp(model: nn.Module, name: str, known: dict[str, Names] | None = None) -> Mlp | None:
+    """The MLP of the block that the attention module of this name is in.
+
+    The block is the smallest part of the model around it that has linear layers outside of
+    attention. They must be one that reads the hidden units, and before it one or two that make
+    them; experts among which is chosen are not. known: by the names of attention modules, what was
+    found before; noted here.
+    """
+    known = {} if known is None else known
+    if name not in known:
+        found = _find_mlp(model, name)
+        names = {id(module): other for other, module in model.named_modules()}
+        parts = () if found is None else (*found.inputs, found.output)
+        known[name] = tuple(names[id(one)] for one in parts)
+        return found
+    modules = [model.get_submodule(one) for one in known[name]]
+    if not modules or any(matrix(one) is None for one in modules):
+        return None
+    return Mlp(tuple(modules[:-1]), modules[-1])
+
+
+def _find_mlp(model: nn.Module, name: str) -> Mlp | None:
+    while name:
+        inner, name = name, name.rpartition(".")[0]
+        block = model.get_submodule(name)
+        if isinstance(block, nn.ModuleList | nn.Sequential) and _repeats(block):
+            return None
+        if ATTENDS.search(type(block).__name__):  # its projection of the output, say
+            continue
+        layers = list(_linear_outside(block, model.get_submodule(inner)))
+        if layers:
+            return _mlp_of(layers)
+    return None
+
+
+def _linear_outside(block: nn.Module, attention: nn.Module) -> Iterator[nn.Module]:
+    for child in block.children():
+        if child is attention or ATTENDS.search(type(child).__name__):
+            continue
+        if matrix(child) is not None:
+            yield child
+        else:
+            yield from _linear_outside(child, attention)
+
+
+def _mlp_of(layers: list[nn.Module]) -> Mlp | None:
+    *inputs, output = layers
+    width, units = _whole(output).shape
+    fits = all(tuple(_whole(one).shape) == (units, width) for one in inputs)
+    return Mlp(tuple(inputs), output) if fits and len(inputs) in (1, 2) else None
+
+
+def _is_linear(module: Any) -> bool:
+    return _is_turned(module) or isinstance(module, nn.Linear)
+
+
+def _is_turned(module: Any) -> bool:
+    return type(module).__name__ == "Conv1D"  # transformers', in GPT-2
+
+
+def _repeats(modules: nn.Module) -> bool:
+    """Whether these are the blocks of a model, one like the other."""
+    kinds = [type(child) for child in modules.children()]
+    return len(kinds) > 1 and len(set(kinds)) == 1
+
+
+def _whole(module: nn.Module) -> Tensor:
+    weight = matrix(module)
+    assert weight is not None
+    return weight
+
+
+def _in_a_row(whole: Tensor, sizes: Sizes) -> tuple[Tensor, Tensor]:
+    """All queries, then all keys, then all values: GPT-2, torch."""
+    heads, kv_heads, width = sizes
+    return whole[: heads * width], whole[heads * width : (heads + kv_heads) * width]
+
+
+def _by_kv_head(whole: Tensor, sizes: Sizes) -> tuple[Tensor, Tensor]:
+    """For each KV head its queries, its key and its value: GPT-NeoX."""
+    heads, kv_heads, width = sizes
+    group = heads // kv_heads
+    apart = whole.reshape(kv_heads, group + 2, width, -1)
+    return apart[:, :group].flatten(0, 2), apart[:, group].flatten(0, 1)
+
+
+def _pair(query: Tensor, key: Tensor, sizes: Sizes) -> Pair | None:
+    heads, kv_heads, width = sizes
+    fits = query.shape[0] == heads * width and key.shape[0] == kv_heads * width
+    if not fits or query.shape[1] != key.shape[1]:
+        return None
+    return query.reshape(heads, width, -1), key.reshape(kv_heads, width, -1)
+
+
+def _explains(made: tuple[Tensor, Tensor], call: AttentionCall) -> bool:
+    """Whether these have the norms of the call's queries and keys, up to a common factor."""
+    for one, seen in zip(made, (call.query, call.key), strict=True):
+        tokens = one.shape[1]
+        apart = one.reshape(seen.shape[1], -1, tokens).float().norm(dim=1)  # head token
+        ratio = seen[0, :, :tokens].detach().float().norm(dim=-1) / apart
+        if not bool((ratio.max() - ratio.min()) <= NEAR * ratio.mean()):
+            return False
+    return True

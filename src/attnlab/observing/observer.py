@@ -1,0 +1,638 @@
+"""The observer: measures the attention of a model while it trains, or of one as it is."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import nn
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.optim.swa_utils import AveragedModel
+
+from attnlab.files.errors import InputError, require_whole
+from attnlab.files.numerics import numerics
+from attnlab.files.provenance import provenance
+from attnlab.observing import ranks
+from attnlab.observing.behind import looking
+from attnlab.observing.calls import follow
+from attnlab.observing.clock import (
+    LearningRate,
+    LearningRateSum,
+    StepCounter,
+    after_backward,
+    attention_parameters,
+    in_backward,
+)
+from attnlab.observing.history import History
+from attnlab.observing.moment import Known, Measuring, Moment, moment_of
+from attnlab.observing.probe import Probe, batch_of, make_probe
+from attnlab.observing.repeated import random_twice, with_repeated
+from attnlab.observing.seams import Watch, watching
+from attnlab.observing.seams.watch import trains
+from attnlab.observing.statistics import MIN_KEYS
+from attnlab.observing.undisturbed import is_compiled, is_sharded, refuse_partitioned, unwrapped
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnlab.observing.kept import StepFolder
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")  # that of a layer, in the name of a module
+Log = Callable[[int, xr.Dataset], None]
+
+
+class Observer:
+    """Measures a model's attention every `every` steps. `attnlab.observe` makes one.
+
+    As a context manager it counts training steps itself; with `step`, `callback` or `lightning`,
+    whoever trains says where the training is. It holds a weak reference to the model, and puts
+    nothing into it. Wrong settings raise an error at the start; what fails later is a warning, the
+    first time, and the training goes on.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
+        rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
+        learning_rate: LearningRate | None = None, log: Log | None = None,
+        out: str | Path | None = None,
+    ) -> None:  # fmt: skip
+        if not isinstance(model, nn.Module):
+            raise InputError(
+                f"model: expected a torch.nn.Module, got {type(model).__name__}; of other code "
+                "give queries and keys to attnlab.observing.record"
+            )
+        require_whole("every", every, 1)
+        if live and probe is not None:
+            raise InputError("probe: live=True looks at the training's own batches; leave it out")
+        if live and repeated:
+            raise InputError("repeated: live=True runs nothing of its own; leave it out")
+        if not live and probe is None:
+            raise InputError(
+                "probe: nothing to measure on; give token ids (sequence, place), or live=True to "
+                "look at the training's own batches"
+            )
+        if log is not None and not callable(log):
+            raise InputError(
+                f"log: expected a function of a step and a dataset, got {type(log).__name__}; "
+                "attnlab.observing.tensorboard(writer), wandb and mlflow make one"
+            )
+        inner = unwrapped(model)
+        refuse_partitioned(inner)
+        if live and (is_compiled(model) or is_compiled(inner)):
+            raise InputError(
+                "live: the model is compiled, and its forward runs nothing that could be seen; "
+                "give a probe instead, which runs the model uncompiled beside the training"
+            )
+        self.every, self.live, self.rows, self.min_keys = every, live, rows, min_keys
+        self.history = History(comparable=not live)
+        self.seconds = 0.0  # spent on measuring
+        self._model = weakref.ref(inner)
+        self._name, self._sharded = type(inner).__name__, is_sharded(inner)
+        self._probe = None if live else make_probe(inner, probe)
+        self._known = Known(same_probe=not live)
+        self._repeated = random_twice(inner, self._probe) if repeated and self._probe else None
+        self._known_of_repeated = Known(same_probe=True)
+        self._log = log
+        self._rates = LearningRateSum(learning_rate)
+        self._attention: set[int] = set()  # ids of the parameters whose learning rate counts
+        self._hook: Callable[[], object] | None = None  # ends the following of optimizers
+        self._counter = StepCounter()
+        self._began = 0  # what was counted before `with`
+        self._offset = 0  # added to what is counted
+        self._started = False  # errors are raised before the training starts only
+        self._due: int | None = None  # a step that was counted, and not looked at
+        self._last: int | None = None  # where the training is
+        self._measured: int | None = None  # the last step that this process has measured
+        self._by_hand = False
+        self._open: ExitStack | None = None
+        self._armed: _Armed | None = None
+        self._warned: set[str] = set()
+        self._kept: StepFolder | None = None
+        if out is not None:
+            self._go_on(Path(out).expanduser(), probe)
+
+    # -- ways in ---------------------------------------------------------------------------------
+
+    def __enter__(self) -> Observer:
+        if self._open is not None:
+            raise InputError("observer: is open already; make another for another training")
+        if self._last is None and self.history.steps:
+            raise InputError(
+                f"out: holds steps {self.history.steps[0]} to {self.history.steps[-1]} of a "
+                "training; say at which step this one begins with observer.step(n) before `with` "
+                "(0 begins anew), or give another folder"
+            )
+        self._open = ExitStack()
+        self._follow()
+        self._open.callback(self._unfollow)
+        start = 0 if self._last is None else self._last
+        self._began = self._counter.number
+        self._offset = start - self._began
+        try:
+            self._at(start)
+        except BaseException:
+            self._open.close()
+            self._open = None
+            raise
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if self._open is None:
+            raise InputError("observer: was not entered; write `with observer:` around a training")
+        if kind is None:
+            self._settle()
+        self._open.close()
+        self._open = None
+        self._disarm(failed=kind is not None)
+        if kind is not None:
+            return
+        if not (self._counter.number or self._by_hand):
+            self._warn(
+                "steps",
+                f"no step of a torch optimizer that trains this {self._name} was seen, so that "
+                "the start alone was measured; call observer.step(n) after each training step",
+            )
+        assert self._last is not None
+        self._end(self._last)
+
+    def step(self, number: int) -> bool:
+        """Say that the training has made `number` steps; measures when it is time to.
+
+        Call it after each step of the training, and with 0 before the first if the start is
+        wanted. Measured is the first step that reaches each multiple of `every`. After a smaller
+        number than before, what was measured from there on is forgotten. `finish` measures the
+        end, and ends a look at a training's own batches (live=True). Returns whether this step was
+        measured.
+        """
+        require_whole("step", number, 0)
+        self._the_model()
+        self._follow()
+        self._due = None
+        if self._open is not None and not self._by_hand:
+            self._by_hand = self._counter.number > self._began
+            if number != self._counter.number + self._offset:  # a training that goes on, say
+                self._offset = number - self._counter.number
+                self._forget(0)
+                self._rates.rewind(number, 0.0)
+                self._last = None
+        return self._at(number)
+
+    def callback(self) -> Any:
+        """A callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
+        from attnlab.observing.callbacks import trainer_callback
+
+        return trainer_callback(self)
+
+    def lightning(self) -> Any:
+        """A callback for Lightning's Trainer."""
+        from attnlab.observing.callbacks import lightning_callback
+
+        return lightning_callback(self)
+
+    def finish(self, number: int) -> None:
+        """Measure the end of a training, if it was not measured."""
+        self._unfollow()
+        self._disarm()
+        self._end(number)
+
+    # -- ways out --------------------------------------------------------------------------------
+
+    def result(self) -> xr.Dataset:
+        """Return what was measured so far, as a dataset over (step, layer, head)."""
+        self._settle()
+        found = self.history.dataset()
+        spec = {
+            "every": self.every, "live": self.live, "rows": self.rows, "min_keys": self.min_keys,
+            "model": self._name,
+        }  # fmt: skip
+        found.attrs = (
+            provenance(spec, torch=str(torch.__version__), seconds=self.seconds) | found.attrs
+        )
+        return found
+
+    def report(self, path: str | Path | None = None, *, text: Any = None, names: Any = None) -> str:
+        """The page about what was measured so far, as HTML; written to `path` if there is one.
+
+        text: tokens that the model learns from, as the model takes them: then the page says
+        whether theory expects what the first layer did. names: a tokenizer, or the names of tokens
+        in the order of their ids.
+        """
+        from attnlab.observing.expected import expected
+        from attnlab.observing.report_page import report
+
+        found = self.result()
+        return report(found, path, theory=() if text is None else expected(found, text, names))
+
+    def plot(self, variable: str = "relative_entropy", **entry: Any) -> Figure:
+        """A statistic of every head so far, with matplotlib: see `attnlab.plots.heads`."""
+        from attnlab.plots import heads
+
+        return heads(self.result(), variable, **entry)
+
+    def __repr__(self) -> str:
+        steps = self.history.steps
+        return f"Observer({self._name}, {len(steps)} steps measured)"
+
+    # -- when ------------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Follow the optimizers that train this model, until `_unfollow` or the end of self."""
+        if self._hook is not None:
+            return
+        me = weakref.ref(self)
+
+        def begins(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            if (observer := me()) is not None and (model := observer._model()) is not None:
+                observer._begins(optimizer, model)
+
+        def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            if (observer := me()) is not None and (model := observer._model()) is not None:
+                observer._stepped(optimizer, model)
+
+        hooks = ExitStack()
+        hooks.callback(register_optimizer_step_pre_hook(begins).remove)
+        hooks.callback(register_optimizer_step_post_hook(stepped).remove)
+        self._hook = weakref.finalize(self, hooks.close)
+
+    def _unfollow(self) -> None:
+        if self._hook is not None:
+            self._hook()
+            self._hook = None
+
+    def _begins(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+        if self._counter.trains(optimizer, model) and self._counter.begin(optimizer, model):
+            self._settle()  # the step before is complete, and the weights are still its own
+
+    def _stepped(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+        if not (self._counter.trains(optimizer, model) and self._counter.end(optimizer)):
+            return
+        if self._attention:
+            self._rates.add(optimizer, self._attention)
+        if self._open is None or self._by_hand:
+            return
+        number = self._counter.number + self._offset
+        if number != self._last:
+            self._due = number
+        if self._due is None:
+            return
+        if in_backward():
+            after_backward(weakref.WeakMethod(self._settle_after_backward))
+        elif self.live or not self._reaches(number) or self._is_complete(model):
+            self._settle()
+
+    def _is_complete(self, model: nn.Module) -> bool:
+        """Tell whether no other optimizer can be expected to step: each gradient was used."""
+        # Sharded, processes might disagree; and an average is updated after the step.
+        if self._sharded or isinstance(model, AveragedModel):
+            return False
+        moved = self._counter.moved
+        return all(p.grad is None or id(p) in moved for p in model.parameters())
+
+    def _settle_after_backward(self) -> None:
+        self._settle(ended=True)
+
+    def _settle(self, *, ended: bool = False) -> None:
+        """Look at the step that was counted last. Never inside the backward pass: the next step is
+        looked at in its place, if that can be done after the pass has ended (`ended`)."""
+        if self._due is None:
+            return
+        if in_backward() and not ended:
+            self._warn(
+                "backward",
+                "optimizers step inside a backward pass that is inside another, where nothing can "
+                "be measured; call observer.step(n) after each backward()",
+            )
+            return
+        due, self._due = self._due, None
+        self._at(due)
+
+    def _reaches(self, number: int) -> bool:
+        """Tell whether a step is the first to reach a multiple of `every`."""
+        if self._last is None or number < self._last:
+            return number % self.every == 0
+        return number // self.every > self._last // self.every
+
+    def _at(self, number: int) -> bool:
+        """Go on to a step. Errors are raised at the first one only: there the training begins."""
+        if number == self._last:
+            return False
+        due = self._reaches(number)
+        self._disarm()
+        self._rewind(number)
+        look = self._arm if self.live else self._measure
+        if self._started:
+            self._last = number
+            return due and bool(self._trying("measure", _not_measured(number), look, number))
+        refuse_partitioned(self._the_model())
+        measured = due and look(number)
+        self._last, self._started = number, True
+        return measured
+
+    def _end(self, number: int) -> None:
+        """Measure the last step, and write the result."""
+        if not self.live:
+            self._at(number)
+            self._trying("measure", _not_measured(number), self._measure, number)
+        if self._kept is not None and self.history.steps and ranks.first():
+            words = f"{self._kept.folder}: the result is not written"
+            self._trying("out", words, lambda kept: kept.save(self.result()), self._kept)
+
+    def _rewind(self, number: int) -> None:
+        """Forget what was measured from a step on, if the training goes on from there."""
+        steps, last = self.history.steps, self._last
+        if last is None:  # perhaps with what an earlier observer has kept
+            last = steps[-1] if steps else number
+            if number > last:
+                self._rates.skip_to(number)
+        elif number < last:
+            self._measured = None
+            self._warn(
+                "rollback",
+                f"step {number} after {last}: the training goes on from an earlier step, so that "
+                f"what was measured from step {number} on is forgotten",
+            )
+        if number < last or (steps and number <= steps[-1]):
+            spent = self.history.spent_at(number, last=last, spent=self._rates.spent)
+            self._forget(number)
+            self._rates.rewind(number, spent)
+
+    def _forget(self, number: int) -> None:
+        there = len(self.history.steps)
+        self.history.trim(number)
+        if self._kept is not None and ranks.first() and len(self.history.steps) < there:
+            words = f"{self._kept.folder}: steps from {number} on are not put aside"
+            self._trying("out", words, self._forget_kept, self._kept, number)
+
+    def _forget_kept(self, kept: StepFolder, number: int) -> None:
+        kept.roll_back(number)
+        read = self._history_of(kept)  # which has the attention weights of its last step
+        if read.steps == self.history.steps:
+            self.history = read
+
+    # -- what fails ------------------------------------------------------------------------------
+
+    def _warn(self, kind: str, words: str) -> None:
+        """Warn once of each kind of failure."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(words, stacklevel=2)
+
+    def _trying(self, kind: str, words: str, act: Callable[..., Any], *given: Any) -> Any:
+        """Return what a function returns; None where it fails, with a warning the first time."""
+        try:
+            return act(*given)
+        except Exception as problem:
+            name = "" if isinstance(problem, InputError) else f"{type(problem).__name__}: "
+            self._warn(kind, f"{words} ({name}{problem}); the training goes on, and no later "
+                       "failure of this kind is reported")  # fmt: skip
+            return None
+
+    # -- measuring -------------------------------------------------------------------------------
+
+    def _the_model(self) -> nn.Module:
+        model = self._model()
+        if model is None:
+            raise InputError("model: is gone; keep a reference to it while it is observed")
+        return model
+
+    def _measure(self, number: int) -> bool:
+        """Run the probe through the model, which leaves no trace."""
+        if number == self._measured:
+            return False
+        if not (self._sharded or ranks.first()):
+            return False  # the replica of the first process is measured
+        begun = time.perf_counter()
+        assert self._probe is not None
+        model = self._the_model()
+        refuse_partitioned(model)
+        moment = moment_of(
+            model, self._probe, rows=self.rows, min_keys=self.min_keys, known=self._known
+        )
+        if self._repeated is not None:
+            moment = with_repeated(
+                moment, model, self._repeated, min_keys=self.min_keys,
+                known=self._known_of_repeated,
+            )  # fmt: skip
+        self._keep(number, moment)
+        self._measured = number
+        self.seconds += time.perf_counter() - begun
+        return True
+
+    def _keep(self, number: int, moment: Moment) -> None:
+        if not ranks.first():
+            return
+        if not moment.order:
+            warnings.warn(
+                f"step {number}: no query of the training's batch sees {self.min_keys} keys, so "
+                "that it is not measured; a smaller min_keys would",
+                stacklevel=5,
+            )
+            return
+        kinds = ", ".join(sorted(set(moment.unseen.values())))
+        if moment.unseen and not self.history.steps:
+            warnings.warn(
+                f"only some layers of {self._name} are seen; nothing is known of "
+                f"{', '.join(sorted(moment.unseen))} ({kinds})",
+                stacklevel=5,
+            )
+        model = self._the_model()
+        spent = self._rates.at(number, first=not self.history.steps)
+        layers = alike(model, moment.order) if self.live else ()
+        self.history.add(number, moment, learning_rate_sum=spent, layers=layers)
+        if not self._attention:
+            self._attention = attention_parameters(model, moment.order)
+        if self._kept is not None:
+            self._trying("out", f"step {number}: not written to {self._kept.folder}",
+                         self._kept.keep, number, moment, spent)  # fmt: skip
+        if self._log is not None:
+            self._trying("log", f"step {number}: log failed", self._log, number,
+                         self.history.latest())  # fmt: skip
+
+    def _go_on(self, folder: Path, probe: Any) -> None:
+        """Read the measurements of an earlier observer with the same settings."""
+        state = np.random.get_state()  # noqa: NPY002
+        from attnlab.observing.kept import StepFolder, digest  # slow to import
+
+        np.random.set_state(state)  # noqa: NPY002 (importing JAX draws from it)
+        key = {
+            "model": self._name, "probe": None if self.live else digest(probe), "live": self.live,
+            "rows": self.rows, "min_keys": self.min_keys, "repeated": self._repeated is not None,
+            "numerics": numerics("measures"),
+        }  # fmt: skip
+        self._kept = StepFolder(folder, key)
+        self.history = self._history_of(self._kept)
+        if self.history.steps:
+            self._rates.rewind(self.history.steps[-1], self.history.spent)
+
+    def _history_of(self, kept: StepFolder) -> History:
+        history = History(comparable=not self.live)
+        for step, spent, moment in kept.records():
+            layers = alike(self._the_model(), moment.order) if self.live else ()
+            history.add(step, moment, learning_rate_sum=spent, layers=layers)
+        return history
+
+    # -- live ------------------------------------------------------------------------------------
+
+    def _arm(self, number: int) -> bool:
+        """Look at the next forward of the training."""
+        model, opened = self._the_model(), ExitStack()
+        batch: list[Probe] = []
+        problems: list[Exception] = []
+
+        @contextmanager
+        def guard() -> Iterator[None]:
+            try:
+                yield
+            except Exception as problem:
+                problems.append(problem)
+
+        def take(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            with guard():
+                if trains(model) and not batch:
+                    batch.append(batch_of(model, args, kwargs))
+
+        with opened:
+            opened.callback(follow(model, before=take))
+            behind = opened.enter_context(looking(model, self._known.layout, guard))
+            measuring = Measuring(
+                lambda: batch[0], behind, self._known, rows=self.rows, min_keys=self.min_keys,
+                live=True,
+            )  # fmt: skip
+            watch = opened.enter_context(
+                watching(model, measuring.see, only_training=True, guard=guard)
+            )
+            # also where nobody disarms, and the observer is dropped
+            close = weakref.finalize(self, opened.pop_all().close)
+        self._armed = _Armed(number, close, watch, measuring, problems)
+        return True
+
+    def _disarm(self, *, failed: bool = False) -> None:
+        """Keep what was seen since; after a failed training, do not wait for other processes."""
+        if self._armed is None:
+            return
+        armed, self._armed = self._armed, None
+        armed.close()
+        if failed or not armed.watch.over:
+            return
+        self._trying("measure", _not_measured(armed.number), self._keep_seen, armed)
+
+    def _keep_seen(self, armed: _Armed) -> None:
+        problem, moment = next(iter(armed.problems), None), Moment((), ())
+        if problem is None:
+            try:
+                moment = armed.measuring.result(armed.watch)
+            except Exception as found:
+                problem = found
+        moment = ranks.together(moment)  # which waits for every process
+        if moment.order or problem is None:
+            self._keep(armed.number, moment)
+        if problem is not None:
+            raise problem
+
+
+def _not_measured(number: int) -> str:
+    return f"step {number}: not measured"
+
+
+def alike(model: nn.Module, layers: Collection[str]) -> list[str]:
+    """Return the names of modules like these: of their classes, and other numbers in their names.
+    A batch of a training may not pass through all of them (LayerDrop)."""
+    modules = dict(model.named_modules())
+    kinds = {(_NUMBER.sub("*", name), type(modules[name])) for name in layers if name in modules}
+    return [
+        name for name, module in modules.items()
+        if (_NUMBER.sub("*", name), type(module)) in kinds
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Armed:
+    """A look at the training's next forward."""
+
+    number: int
+    close: Callable[[], object]
+    watch: Watch
+    measuring: Measuring
+    problems: list[Exception]
+
+
+def observe(
+    model: nn.Module, *, probe: Any = None, every: int = 100, live: bool = False,
+    rows: int | None = None, min_keys: int = MIN_KEYS, repeated: bool = False,
+    learning_rate: LearningRate | None = None, log: Log | None = None,
+    out: str | Path | None = None,
+) -> Observer:  # fmt: skip
+    """Watch a model's attention while it trains: `attnlab.observe(model, probe=ids)`.
+
+    Around any loop with torch optimizers, as below; or `observer.step(n)` in a loop of your own,
+    `Trainer(..., callbacks=[observer.callback()])`, `observer.lightning()`. A training step counts
+    once, however many optimizers make it. A measurement is one forward of the probe without
+    gradients, in evaluation mode; outputs, gradients and losses of the training are bitwise what
+    they would be without it. Of replicas that train together, that of the first process is
+    measured.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any torch module that attends through transformers' attention functions, torch's
+        `scaled_dot_product_attention` or `MultiheadAttention`; compiled or not.
+    probe
+        Token ids (sequence, place), what a tokenizer returns, or any other arguments of `forward`
+        as a mapping or a tuple.
+    every : int, optional
+        Measure the first step that reaches each multiple of this.
+    live : bool, optional
+        Look at the training's own batches instead of a probe. Each measurement is then of other
+        tokens, so that nothing is said of maps that move; processes are put together.
+    rows : int, optional
+        How many queries are sampled, of all sequences together; None measures all.
+    min_keys : int, optional
+        Queries that see fewer keys are left out.
+    repeated : bool, optional
+        Measure induction and duplicate tokens on random tokens that come twice as well, which is
+        one forward more.
+    learning_rate : float or callable, optional
+        The learning rate of the attention, or a function of the step (0 for the first) that returns
+        it. By default it is read from the torch optimizers that train the attention's parameters.
+        A snap is judged by it, so that a schedule's end does not pass for one.
+    log : callable, optional
+        Called with the step and the means over (layer, head) of each measurement;
+        `attnlab.observing.tensorboard`, `wandb` and `mlflow` make such functions.
+    out : path, optional
+        A folder in which each measurement is kept while the model trains, and the result at the
+        end. A later observer with the same settings and the same folder goes on with them.
+
+    Returns
+    -------
+    Observer
+        A context manager; `result()`, `report()` and `plot()` say what it saw.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import attnlab
+    >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    >>> sgd = torch.optim.SGD(model.parameters(), 0.1)
+    >>> with attnlab.observe(model, probe=(torch.randn(2, 16, 8),), every=1) as observer:
+    ...     model(torch.randn(4, 16, 8)).square().mean().backward()
+    ...     sgd.step()
+    >>> observer.result().entropy.dims
+    ('step', 'layer', 'head')
+    """
+    return Observer(
+        model, probe=probe, every=every, live=live, rows=rows, min_keys=min_keys,
+        repeated=repeated, learning_rate=learning_rate, log=log, out=out,
+    )  # fmt: skip

@@ -1,0 +1,94 @@
+"""Attention in code of its own: it cannot be measured, but what it computes tells of it."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attnlab.observing.seams.base import Seam
+from attnlab.observing.seams.watch import Watch
+
+PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum")
+EXPONENTIALS = ("softmax", "exp", "exp_", "exp2")
+FLEX = "torch.nn.attention.flex_attention"
+MIXTURE = 8  # a square of no more is a mixture of streams (hyper-connections)
+
+
+class Softmax(Seam):
+    """Stands in for torch's softmax, exponentials and products, and notes modules that attend.
+
+    A module attends if it takes the softmax or the exponential of a product of activations, all
+    keys at a time or some; if it takes a softmax as wide as it is high, which what a router makes
+    of experts is not; or if it calls flex_attention. Without it only the name of a module's class
+    would tell.
+    """
+
+    def stand_in(self, watch: Watch) -> None:
+        if len(self.watches) == 1:
+            self._by_name: dict[Any, Any] = {}
+            for make, names in ((self._product, PRODUCTS), (self._exponential, EXPONENTIALS)):
+                for owner in (functional, torch, Tensor):
+                    for name in names:
+                        if hasattr(owner, name):
+                            self._replace(owner, name, make)
+            if (flex := sys.modules.get(FLEX)) is not None:
+                self._replace(flex, "flex_attention", self._flex)
+        self.replace_by_name(watch, self._by_name)
+
+    def _replace(self, owner: Any, name: str, make: Callable[..., Callable[..., Any]]) -> None:
+        original = getattr(owner, name)
+        self.replace(owner, name, make(original))
+        if owner is not Tensor:
+            self._by_name[original] = make
+
+    def _product(self, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        @functools.wraps(original)
+        def product(*args: Any, **kwargs: Any) -> Tensor:
+            made = original(*args, **kwargs)
+            if isinstance(made, Tensor) and made.ndim > 2 and not any(map(_is_weight, args)):
+                for watch in self.watches:
+                    if watch.awake:
+                        watch.products.add((watch.current, tuple(made.shape)))
+            return made
+
+        return product
+
+    def _exponential(self, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        square = getattr(original, "__name__", "") == "softmax"
+
+        @functools.wraps(original)
+        def exponential(*args: Any, **kwargs: Any) -> Tensor:
+            made = original(*args, **kwargs)
+            if isinstance(made, Tensor) and made.ndim > 2 and made.shape[-1] > MIXTURE:
+                for watch in self.watches:
+                    if watch.awake and (
+                        (square and made.shape[-1] == made.shape[-2])
+                        or (watch.current, tuple(made.shape)) in watch.products
+                    ):
+                        watch.attends_alone()
+            return made
+
+        return exponential
+
+    def _flex(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def flex_attention(*args: Any, **kwargs: Any) -> Any:
+            for watch in self.watches:
+                if watch.awake:
+                    watch.attends_alone()
+            return original(*args, **kwargs)
+
+        return flex_attention
+
+
+def _is_weight(value: Any) -> bool:
+    """Whether it is a parameter, or a view of one."""
+    return isinstance(value, nn.Parameter) or (
+        isinstance(value, Tensor) and isinstance(value._base, nn.Parameter)
+    )

@@ -1,0 +1,281 @@
+"""A trajectory: the checkpoints of one training, measured one after the other on one probe."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from attnlab.files.errors import InputError
+from attnlab.files.folders import claim, make_folder
+from attnlab.files.netcdf import DamagedFile, save
+from attnlab.files.numerics import numerics
+from attnlab.files.progress import Choice, reporting
+from attnlab.files.provenance import provenance
+from attnlab.measures.arrays import to_numpy
+from attnlab.observing.checkpoints import Checkpoint, find_checkpoints
+from attnlab.observing.clock import LearningRate, sums_of_checkpoints
+from attnlab.observing.expected import expected
+from attnlab.observing.history import History
+from attnlab.observing.kept import RESULT, STEPS, packed, unpacked
+from attnlab.observing.kept import digest as _digest
+from attnlab.observing.linting import Lint, lint
+from attnlab.observing.moment import Moment, moment_of
+from attnlab.observing.pretrained import load_model
+from attnlab.observing.probe import make_probe
+from attnlab.observing.repeated import random_twice, with_repeated
+from attnlab.observing.statistics import MIN_KEYS
+from attnlab.observing.weights import as_input_error
+from attnlab.text.checkpoint import Checkpoint as Kept
+from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
+
+_UNFIT = "its configuration does not fit its weights, or the probe"
+TORCH = str(torch.__version__)
+
+
+def observe_model(
+    folder: str | Path, probe: Any, *, rows: int | None = None, min_keys: int = MIN_KEYS,
+    device: str = "cpu", text: Any = None, names: Any = None,
+) -> xr.Dataset:  # fmt: skip
+    """Measure the model of a folder as it is.
+
+    Nothing is fetched, and none of its code is run. Refused is a model whose weights, or the
+    attention of one of its heads, are not finite numbers.
+
+    Parameters
+    ----------
+    folder : path
+        A model as transformers saves it, with weights as safetensors.
+    probe : tensor, mapping or tuple
+        Token ids (sequence, place), or anything else that `attnlab.observe` takes.
+    rows : int, optional
+        How many queries are sampled, of all sequences together; None measures all.
+    min_keys : int, optional
+        Queries that see fewer keys are left out.
+    device : str, optional
+        Where it runs.
+    text : tensor, array or list, optional
+        Tokens that the model learns from: then `theory` in the attributes says, for the page, what
+        theory expects of them.
+    names : tokenizer or sequence of str, optional
+        The names of tokens, for that.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (layer, head).
+    """
+    place = Path(folder).expanduser()
+    moment = _moment(place, probe, rows, min_keys, device)
+    if wrong := _not_finite(moment):
+        raise InputError(
+            f"{place}: the attention of {_some(wrong)} is not a finite number on this probe, "
+            "though the weights are; the model has diverged"
+        )
+    history = History()
+    history.add(0, moment)
+    found = history.latest()
+    spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": _digest(probe)}
+    found.attrs = provenance(spec, torch=TORCH) | history.words() | _theory(found, text, names)
+    return found
+
+
+def observe_checkpoints(
+    where: str | Path | Sequence[str | Path] | Sequence[Checkpoint], probe: Any, *,
+    pattern: str | None = None, out: str | Path | None = None, rows: int | None = None,
+    min_keys: int = MIN_KEYS, device: str = "cpu", learning_rate: LearningRate | None = None,
+    progress: Choice = "auto", text: Any = None, names: Any = None,
+) -> xr.Dataset:  # fmt: skip
+    """Measure a training by its checkpoints.
+
+    The files are looked through first (`attnlab.observing.lint`). A step whose file cannot hold the
+    weights of that step is left out, and no snap is claimed across it; `lint` in the attributes has
+    all that was found. `not_finite` there has, by step, the modules whose attention is not a finite
+    number; where no step has other attention, that is an error. One model is in memory at a time.
+
+    Parameters
+    ----------
+    where : path, or sequence of paths or Checkpoint
+        As for `find_checkpoints`.
+    probe : tensor, mapping or tuple
+        Token ids (sequence, place), or anything else that `attnlab.observe` takes.
+    pattern : str, optional
+        As for `find_checkpoints`.
+    out : path, optional
+        A folder in which each step is kept when it is measured, and the result; the same call goes
+        on where one was stopped.
+    rows : int, optional
+        How many queries are sampled, of all sequences together; None measures all.
+    min_keys : int, optional
+        Queries that see fewer keys are left out.
+    device : str, optional
+        Where it runs.
+    learning_rate : float or callable, optional
+        The learning rate, or a function of the step (0 for the first) that returns it. By default
+        it is what the Trainer of transformers logged in the last checkpoint; without either no snap
+        is claimed.
+    progress : {"auto", True, False} or callable, optional
+        Whether to show how far it is, or a function that is called with the fraction done.
+    text : tensor, array or list, optional
+        Tokens that the model learns from: then `theory` in the attributes says, for the page,
+        whether the first layer did what theory expects of them.
+    names : tokenizer or sequence of str, optional
+        The names of tokens, for that.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (step, layer, head).
+    """
+    checkpoints = _checkpoints(where, pattern)
+    looked = lint(checkpoints, progress=progress)
+    sound = [one for one in checkpoints if one.step not in looked.unusable]
+    if not sound:
+        raise InputError(f"checkpoints: none can be used: {looked.faults[0].words}")
+    keeper = None if out is None else _Keeper(Path(out), probe, rows, min_keys, looked)
+    history = History()
+    steps = [one.step for one in sound]
+    sums = sums_of_checkpoints(steps, [one.path for one in sound], learning_rate)
+    wrong: dict[int, list[str]] = {}
+    with reporting(progress, len(sound), "measuring checkpoints") as report:
+        for i, one in enumerate(sound):
+            report(0, one.name)
+            moment = None if keeper is None else keeper.kept(one)
+            if moment is None:
+                moment = _moment(one.path, probe, rows, min_keys, device)
+                if keeper is not None:
+                    keeper.keep(one, moment)
+            history.add(one.step, moment, learning_rate_sum=None if sums is None else sums[i])
+            if modules := _not_finite(moment):
+                wrong[one.step] = modules
+            report(1)
+    result = history.dataset(faulty=_around(looked, steps))
+    if not bool(result["entropy"].notnull().any()):
+        raise InputError(
+            "checkpoints: at no step is attention a finite number on this probe, though the "
+            "weights are; the training has diverged"
+        )
+    spec = {
+        "checkpoints": [one.name for one in sound], "rows": rows, "min_keys": min_keys,
+        "probe": _digest(probe),
+    }  # fmt: skip
+    result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(looked.document()))
+    result.attrs["not_finite"] = json.dumps(wrong)
+    result.attrs |= _theory(result, text, names)
+    if keeper is not None:
+        save(result, keeper.folder / RESULT, inside=keeper.folder)
+    return result
+
+
+def _theory(found: xr.Dataset, text: Any, names: Any) -> dict[str, str]:
+    return {} if text is None else {"theory": json.dumps(expected(found, text, names))}
+
+
+def _checkpoints(where: Any, pattern: str | None) -> tuple[Checkpoint, ...]:
+    listed = not isinstance(where, str | Path)
+    if listed and where and all(isinstance(one, Checkpoint) for one in where):
+        return tuple(sorted(where, key=lambda one: one.step))
+    return find_checkpoints(where, pattern=pattern)
+
+
+def _around(looked: Lint, steps: Sequence[int]) -> list[int]:
+    """The steps next to which something is wrong: beside one left out, or at a break."""
+    after = {
+        next((step for step in steps if step > missing), steps[-1]) for missing in looked.unusable
+    }
+    return sorted({*after, *(step for step in looked.breaks if step in steps)})
+
+
+def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: str) -> Moment:
+    model = load_model(folder, device=device)
+    try:
+        given = make_probe(model, probe)
+        try:
+            moment = moment_of(model, given, rows=rows, min_keys=min_keys)
+            if given.side.tokens is None:
+                return moment
+            return with_repeated(moment, model, random_twice(model, given), min_keys=min_keys)
+        except InputError:
+            raise
+        except Exception:
+            # A configuration can be loaded and not be run. If the model alone runs, it is our bug.
+            problem = f"{folder}: the model cannot be run on the probe"
+            with as_input_error(problem, _UNFIT), torch.no_grad():
+                given.on(torch.device(device)).run(model)
+            raise
+    finally:
+        del model
+        gc.collect()  # models hold references to themselves; two would not fit
+
+
+def _not_finite(moment: Moment) -> list[str]:
+    """Return the modules with a head whose attention is not finite in any sequence."""
+    found = []
+    for sheet in moment.sheets:
+        # (layer, sequence, head); a head whose queries all see too few keys has neither
+        entropy, keys = (
+            np.isfinite(to_numpy(sheet.arrays[name])).any(axis=1)
+            for name in ("entropy", "visible_keys")
+        )
+        wrong = (keys & ~entropy).any(axis=1)
+        found += [name for name, is_wrong in zip(sheet.layers, wrong, strict=True) if is_wrong]
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+class _Keeper:
+    """Steps that were measured, each in a file that is whole or is not there."""
+
+    def __init__(
+        self, folder: Path, probe: Any, rows: int | None, min_keys: int, looked: Lint
+    ) -> None:
+        if not folder.parent.is_dir():
+            raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
+        claim(folder, (STEPS, RESULT))
+        self.folder, self.looked = folder, looked
+        self.key = {
+            "probe": _digest(probe), "rows": rows, "min_keys": min_keys, "torch": TORCH,
+            "numerics": numerics("measures"), "repeated": True,
+        }  # fmt: skip
+
+    def kept(self, checkpoint: Checkpoint) -> Moment | None:
+        """What is kept of a checkpoint, if anything; refused where it is of another probe."""
+        try:
+            found = read_checkpoint(self._place(checkpoint))
+        except (FileNotFoundError, DamagedFile):
+            return None
+        if found.spec.get("key") != json.loads(json.dumps(self._key_of(checkpoint))):
+            raise InputError(
+                f"out: {self.folder} holds another observation of step {checkpoint.step} (of other "
+                "weights, or with another text or other options); give another folder, or what "
+                "was given before to go on"
+            )
+        try:
+            return unpacked(found.spec, found.arrays)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None  # changed after it was written: measured again
+
+    def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
+        """Write a step."""
+        place = self._place(checkpoint)
+        make_folder(place.parent, inside=self.folder)
+        spec, arrays = packed(moment)
+        spec["key"] = self._key_of(checkpoint)
+        write_checkpoint(place, Kept(spec, checkpoint.step, arrays), inside=self.folder)
+
+    def _place(self, checkpoint: Checkpoint) -> Path:
+        return self.folder / STEPS / f"step-{checkpoint.step}.safetensors"
+
+    def _key_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        weights = self.looked.digests[checkpoint.step]  # a folder may be trained into again
+        return {**self.key, "model": str(checkpoint.path.resolve()), "weights": weights}

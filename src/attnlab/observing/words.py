@@ -1,0 +1,342 @@
+"""In words: what happened to a model's attention, from the dataset of an observer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.measures.motion import FEWEST_RECORDS, SNAP_SHARE
+from attnlab.measures.places import SINK_RATE, SINK_SEEN
+from attnlab.observing.schema import checked
+from attnlab.observing.snap import MOVING, NEVER, SNAPPED, STOPPED, UNKNOWN
+
+SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
+INDUCTION = 0.1  # above chance
+_INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that come twice, "}
+SURE = 0.05  # of the resamples may be without a snap
+MOST_NAMED = 6  # heads that a sentence names
+# what a moment alone, taken out of a history, does not tell
+_OF_A_SNAP = ("snap_step", "snap_low", "snap_high", "snap_moved_since")
+_OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_")
+BUDGET = 0.1  # the cache that a sentence speaks of
+POLICY_WORDS = {
+    "oracle": "the best choice there is",
+    "sinks_recent": "the first four and the latest keys",
+    "heavy_recent": "the keys that received most, and the latest",
+    "window_vote": "the keys that the prompt's last queries attended to most, and the latest",
+}
+
+
+def in_words(dataset: xr.Dataset) -> list[str]:
+    """Sentences about what was measured, each of which says what it counts.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of an observer, over (step, layer, head); one over (layer, head) is one moment.
+
+    Returns
+    -------
+    list of str
+        The sentences.
+    """
+    dataset = with_steps(dataset)
+    there = dataset["entropy"].notnull().any(("layer", "head")).values
+    known = dataset.isel(step=there)
+    told = [_sparsity, _keys, _sinks, _snaps, _induction, _caches] if there.any() else []
+    if not there.all():  # maps that are no numbers do not come to rest
+        told = [tell for tell in told if tell is not _snaps]
+    sentences = [sentence for tell in told for sentence in tell(known)]
+    return [*_measured(dataset), *_diverged(dataset, there), *sentences, *_left_out(dataset)]
+
+
+def with_steps(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset of an observer over (step, layer, head); one moment is one step."""
+    dataset = checked(dataset)
+    if "step" in dataset.dims:
+        return dataset
+    step = dataset.coords["step"].item() if "step" in dataset.coords else 0
+    moved = [name for name in dataset.data_vars if str(name).startswith(_OF_SEVERAL)]
+    return dataset.drop_vars(["step", *moved], errors="ignore").expand_dims(step=[step])
+
+
+def _diverged(dataset: xr.Dataset, there: NDArray[np.bool_]) -> Iterator[str]:
+    if not there.all():
+        steps = dataset["step"].values[~there]
+        yield (
+            f"At {_count(steps.size, 'step')}, the first of them {steps[0]:,}, attention is not a "
+            "number: the model has diverged. What follows is of the other steps, and no snap is "
+            "claimed."
+        )
+
+
+def _measured(dataset: xr.Dataset) -> Iterator[str]:
+    steps = dataset["step"].values
+    heads = int(dataset["entropy"].notnull().any("step").sum())
+    when = f"at step {steps[0]:,}"
+    if steps.size > 1:
+        when = f"{steps.size} times from step {steps[0]:,} to {steps[-1]:,}"
+    model = json.loads(dataset.attrs.get("spec", "{}")).get("model", "The training")
+    layers = _count(dataset.sizes["layer"], "layer")
+    yield f"{model} was measured {when}: {heads} heads in {layers}."
+
+
+def _sparsity(dataset: xr.Dataset) -> Iterator[str]:
+    share = dataset["keys_share"].sel(mass=0.95)
+    last, first = share.isel(step=-1).values, share.isel(step=0).values
+    sparse = last <= SPARSE
+    total = int(np.isfinite(last).sum())
+    words = (
+        f"{int(sparse.sum())} of {total} heads are sparse at the end (95 % of a query's attention "
+        f"in at most {100 * SPARSE:g} % of the keys that it sees)"
+    )
+    if dataset.sizes["step"] > 1:
+        before = first <= SPARSE
+        words += f"; at the start {int(before.sum())} were"
+        became = _named(sparse & ~before, first - last)
+        words += f". Became sparse: {became}" if became else ""
+        lost = _named(before & ~sparse, last - first)
+        words += f". No longer sparse: {lost}" if lost else ""
+    yield words + "."
+    entropy = dataset["relative_entropy"].mean("head")
+    ends = entropy.isel(step=-1).values
+    if dataset.sizes["layer"] > 1 and np.isfinite(ends).any():
+        low, high = int(np.nanargmin(ends)), int(np.nanargmax(ends))
+        yield (
+            f"Attention is sharpest in layer {low} (entropy {ends[low]:.2f} of the largest "
+            f"possible) and broadest in layer {high} ({ends[high]:.2f})."
+        )
+
+
+def _keys(dataset: xr.Dataset) -> Iterator[str]:
+    keys = dataset["keys_for"].sel(mass=0.95)
+    last = keys.isel(step=-1).values
+    seen = float(np.nanmean(_last(dataset, "visible_keys")))
+    words = f"95 % of a query's attention is on {np.nanmedian(last):.0f} keys in the median head"
+    if dataset.sizes["step"] > 1:
+        words += f" ({np.nanmedian(keys.isel(step=0).values):.0f} at the start)"
+    words += (
+        f", on {np.nanmin(last):.0f} in the sparsest and {np.nanmax(last):.0f} in the broadest; "
+        f"a query sees {seen:.0f} on average."
+    )
+    yield words
+
+
+def _sinks(dataset: xr.Dataset) -> Iterator[str]:
+    if "strongest_mass" not in dataset:
+        return
+    mass, first = _last(dataset, "strongest_mass"), _last(dataset, "strongest_is_first")
+    sinks = mass > SINK_RATE
+    seen = f"that at least {100 * SINK_SEEN:g} % of the queries see"
+    if not sinks.any():
+        yield (
+            f"No head sinks: no key {seen} gets more than {100 * SINK_RATE:g} % of a head's "
+            f"attention on average (the most is {100 * np.nanmax(mass):.0f} %)."
+        )
+        return
+    at_first = sinks & (first > 0.5)
+    for some, where in ((at_first, "the first key"), (sinks & ~at_first, "a later key")):
+        if some.any():
+            yield (
+                f"{_count(int(some.sum()), 'head')} {'sink' if some.sum() > 1 else 'sinks'}: more "
+                f"than {100 * SINK_RATE:g} % of the attention goes to {where} on average, of keys "
+                f"{seen} ({_named(some, mass, percent=True)})."
+            )
+    alpha = _last(dataset, "alpha_1")
+    yield (
+        f"By the measure of Gu et al. (2025), the mean over all queries of their attention to the "
+        f"first key (alpha_1 > {SINK_RATE:g}), {int((alpha > SINK_RATE).sum())} of "
+        f"{int(np.isfinite(alpha).sum())} heads sink; the largest alpha_1 is "
+        f"{np.nanmax(alpha):.2f}."
+    )
+
+
+def _snaps(dataset: xr.Dataset) -> Iterator[str]:
+    if "snap_state" not in dataset:
+        yield "No snap is claimed: " + _no_history(dataset)
+        return
+    state = np.where(np.isfinite(_last(dataset, "entropy")), dataset["snap_state"].values, -1)
+    total = int((state >= 0).sum())
+    sure = snap_is_sure(dataset)
+    if sure.any():
+        snap = dataset["snap_step"].values
+        some = "; ".join(_told_snap(dataset, *at) for at in _order(sure, -snap)[:MOST_NAMED])
+        more = int(sure.sum()) - MOST_NAMED
+        yield (
+            f"{int(sure.sum())} of {total} heads snapped (from then on their attention changes at "
+            f"less than {100 * SNAP_SHARE:g} % of its fastest, per learning rate): {some}"
+            + (f"; and {more} more" if more > 0 else "")
+            + ". Intervals are over sequences of this one training."
+        )
+    unsure = (state == SNAPPED) & ~sure
+    if unsure.any():
+        yield (
+            f"In {_count(int(unsure.sum()), 'head')} a snap was seen but is not claimed: more than "
+            f"{100 * SURE:g} % of the resamples of the probe's sequences have none, or there is "
+            "only one sequence."
+        )
+    for value, words in _OTHER_STATES.items():
+        some = state == value
+        if some.any():
+            which = "No head snapped" if some.sum() == total else _count(int(some.sum()), "head")
+            yield f"{which}: {words(dataset, some)}."
+
+
+def _stopped(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    return (
+        f"stopped by the schedule. The learning rate fell below {100 * SNAP_SHARE:g} % of its peak "
+        f"while attention, per learning rate, still moved at {_left(dataset, some)} of its fastest"
+    )
+
+
+def _moving(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    per = (
+        " per learning rate" if dataset.attrs.get("snap_clock") == "learning rate" else " per step"
+    )
+    return f"still moving at the end, at {_left(dataset, some)} of the fastest{per}"
+
+
+def _unknown(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    spans = int(dataset.attrs.get("snap_spans", 0))
+    if spans + 1 < FEWEST_RECORDS:
+        return (
+            f"cannot tell. The records hold {_count(spans, 'span')} of equal length, and a snap "
+            f"needs {FEWEST_RECORDS - 1}; measure at even steps"
+        )
+    if dataset.attrs.get("snap_clock") != "learning rate":
+        return (
+            "cannot tell. Attention came to rest, but the learning rate is not known, and a "
+            "schedule may have stopped it; give learning_rate"
+        )
+    reason = "cannot tell. Attention is quiet at the end, but not for long enough"
+    if _faults(dataset):
+        reason += ", or faults of the checkpoints hide when it came to rest"
+    return reason
+
+
+def _never(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    return "attention never moved"
+
+
+_OTHER_STATES = {STOPPED: _stopped, MOVING: _moving, UNKNOWN: _unknown, NEVER: _never}
+
+
+def _left(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
+    """The speed in the last span over the peak: the median head, and the range."""
+    left = dataset["snap_speed_left"].values[some]
+    if left.size == 1:
+        return f"{left[0]:.2g}"
+    return f"{np.nanmin(left):.2g} to {np.nanmax(left):.2g} (median {np.nanmedian(left):.2g})"
+
+
+def snap_is_sure(dataset: xr.Dataset) -> NDArray[np.bool_]:
+    """Tell of which heads a snap is claimed: nearly all resamples of the sequences have one."""
+    if "snap_state" not in dataset:
+        return np.zeros(dataset["entropy"].isel(step=-1).shape, bool)
+    sure: NDArray[np.bool_] = dataset["snap_state"].values == SNAPPED
+    return sure & (dataset["snap_missing"].values <= SURE)
+
+
+def _induction(dataset: xr.Dataset) -> Iterator[str]:
+    for name, where in _INDUCTION.items():
+        if name not in dataset:
+            continue
+        mass = _last(dataset, name)
+        strong = mass > INDUCTION
+        if strong.any():
+            yield (
+                f"{where}{_count(int(strong.sum()), 'head')} "
+                f"{'look' if strong.sum() > 1 else 'looks'} for what followed the same token "
+                f"before, by more than {100 * INDUCTION:g} % above chance "
+                f"({_named(strong, mass, percent=True)})."
+            )
+
+
+def _caches(dataset: xr.Dataset) -> Iterator[str]:
+    if "retained_mass" not in dataset:
+        return
+    kept = dataset["retained_mass"].isel(step=-1).sel(budget=BUDGET)
+    of_policy = {str(policy): kept.sel(policy=policy) for policy in kept["policy"].values}
+    if not all(np.isfinite(float(mean.mean())) for mean in of_policy.values()):
+        return
+    told = "; ".join(
+        f"{100 * float(of_heads.mean()):.0f} % ({100 * float(of_heads.min()):.0f} to "
+        f"{100 * float(of_heads.max()):.0f} %) by {POLICY_WORDS[name]}"
+        for name, of_heads in of_policy.items()
+    )
+    yield (
+        f"If the last queries may keep {100 * BUDGET:g} % of the keys that they see, their "
+        f"attention is kept to, mean over heads and range, {told}."
+    )
+
+
+def _left_out(dataset: xr.Dataset) -> Iterator[str]:
+    unseen = json.loads(dataset.attrs.get("unseen", "{}"))
+    if unseen:
+        kinds = ", ".join(sorted(set(unseen.values())))
+        number = _count(len(unseen), "module")
+        yield f"Nothing is known of {number} that no seam sees ({kinds})."
+    faults = _faults(dataset)
+    if faults:
+        yield (
+            f"The checkpoints have {_count(len(faults), 'fault')}; steps that cannot be relied on "
+            "are left out, and no snap is claimed across them."
+        )
+
+
+def _no_history(dataset: xr.Dataset) -> str:
+    steps = dataset.sizes["step"]
+    if "attention_speed" in dataset:
+        return "this file is of an older attnlab, whose snaps could be the schedule's."
+    if steps > 1:
+        return "each measurement is of other tokens, so that maps cannot be said to move."
+    return "there is one measurement alone."
+
+
+def _told_snap(dataset: xr.Dataset, layer: int, head: int) -> str:
+    here = {n: float(dataset[n].isel(layer=layer, head=head)) for n in _OF_A_SNAP}
+    return (
+        f"{_head(layer, head)} at step {here['snap_step']:,.0f} (90 %: {here['snap_low']:,.0f} to "
+        f"{here['snap_high']:,.0f}; {100 * here['snap_moved_since']:.2g} % of its attention at "
+        "most went elsewhere since)"
+    )
+
+
+def _faults(dataset: xr.Dataset) -> Sequence[Any]:
+    found: Sequence[Any] = json.loads(dataset.attrs.get("lint", "{}")).get("faults", [])
+    return found
+
+
+def _last(dataset: xr.Dataset, name: str) -> NDArray[Any]:
+    return dataset[name].isel(step=-1).values
+
+
+def _order(chosen: NDArray[np.bool_], strength: NDArray[Any]) -> list[tuple[int, int]]:
+    """The chosen heads, the strongest first."""
+    at = np.argwhere(chosen)
+    order = np.argsort(-strength[chosen], kind="stable")
+    return [(int(layer), int(head)) for layer, head in at[order]]
+
+
+def _named(chosen: NDArray[np.bool_], strength: NDArray[Any], *, percent: bool = False) -> str:
+    """Some of the chosen heads by name, the strongest first."""
+    order = _order(chosen, strength)
+    names = [
+        _head(*at) + (f" {100 * strength[at]:.0f} %" if percent else "")
+        for at in order[:MOST_NAMED]
+    ]
+    more = len(order) - MOST_NAMED
+    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
+
+
+def _head(layer: int, head: int) -> str:
+    return f"layer {layer} head {head}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

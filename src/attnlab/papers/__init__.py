@@ -1,0 +1,1 @@
+"""Papers, a folder each; `attnlab.shelf` finds them by their paper.yaml."""

@@ -1,0 +1,163 @@
+"""The cases of JoMA's claims, and their training: gradient flow of `Joint`, in float64."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.data import SequenceClasses, single_common
+from attnlab.dynamics import Flow, Limit, Model, Optimizer, Save, simulate
+from attnlab.papers.joma.classes import joma_toy
+from attnlab.papers.joma.invariants import joint_invariants
+from attnlab.papers.joma.model import Joint
+from attnlab.papers.joma.predict import SMALL, joint_model
+from attnlab.theory.case import Case
+from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory.relation import AT_MOST, EQUAL
+
+RECORDS = 201
+STEP = 0.1  # of time, where the flow is followed by small steps
+
+# JoMA's test of its invariants, as we read it: 2,000 steps at rate 0.1.
+TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5, scale=0.0))
+DRAWS = 30  # of the toy, half of whose frequencies are random; TOY is the first
+# A third of that time, in which b-bar has moved by less than a tenth.
+TOY_EARLY = Case(joma_toy(), 1.0, 1.0, 65.0, model=Joint(temperature=0.5, scale=0.0))
+# One common token and three distinct ones for each of three classes.
+PAIRS = Case(single_common(num_classes=3, distinct=3, common_prob=0.4), 1.0, 1.0, 1e4)
+
+
+@lru_cache(maxsize=16)
+def _run(
+    classes: SequenceClasses, rates: tuple[tuple[float, float], ...], at: tuple[float, ...],
+    model: Model, weight_decay: float = 0.0,
+) -> xr.Dataset:  # fmt: skip
+    eta_y, eta_z = (xr.DataArray(list(column), dims="run") for column in zip(*rates, strict=True))
+    result = simulate(
+        classes, Flow(), eta_y=eta_y, eta_z=eta_z, steps=at[-1], dtype="float64", model=model,
+        optimizer=Optimizer(momentum=0.0, weight_decay=weight_decay),
+        save=Save(("attention", "logits", "loss"), at=at), progress=False,
+    )  # fmt: skip
+    return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
+
+
+def trained(case: Case) -> xr.Dataset:
+    """The gradient flow of a case, at even times."""
+    at = tuple(np.linspace(0.0, case.steps, RECORDS).tolist())
+    return _run(case.classes, ((case.eta_y, case.eta_z),), at, case.model).isel(run=0)
+
+
+def trained_long(
+    case: Case, rates: tuple[tuple[float, float], ...], weight_decay: float = 0.0
+) -> xr.Dataset:
+    """The gradient flow at several pairs of rates (dim `run`), at times in even ratios."""
+    at = (0.0, *np.geomspace(0.1, case.steps, 61).tolist())
+    return _run(case.classes, rates, at, case.model, weight_decay)
+
+
+def stepped_long(
+    case: Case, rates: tuple[tuple[float, float], ...], weight_decay: float = 0.0
+) -> xr.Dataset:
+    """What `trained_long` gives, by small steps: the flow of a ReLU comes to slide along the place
+    where a unit turns off, and its solver does not get on."""
+    times = np.geomspace(STEP, case.steps, 61)
+    at = np.unique(np.round(np.append(0.0, times) / STEP).astype(np.int64))
+    eta_y, eta_z = (xr.DataArray(list(column), dims="run") for column in zip(*rates, strict=True))
+    result = simulate(
+        case.classes, Limit(), eta_y=STEP * eta_y, eta_z=STEP * eta_z, steps=int(at[-1]),
+        dtype="float64", model=case.model,
+        optimizer=Optimizer(momentum=0.0, weight_decay=weight_decay),
+        save=Save(("attention", "loss"), at=at.tolist()), progress=False,
+    )  # fmt: skip
+    by_time = result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
+    return by_time.rename(step="time").assign_coords(time=STEP * at)
+
+
+@lru_cache(maxsize=8)
+def _implied(
+    classes: SequenceClasses, eta_y: float, eta_z: float, steps: float, model: Model
+) -> xr.Dataset:
+    return joint_invariants(trained(Case(classes, eta_y, eta_z, steps, model=model)))
+
+
+def implied(case: Case) -> xr.Dataset:
+    """What the invariants imply along the training of a case, and their assumptions."""
+    return _implied(case.classes, case.eta_y, case.eta_z, case.steps, case.model)
+
+
+@cache
+def toy_draws() -> xr.Dataset:
+    """The invariants along the training of each draw of TOY, over (draw, time) from the first
+    record past the start on.
+
+    fixed, moving: the error of z with b-bar as it starts and as it moves, its norm over tokens over
+    that of how far z has moved. correlation: of z with what b-bar fixed gives. drift, residual: how
+    far b-bar has moved, and how far the factorisation is from holding.
+    """
+    at = np.linspace(0.0, TOY.steps, RECORDS).tolist()
+    toys = [joma_toy(seed=seed) for seed in range(DRAWS)]
+    runs = simulate(
+        toys, Flow(), eta_y=TOY.eta_y, eta_z=TOY.eta_z, steps=TOY.steps, dtype="float64",
+        model=TOY.model, save=Save("logits", at=at), progress=False,
+    ).isel(seed=0, drop=True)  # fmt: skip
+    found = [_compared(runs.isel(setting=draw)) for draw in range(DRAWS)]
+    return xr.concat(found, "draw").isel(time=slice(1, None))
+
+
+def _compared(run: xr.Dataset) -> xr.Dataset:
+    said = joint_invariants(run).isel(query=0, token=TOY.classes.in_play)
+    z = run["attention_logits"].isel(query=0, token=TOY.classes.in_play)
+    implied = said["implied_logits"]
+    with np.errstate(invalid="ignore"):  # nothing has moved at the start
+        error = _norm(implied - z) / _norm(z - z.isel(time=0))
+        straight = xr.corr(implied.sel(rung="joma"), z, "token")
+    return xr.Dataset(
+        {
+            "fixed": error.sel(rung="joma", drop=True),
+            "moving": error.sel(rung="joma-moving", drop=True),
+            "correlation": straight.drop_vars("rung"),
+            "drift": said["mean_attention_drift"],
+            "residual": said["factorisation_residual"],
+        }
+    )
+
+
+def _norm(of: xr.DataArray) -> xr.DataArray:
+    return (of**2).sum("token") ** 0.5
+
+
+def in_play(array: xr.DataArray, case: Case) -> NDArray[np.float64]:
+    """The values of contextual tokens."""
+    return np.asarray(array.isel(token=case.classes.in_play).values, dtype=np.float64)
+
+
+# -- hypotheses, measured in training -------------------------------------------------------------
+
+
+def one_query(case: Case) -> tuple[Hypothesis, ...]:
+    """One query for all classes."""
+    count = float(case.classes.queries.size)
+    return (Hypothesis("claim 1", "one query for all classes", count, EQUAL, 1.0),)
+
+
+def orthonormal(case: Case) -> tuple[Hypothesis, ...]:
+    """Orthonormal embeddings, which `Joint` has by construction."""
+    joint_model(case.model)
+    says = "orthonormal embeddings: overlaps in the model"
+    return (Hypothesis("claim 1", says, 0.0, AT_MOST, 0.0),)
+
+
+def fixed_mean(case: Case) -> tuple[Hypothesis, ...]:
+    """b-bar stays where it starts: at most a tenth of attention moves."""
+    drift = float(implied(case)["mean_attention_drift"].max())
+    return (Hypothesis("claim 1", "b-bar is constant: its drift", drift, AT_MOST, SMALL),)
+
+
+def factorises(case: Case) -> tuple[Hypothesis, ...]:
+    """b and S are uncorrelated, to a tenth, at the end: at a random start nothing pulls yet."""
+    residual = float(implied(case)["factorisation_residual"].values[-1].max())
+    says = "E[S b] = E[S] b-bar: residual of the factorisation, at the end"
+    return (Hypothesis("claim 1", says, residual, AT_MOST, SMALL),)

@@ -1,0 +1,157 @@
+"""joint_invariants(): the attention that a run's MLP implies, beside the attention that it has.
+
+An invariant relates two measured things, the weights v and the logits z of one run. So it is asked
+about a result, and not about a simulation that has not been run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab import formulas
+from attnlab.dynamics import Simulation
+from attnlab.files.errors import InputError
+from attnlab.measures import clock_of
+from attnlab.papers.joma import theory
+from attnlab.papers.joma.predict import joint_model
+
+RUNGS = ("joma", "joma-moving")
+
+
+def joint_invariants(result: xr.Dataset) -> xr.Dataset:
+    """The logits that JoMA's invariants give from the recorded weights, and what they assume.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of `simulate` with `Joint`, with the logits recorded, from the start on. One set of classes;
+        any rates and seeds.
+
+    Returns
+    -------
+    xarray.Dataset
+        With dim `rung` before those of the logits: `implied_logits` of "joma" (claim 1: b-bar as it
+        starts, each query as if it were alone) and of "joma-moving" (ours: b-bar of the moment,
+        each of several queries by its own share; for exp and linear attention of one query the two
+        are the same). Beside it, along the run: `mean_attention_drift` and `factorisation_residual`
+        for each query, and `gradient_change` (`theory.joint_assumptions`).
+
+    Examples
+    --------
+    >>> import attnlab
+    >>> run = attnlab.Simulation("joma-toy", attnlab.Limit(), model=attnlab.Joint(), steps=100)
+    >>> found = attnlab.papers.joma.invariants(attnlab.simulate(run, progress=False))
+    >>> found.rung.values.tolist()
+    ['joma', 'joma-moving']
+    """
+    simulation = Simulation.of(result)
+    model = joint_model(simulation.model)
+    if "setting" in result.dims:
+        raise InputError("result: give one set of classes at a time, as result.isel(setting=0)")
+    if "mlp_weights" not in result:
+        raise InputError('result: its weights are not recorded; simulate with Save("logits")')
+    if simulation.moving.name != "sgd":
+        raise InputError("result: the invariants are those of gradient descent; use 'sgd'")
+    clock = clock_of(result)
+    if result[clock].values[0] != 0:
+        raise InputError("result: the invariants count from the start; record it too")
+    (classes,) = simulation.sets
+    tokens = classes.in_play
+    mixture = theory.mixture(classes)
+    rates = [
+        result[name] if name in result.coords else getattr(simulation.grid, name)
+        for name in ("eta_y", "eta_z")
+    ]
+    kept, dims = result.isel(token=tokens), model.extra_dims()
+    names = list(dims)
+    momentum = simulation.moving.momentum or 0.0
+    t = np.asarray(formulas.momentum_time(result[clock].values, momentum=momentum))
+    keywords: dict[str, Any] = {
+        "attention": model.attention, "activation": model.activation,
+        "temperature": model.temperature,
+    }  # fmt: skip
+    if model.stationary and model.hidden is None:
+        keywords["incoming"] = theory.start_gradient(mixture)
+
+    def one(
+        z: NDArray[np.float64], eta_y: float, eta_z: float, *weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], ...]:
+        of = dict(zip(names, weights, strict=True))
+        v, r, V = (of.get(n) for n in ("mlp_weights", "query_weights", "upper_weights"))
+        assert v is not None
+        how = {"r": r, "upper": V, **keywords}
+        speeds: Any = {"eta_w": float(eta_y), "eta_z": float(eta_z)}
+        assumed = theory.joint_assumptions(mixture, v, z, **how)
+        implied = np.stack([
+            _printed(mixture, v, z, speeds, keywords),
+            _moving(mixture, v, z, t, speeds, how),
+        ])  # fmt: skip
+        return implied, assumed.drift, assumed.residual, assumed.change
+
+    logits = [clock, "query", "token"]
+    implied, drift, residual, change = xr.apply_ufunc(
+        one,
+        kept["attention_logits"].astype(np.float64), *rates,
+        *(kept[n].astype(np.float64) for n in names),
+        input_core_dims=[logits, [], [], *([clock, *dims[n]] for n in names)],
+        output_core_dims=[["rung", *logits], [clock, "query"], [clock, "query"], [clock]],
+        vectorize=True,
+    )  # fmt: skip
+    whole = result["attention_logits"].astype(np.float64).expand_dims(rung=list(RUNGS)).copy()
+    implied = implied.assign_coords(rung=list(RUNGS)).transpose(*whole.dims)
+    whole[{"token": tokens}] = implied.values
+    return xr.Dataset(
+        {
+            "implied_logits": whole,
+            "mean_attention_drift": drift,
+            "factorisation_residual": residual,
+            "gradient_change": change,
+        }
+    )
+
+
+def _printed(
+    s: theory.Mixture, v: Any, z: Any, rates: dict[str, float], model: dict[str, Any]
+) -> NDArray[np.float64]:
+    """Claim 1 for each query as if it were alone, (time, Q, L)."""
+    T, start = model["temperature"], theory.attend(s, z[0], **_of_attention(model))
+    mean = theory.mean_attention(s, start)
+    each = []
+    for m, z0 in enumerate(z[0]):
+        if model["attention"] == "linear":
+            squared = theory.linear_invariant(v, v0=v[0], z0=z0, **rates)
+            each.append(np.sign(z0) * np.sqrt(np.maximum(squared, 0.0)))
+        elif model["attention"] == "exp":
+            each.append(theory.exp_invariant(v, v0=v[0], z0=z0, temperature=T, **rates))
+        else:
+            each.append(
+                theory.softmax_invariant(v, mean[m], v0=v[0], z0=z0, temperature=T, **rates)
+            )
+    return np.stack(each, axis=1)
+
+
+def _moving(
+    s: theory.Mixture, v: Any, z: Any, t: Any, rates: dict[str, float], how: dict[str, Any]
+) -> NDArray[np.float64]:
+    """b-bar of the moment; of several queries, each by its own share: (time, Q, L)."""
+    kind, T = how["attention"], how["temperature"]
+    one = z.shape[1] == 1
+    if one and kind != "softmax":
+        return _printed(s, v, z, rates, how)
+    mean = theory.mean_attention(s, theory.attend(s, z, **_of_attention(how)))
+    if one:
+        found = theory.moving_invariant(v, mean[:, 0], z0=z[0, 0], temperature=T, **rates)
+        return found[:, None]
+    shares = theory.joint_gradient(s, v, z, **how).shares
+    return theory.shared_invariant(
+        v, shares, mean if kind == "softmax" else None, t, z0=z[0], eta_z=rates["eta_z"],
+        temperature=T, linear=kind == "linear",
+    )  # fmt: skip
+
+
+def _of_attention(model: dict[str, Any]) -> dict[str, Any]:
+    return {name: model[name] for name in ("attention", "temperature")}

@@ -1,0 +1,1 @@
+"""Scan and Snap (Tian, Wang, Chen and Du, NeurIPS 2023)."""

@@ -1,0 +1,294 @@
+"""Agreement: do the tokens that the trained model attends to rank as a score said they would?
+
+The slides of "Scan and Snap" call attention a learnable TF-IDF. By Eq. 5 attention is term
+frequency times a learnt weight exp(z), so frequency alone already ranks it well; what is to be
+found out is whether z ranks tokens as an inverse document frequency does, or as Eq. 10 does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.data import SequenceClasses
+from attnlab.dynamics import Limit, Sampled, Save, simulate
+from attnlab.files.errors import InputError
+from attnlab.files.progress import Choice, reporting
+from attnlab.files.provenance import provenance
+from attnlab.measures.received import rank_correlation
+from attnlab.measures.roles import class_count
+from attnlab.papers.scan_and_snap import scores
+from attnlab.text.classes import classes_of
+from attnlab.text.corpus import Corpus
+from attnlab.text.fit import fit_windows
+from attnlab.text.windows import Windows, find_windows
+
+BATCH_SIZE = 128
+CONFIDENCE = 0.95
+# What was trained on: classes for T to infinity, classes at length T, the windows themselves.
+TRAININGS = ("limit", "sampled", "windows")
+TARGETS = ("logits", "attention")
+# The levels of the theory, and scores that need none.
+PRINTED, THEORY, SGD = "Eq. 10 as printed", "Eq. 10", "SGD's decoder"
+IDF = ("TF-IDF of classes", "TF-IDF of windows")
+SCORES = (PRINTED, THEORY, SGD, "frequency", *IDF)
+MEASURES = ("rank_correlation", "recall")
+# Of a class's tokens, all are ranked, and the most frequent: most tokens are rare, and hardly move.
+TOKENS = ("all", "frequent")
+FREQUENT = 0.1
+CELLS = ("training", "target", "tokens", "score")
+
+
+def measure_agreement(
+    corpus: Corpus,
+    *,
+    queries: int = 5,
+    following: int = 4,
+    context: int = 35,
+    min_count: int = 10,
+    eta_y: float = 10.0,
+    eta_z: float = 1.0,
+    steps: int = 1000,
+    seeds: int = 3,
+    top: int = 10,
+    progress: Choice = "auto",
+) -> xr.Dataset:
+    """Train the paper's model on a text in three ways, and hold six scores against it.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The text.
+    queries : int, optional
+        How many query words.
+    following : int, optional
+        Next words of each.
+    context : int, optional
+        Words before a pair that count.
+    min_count : int, optional
+        Rarer pairs and words are left out.
+    eta_y : float, optional
+        Rate of the decoder; well above eta_z is Assumption 1c.
+    eta_z : float, optional
+        Rate of attention.
+    steps : int, optional
+        Of each training.
+    seeds : int, optional
+        Of the trainings that draw.
+    top : int, optional
+        Of how many tokens the recall is taken.
+    progress : {"auto", True, False} or callable, optional
+        Whether to show how far it is, or a function that is called with the fraction done.
+
+    Returns
+    -------
+    xarray.Dataset
+        `rank_correlation` (Spearman's) and `recall` over (training, target, tokens, score, seed,
+        sequence_class), of all tokens in the class's windows and of the 10 % most frequent; and,
+        over (training, sequence_class, token), the mean over seeds of `attention` and
+        `attention_logits`.
+    """
+    for name, value in (("steps", steps), ("seeds", seeds), ("top", top)):
+        if value < 1:
+            raise InputError(f"{name}: expected at least 1, got {value}")
+    rates = {"eta_y": eta_y, "eta_z": eta_z, "steps": steps}
+    with reporting(progress, len(TRAININGS) + 2.0, f"{corpus.name}: agreement") as report:
+        report(0.0, "looking for windows")
+        windows = find_windows(
+            corpus, queries=queries, following=following, context=context, min_count=min_count
+        )
+        classes = classes_of(windows)
+        report(1.0, "scores")
+        held = score_all(classes, windows, rates)
+        trained = []
+        for training in TRAININGS:
+            report(1.0, f"training, {training}")
+            trained.append(_train(training, classes, windows, rates, seeds))
+        report(1.0)
+    spec = {
+        "corpus": {"name": corpus.name, "digest": corpus.digest},
+        "classes": {"origin": classes.origin, "digest": classes.digest},
+        **rates, "context": context, "min_count": min_count, "top": top, "batch_size": BATCH_SIZE,
+    }  # fmt: skip
+    result = _compare(classes, trained, held, top)
+    return result.assign_attrs(provenance(spec, windows=len(windows), top=top))
+
+
+def score_all(
+    classes: SequenceClasses, windows: Windows, rates: dict[str, Any]
+) -> list[scores.Score]:
+    """In the order of SCORES."""
+    return [
+        scores.printed(classes, **rates),
+        scores.eq10(classes, **rates),
+        scores.sgd(classes, **rates),
+        scores.frequency(classes),
+        scores.tf_idf_of_classes(classes),
+        scores.tf_idf_of_windows(classes, windows),
+    ]
+
+
+def _train(
+    training: str, classes: SequenceClasses, windows: Windows, rates: dict[str, Any], seeds: int
+) -> xr.Dataset:
+    """Logits (seed, query, token) and attention (seed, sequence_class, token) at the end."""
+    if training == "windows":
+        return fit_windows(windows, classes, batch_size=BATCH_SIZE, seeds=seeds, **rates)
+    engine = Limit() if training == "limit" else Sampled(windows.length, BATCH_SIZE)
+    save = Save(("attention", "logits"), at=[rates["steps"]])
+    run = simulate(classes, engine, **rates, momentum=0.0, seeds=seeds, save=save, progress=False)
+    return run.isel(step=-1, drop=True)
+
+
+def _compare(
+    classes: SequenceClasses, trained: list[xr.Dataset], held: list[scores.Score], top: int
+) -> xr.Dataset:
+    seeds = trained[0].sizes["seed"]
+    shape = (len(TRAININGS), len(TARGETS), len(TOKENS), len(SCORES), seeds, len(classes))
+    ranked = [ranked_tokens(classes, k) for k in range(len(classes))]
+    values = {name: np.zeros(shape) for name in MEASURES}
+    for i, run in enumerate(trained):
+        reached = (
+            run["attention_logits"].values[:, classes.query_index],  # of each class's query
+            run["attention"].values,
+        )
+        for j, target in enumerate(reached):
+            for q, s, seed, k in np.ndindex(shape[2:]):
+                tokens = ranked[k][q]
+                pair = target[seed, k, tokens], held[s][j][k, tokens]
+                values["rank_correlation"][i, j, q, s, seed, k] = rank_correlation(*pair)
+                values["recall"][i, j, q, s, seed, k] = recall_at(*pair, top=top)
+    dims = (*CELLS, "seed", "sequence_class")
+    ends = {
+        name: np.stack([run[name].mean("seed").values for run in trained])
+        for name in ("attention", "attention_logits")
+    }
+    return xr.Dataset(
+        {
+            **{name: (dims, array) for name, array in values.items()},
+            "attention": (("training", "sequence_class", "token"), ends["attention"]),
+            "attention_logits": (("training", "query", "token"), ends["attention_logits"]),
+            "probability": (("sequence_class", "token"), classes.probs),
+        },
+        {
+            "training": list(TRAININGS), "target": list(TARGETS), "tokens": list(TOKENS),
+            "score": list(SCORES),
+            "query": classes.queries, "token": np.arange(classes.vocab_size),
+            "token_name": ("token", np.asarray(classes.names)),
+            "query_token": ("sequence_class", classes.query),
+            "next_token": ("sequence_class", classes.next_token),
+        },
+    )  # fmt: skip
+
+
+def ranked_tokens(classes: SequenceClasses, k: int) -> tuple[NDArray[np.int64], ...]:
+    """Of class k all tokens, and its most frequent; in the order of TOKENS."""
+    support = classes.support(k)
+    most = max(2, round(FREQUENT * support.size))  # one alone has no rank
+    return support, support[np.argsort(-classes.probs[k, support], kind="stable")[:most]]
+
+
+def recall_at(target: NDArray[Any], score: NDArray[Any], *, top: int) -> float:
+    """The share of the target's `top` largest that are among the score's; ties by position."""
+    first = [set(np.argsort(-values, kind="stable")[:top].tolist()) for values in (target, score)]
+    return len(first[0] & first[1]) / len(first[0])
+
+
+def summary(result: xr.Dataset) -> xr.Dataset:
+    """Means over seeds and classes over (training, target, tokens, score), with their uncertainty.
+
+    `*_low`, `*_high`: a 95 % t-interval over queries, because the classes of one query share its z;
+    NaN for one query. `*_seed_sd`: the standard deviation over seeds of the mean over classes.
+    `queries`: how many there are.
+    """
+    out: dict[str, Any] = {}
+    for name in MEASURES:
+        values = result[name]
+        mean, half = t_interval(by_query(values))
+        of_seed = values.mean("sequence_class").values
+        spread = of_seed.std(axis=-1, ddof=1) if of_seed.shape[-1] > 1 else of_seed[..., 0] * np.nan
+        ends = {"": mean, "_low": mean - half, "_high": mean + half, "_seed_sd": spread}
+        out |= {f"{name}{end}": (CELLS, found) for end, found in ends.items()}
+    found = xr.Dataset(out, {dim: result[dim] for dim in CELLS})
+    return found.assign_attrs(queries=np.unique(result["query_token"]).size)
+
+
+def by_query(values: xr.DataArray) -> NDArray[np.float64]:
+    """Means over the seeds and classes of each query, along the last axis."""
+    of_class = values.mean("seed").transpose(..., "sequence_class").values
+    query = values["query_token"].values
+    return np.stack([of_class[..., query == token].mean(axis=-1) for token in np.unique(query)], -1)
+
+
+def difference(result: xr.Dataset, score: str, other: str, **cell: str) -> tuple[float, float]:
+    """By how much a score ranks better than another, query by query: the mean over queries and half
+    of its 95 % t-interval. cell: training, target and tokens."""
+    values = result["rank_correlation"].sel(cell)
+    mean, half = t_interval(by_query(values.sel(score=score)) - by_query(values.sel(score=other)))
+    return float(mean), float(half)
+
+
+def t_interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The mean along the last axis, and half of its interval."""
+    from scipy.stats import t
+
+    n = values.shape[-1]
+    if n < 2:
+        return values.mean(axis=-1), np.full(values.shape[:-1], np.nan)
+    error = values.std(axis=-1, ddof=1) / np.sqrt(n)
+    return values.mean(axis=-1), t.ppf((1 + CONFIDENCE) / 2, n - 1) * error
+
+
+def in_words(result: xr.Dataset) -> str:
+    """Is attention a learnable TF-IDF? What the numbers say, for the model on the real windows."""
+    found = summary(result)
+    c = found["rank_correlation"].sel(training="windows", target="attention", tokens="all")
+    c = c.to_series()
+    carriers = class_count(result).values
+    return (
+        f"{int((carriers == 1).sum())} of {int((carriers > 0).sum())} contextual tokens are "
+        f"distinct, and of those alone Theorem 2 speaks; Eq. 10 speaks of all. Attention is term "
+        f"frequency times a learnt weight, P exp(z), and frequency alone ranks it with "
+        f"{c['frequency']:.2f} ({IDF[1]}: {c[IDF[1]]:.2f}, {THEORY}: {c[THEORY]:.2f}). Of what is "
+        f"learnt, z: {_of_z(result, found, 'all')}. Among the {100 * FREQUENT:g} % most frequent "
+        f"tokens of each class: {_of_z(result, found, 'frequent')}. Differences are paired over "
+        f"{found.attrs['queries']} queries, ± half the 95 % t-interval."
+        + _of_shared(result, carriers)
+    )
+
+
+def _of_shared(result: xr.Dataset, carriers: NDArray[Any]) -> str:
+    """What becomes of the tokens that every class has."""
+    shared = np.flatnonzero(carriers == result.sizes["sequence_class"])
+    if not shared.size:
+        return ""
+    z = result["attention_logits"].sel(training="windows").isel(token=shared)
+    return (
+        f" Of the {shared.size} tokens that all classes share, z is below 0 in "
+        f"{100 * float((z < 0).mean()):.0f} % of the cases (token and query)."
+    )
+
+
+def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
+    """What ranks z, and how an inverse document frequency compares with Eq. 10."""
+    cell = {"training": "windows", "target": "logits", "tokens": tokens}
+    z = found.sel(cell)["rank_correlation"].to_series()
+    low = found.sel(cell)["rank_correlation_low"].to_series()
+    best = max(IDF, key=lambda name: z[name])
+    mean, half = difference(result, best, THEORY, **cell)
+    by = f"{mean:+.2f}"
+    if abs(mean) > half:
+        beside = f"{'more' if mean > 0 else 'less'} so than"
+    else:  # NaN, of one query, tells nothing
+        beside = "and we cannot tell whether more or less so than"
+    if np.isfinite(half):
+        by += f" ± {half:.2f}"
+    return (
+        f"{THEORY} ranks it with {z[THEORY]:.2f} (as printed {z[PRINTED]:.2f}, with {SGD} "
+        f"{z[SGD]:.2f}), the idf of classes with {z[IDF[0]]:.2f}, that of windows with "
+        f"{z[IDF[1]]:.2f}; it is {'in part' if low[best] > 0 else 'not clearly'} an "
+        f"inverse document frequency, {beside} it is the z of {THEORY} ({by})"
+    )

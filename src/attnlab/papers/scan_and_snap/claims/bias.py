@@ -1,0 +1,380 @@
+"""Sections 1, 5 and 6 in words: which tokens attention favours, and that it slows down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from attnlab import formulas
+from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.fit import slope
+from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
+from attnlab.auditing.verdict import Verdict
+from attnlab.dynamics import Flow, Save, simulate
+from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.cases import (
+    LATE,
+    SYN_SMALL,
+    TURNING,
+    UNEVEN,
+    WEAK,
+    climbed,
+    two_by_hand,
+)
+from attnlab.papers.scan_and_snap.claims.attention import TIMES
+from attnlab.papers.scan_and_snap.hypotheses import (
+    ASSUMPTION_1,
+    EQ_10,
+    FAST,
+    single_common_token,
+    single_query,
+)
+from attnlab.papers.scan_and_snap.readings import (
+    as_dataset,
+    first_turn,
+    logits,
+    mean_entropy,
+    most_and_least_frequent,
+    reduced,
+    run_at,
+)
+from attnlab.theory.case import Case
+from attnlab.theory.comparison import Check
+from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
+
+
+def _frequency_bias(case: Case) -> Measurement:
+    s = case
+    n, _, _ = most_and_least_frequent(s)
+    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[n])
+    tokens = tokens[np.argsort(s.P[n, tokens])]
+    tokens = tokens[
+        np.append(True, np.diff(s.P[n, tokens]) > 0)
+    ]  # an order needs unequal probabilities
+    checks, share = [], {}
+    times, z = run_at(s)
+    for name, path in (("Eq. 10", reduced(s, times).logits), ("training", z)):
+        rising = np.diff(path[-1, s.psi[n], tokens])
+        c = formulas.attention_weights(s.P, path, psi=s.psi)[:, n]
+        share[name] = float(
+            c[-1, tokens[0]] / c[-1, tokens[-1]] / (c[0, tokens[0]] / c[0, tokens[-1]])
+        )
+        checks.append(
+            Check(f"z rises with P(l|n), {name}", 0.0, rising, training=name == "training")
+        )
+    return Measurement(tuple(checks), number=share["Eq. 10"], training_number=share["training"])
+
+
+frequency_bias = Claim(
+    id="frequency-bias",
+    statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
+    source="Sections 1, 5 (frequency bias, token scanning)",
+    relation=ABOVE,
+    case=SYN_SMALL,
+    hypotheses=ASSUMPTION_1,
+    predicts="logits of distinct tokens in the order of P(l|n)",
+    measures="Eq. 10 and the joint flow on Syn-Small, eta_Y/eta_Z = 30",
+    because="an order",
+    code=("attention_flow", "relative_gain"),
+    test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+    figure="fig4",
+    number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
+    training_number="in training it keeps {:.2g} of it",
+    recorded=OnRecord(Verdict.HOLDS, 0.7108, Verdict.HOLDS, 0.6521),
+    measure=_frequency_bias,
+    general=True,
+)
+
+
+def _dominant_attention(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Attention to each class's most frequent distinct token, (..., K); z is (..., Q, L)."""
+    distinct = formulas.token_roles(case.P).distinct
+    top = np.where(distinct, case.P, 0.0).argmax(axis=1)
+    c = formulas.attention_weights(case.P, z, psi=case.psi)
+    return np.asarray(c[..., np.arange(case.K), top])
+
+
+def _distinct_attention(case: Case) -> Measurement:
+    s = case
+    times, z = run_at(s)
+    checks = []
+    for name, path in (("Eq. 10", reduced(s, TIMES).logits), ("training", z)):
+        gained = np.diff(_dominant_attention(s, path), axis=0)
+        checks.append(
+            Check(f"gain of attention between records, {name}", 0.0, gained,
+                  training=name == "training")
+        )  # fmt: skip
+    ladder = np.diff(_dominant_attention(s, logits(s, climbed(s))), axis=1)
+    attention = _dominant_attention(s, z)[:, 0]
+    late = climbed(LATE)
+    rare = _dominant_attention(LATE, logits(LATE, late))[..., 1]
+    turns = [first_turn(late["time"].values, path) for path in rare]
+    checks.append(
+        Check(f"attention at t = {LATE.steps:.0e} above the start, where it turns, training",
+              rare[:, 0], rare[:, -1], training=True)
+    )  # fmt: skip
+    rung = TRAINED_RATIOS.index(FAST)
+    turned = [(r, turn) for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)]
+    return Measurement(
+        tuple(checks),
+        number=float(_dominant_attention(s, reduced(s, TIMES[-1:]).logits)[0, 0]),
+        training_number=float(attention[-1]),
+        note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "
+        f"{attention[-1]:.3f} by t = {times[-1]:.0e} while its logit ends at {z[-1, 0, 1]:+.4f}, "
+        f"because the common token's falls faster. It can fall, much later: {LATE.classes.origin}, "
+        f"attention to token 2 rises from {rare[rung, 0]:.3f} to {rare[rung].max():.3f}, at t = "
+        f"{turns[rung]:.1e}, and is {rare[rung, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
+        + ", ".join(f"{ratio:g}" for ratio, _ in turned)
+        + " it turns at t = "
+        + ", ".join(f"{turn:.1e}" for _, turn in turned),
+        holds_from=holds_from([bool((rung > 0).all()) for rung in ladder]),
+    )
+
+
+distinct_attention = Claim(
+    id="distinct-attention",
+    statement="Over training distinct tokens gain attention (of each class the dominant one)",
+    source="Abstract, Section 5",
+    relation=ABOVE,
+    case=UNEVEN,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    predicts="rising attention to the most frequent distinct token of each class",
+    measures="attention along Eq. 10 to t = 10^7, in the joint flow to 10^10 (net gain: to 10^20)",
+    because="a strict sign",
+    code=("attention_weights", "attention_flow"),
+    test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
+    figure="fig2",
+    number="it rises throughout: in class 0 from 0.400 to {:.3f} at t = 10^7",
+    training_number="rises to 10^10 (0.400 to {:.3f}); another falls from 5e12 on, net it gains",
+    recorded=OnRecord(Verdict.HOLDS, 0.5474, Verdict.HOLDS, 0.4504),
+    measure=_distinct_attention,
+)
+
+
+def _discriminative_bias(case: Case) -> Measurement:
+    s = case
+    common = int(np.flatnonzero(formulas.token_roles(s.P).common)[0])
+    _, z = run_at(s)
+    kept, checks = {}, []
+    for name, path in (("Eq. 10", reduced(s, TIMES).logits), ("training", z)):
+        c = formulas.attention_weights(s.P, path, psi=s.psi)[:, 0, common]
+        kept[name] = float(c[-1] / s.P[0, common])
+        checks.append(
+            Check(f"attention to the common token, {name}", c[:-1], c[1:],
+                  training=name == "training")
+        )  # fmt: skip
+    return Measurement(tuple(checks), number=kept["Eq. 10"], training_number=kept["training"])
+
+
+discriminative_bias = Claim(
+    id="discriminative-bias",
+    statement='A common token loses attention (for several it "can be a bit involved")',
+    source="Abstract, Section 1; Section 5 after Theorem 2",
+    relation=BELOW,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    predicts="falling attention to the common token",
+    measures="attention along Eq. 10 to t = 10^7, and in the joint flow to t = 10^10",
+    because="a strict sign",
+    code=("attention_weights", "attention_flow"),
+    test="tests/theory/test_fates.py::test_theorem_2b_the_single_common_token_loses",
+    figure="fig2",
+    number="it keeps {:.2g} of its attention to t = 10^7",
+    training_number="in training it keeps {:.2g} to t = 10^10",
+    recorded=OnRecord(Verdict.HOLDS, 0.6768, Verdict.HOLDS, 0.8516),
+    measure=_discriminative_bias,
+)
+
+
+# The draw on which the criterion is tried: pairs of classes of one query with three common tokens
+# and a distinct one each, both rows uniform on the simplex, kept where Assumption 2 holds.
+PAIRS = 200
+
+
+def random_pairs(M: int) -> NDArray[np.float64]:
+    """Draw `PAIRS` pairs of classes that share three tokens, (pair, class, token), seed 27."""
+    rng = np.random.default_rng(27)
+    pairs: list[NDArray[np.float64]] = []
+    while len(pairs) < PAIRS:
+        rows = rng.dirichlet(np.ones(4), 2)
+        P = np.hstack([rows[:, :3], np.diag(rows[:, 3])])
+        if theory.assumption_2(theory.correlation(P), M=M).holds:
+            pairs.append(P)
+    return np.array(pairs)
+
+
+def _several_common(case: Case) -> Measurement:
+    s, rest = case, np.zeros((1, 5))
+    pairs = random_pairs(s.M)
+    rates: Any = {"eta_y": s.eta_y, "eta_z": s.eta_z}
+    predicted = np.sign([theory.common_token_margin(P)[:3] for P in pairs])
+    first = [theory.attention_velocity(P, rest, psi=None, M=s.M)[0, :3] for P in pairs]
+    end = [theory.attention_flow(P, s.steps, psi=None, M=s.M, **rates).logits[0, :3] for P in pairs]
+    trained = simulate(
+        [two_by_hand(P.tolist(), s.M) for P in pairs], Flow(), **rates, steps=s.steps,
+        save=Save("logits", at=[0.0, 1e-2, s.steps]), dtype="float64", progress=False,
+    )["attention_logits"].isel(seed=0, query=0, token=slice(3))  # fmt: skip
+    first_trained, end_trained = trained.isel(time=1).values, trained.isel(time=2).values
+    turned, turned_trained = (int((np.sign(z) != predicted).sum()) for z in (end, end_trained))
+    _, z = run_at(s)
+    return Measurement(
+        (
+            Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
+            Check(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted,
+                  np.sign(first_trained), training=True),
+        ),
+        number=float(turned),
+        training_number=float(turned_trained),
+        note=f"the criterion is about the first move. {s.classes.origin}: token 1 is "
+        f"{theory.common_token_margin(s.P)[1]:.3f} above the border, rises to z = "
+        f"{z[:, 0, 1].max():+.1e} in training and ends at {z[-1, 0, 1]:+.4f} at t = {s.steps:.0e}. "
+        f"Of {predicted.size} common tokens of {PAIRS} random pairs (uniform on the simplex, "
+        f"within Assumption 2, seed 27) {turned} have the other sign by then under Eq. 10, "
+        f"{turned_trained} in training",
+    )  # fmt: skip
+
+
+several_common = Claim(
+    id="several-common-tokens",
+    statement="K = 2: a common token first loses iff f_1.f_2 < 2 f_1l f_2l/(f_1l^2 + f_2l^2)",
+    latex=(
+        r"$K = 2$ equally frequent classes of one query: the first move of a common token $l$ is a "
+        r"loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start"
+    ),
+    source='Section 5, "the condition can be a bit involved"',
+    relation=EQUAL,
+    ours=True,
+    case=TURNING,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
+    predicts="the sign of dz/dt at the start by the criterion; nothing about the end",
+    measures="Eq. 10's velocity at t = 0, and z in the joint flow at t = 0.01 (200 random pairs)",
+    because="a sign",
+    code=("common_token_margin", "attention_velocity"),
+    test="tests/theory/test_fates.py::test_criterion_for_two_classes_decides_every_common_token",
+    figure="fig2",
+    number="the first move; by t = 10^7 under Eq. 10 {:.0f} of 600 random tokens have turned",
+    training_number="the first move; by t = 10^7 {:.0f} of 600 have turned",
+    recorded=OnRecord(Verdict.EXACT, 33.0, Verdict.EXACT, 35.0),
+    measure=_several_common,
+)
+
+
+def _no_winner(case: Case) -> Measurement:
+    s = case
+    times = np.geomspace(1.0, 1e12, 40)
+    path = as_dataset(s, times, reduced(s, times).logits)
+    run = climbed(s).sel(ratio=FAST)
+    checks, left = [], {}
+    for name, result in (("Eq. 10", path), ("training", run)):
+        entropy = mean_entropy(result)
+        left[name] = float(np.exp(entropy[-1]))
+        end = result["time"][-1]
+        moved = [
+            float(
+                abs(entropy.interp(time=end / 10.0**i) - entropy.interp(time=end / 10.0 ** (i + 1)))
+            )
+            for i in (1, 0)
+        ]
+        checks += [
+            Check(f"effective distinct tokens at the end, {name}", 2.0, left[name],
+                  training=name == "training"),
+            Check(f"exponent in t of what a decade moves, {name}", 0.0, slope([1.0, 10.0], moved),
+                  SETTLES, relative=False, tolerance=0.05, training=name == "training"),
+        ]  # fmt: skip
+    return Measurement(
+        tuple(checks),
+        number=left["Eq. 10"],
+        training_number=left["training"],
+        note="at finite t: by Theorems 3 and 4 B_n goes to infinity, so that the limit is one-hot",
+    )
+
+
+no_winner = Claim(
+    id="no-winner-takes-all",
+    statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
+    source="Abstract, Sections 1, 6",
+    relation=ABOVE,
+    case=SYN_SMALL,
+    hypotheses=ASSUMPTION_1,
+    predicts="several distinct tokens still attended to, and change about logarithmic in time",
+    measures="the effective number of distinct tokens: Eq. 10 to 10^12, training to 10^6",
+    because="2 would be nearly one token; an exponent below 0.05 is logarithmic to the eye",
+    code=("attention_flow", "snapping"),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig4",
+    number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
+    training_number="{:.3g} of 10 are left at t = 10^6 in training",
+    recorded=OnRecord(Verdict.HOLDS, 7.246, Verdict.HOLDS, 8.052),
+    measure=_no_winner,
+)
+
+
+def _growth_slows(case: Case) -> Measurement:
+    s = case
+    t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
+    times, path = run_at(s)
+    _, high, _ = most_and_least_frequent(s)
+    checks, quicker, fastest = [], {}, {}
+    for name, z in (("Eq. 10", reduced(s, times).logits), ("training", path)):
+        chi = theory.growth_factor(z[:, 0, high])
+        early = (times > 0) & (times <= t0_prime)
+        power = np.diff(np.log(chi[early])) / np.diff(np.log(times[early]))
+        # From t_0 on, at times between the records as well: d chi/d ln t.
+        late = np.geomspace(t0, times[-1], 1000)
+        spline = scipy.interpolate.CubicSpline(np.log(times[1:]), chi[1:])
+        per_fold = spline.derivative()(np.log(late))
+        quicker[name] = float(per_fold.max() / per_fold[0])
+        fastest[name] = float(late[per_fold.argmax()])
+        last = late >= times[-1] / 10.0
+        checks += [
+            Check(f"exponent of chi in t up to t_0', {name}", 1.0, float(power.max()), AT_MOST,
+                  training=name == "training"),
+            Check(f"exponent of chi's growth per e-fold of t, last decade, {name}", 0.0,
+                  slope(late[last], per_fold[last]), relative=False,
+                  training=name == "training"),
+        ]  # fmt: skip
+    done = float(path[times == t0, 0, high].item() / path[-1, 0, high])
+    return Measurement(
+        tuple(checks),
+        number=quicker["Eq. 10"],
+        training_number=quicker["training"],
+        note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:.3g}: in training an e-fold of t adds "
+        f"most at t = {fastest['training']:.1e}; by t_0 = {t0:.3g} the dominant logit has made "
+        f"{done:.1%} of its way to t = {times[-1]:.0e}: t_0 is not where it slows down",
+    )
+
+
+growth_slows = Claim(
+    id="scan-and-snap",
+    statement="chi of the dominant token grows (sub-)linearly up to t_0', as O(ln t) from t_0 on",
+    latex=(
+        r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as $O(\ln t)$ "
+        r"from $t_0$ on"
+    ),
+    source="Theorem 4 (scanning, snapping)",
+    relation=SETTLES,
+    case=WEAK,
+    hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
+    predicts="chi at most linear in t up to t_0'; then an e-fold of t adds a bounded amount",
+    measures="chi under Eq. 10 and in the joint flow to t = 10^10",
+    because="exponents",
+    code=("growth_factor", "attention_flow"),
+    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    figure="fig3",
+    number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
+    training_number="bounded, but up to {:.2g} times as much: t_0 is not where it slows down",
+    recorded=OnRecord(Verdict.HOLDS, 1.0, Verdict.HOLDS, 4.257),
+    measure=_growth_slows,
+)
+
+CLAIMS = (
+    frequency_bias,
+    distinct_attention,
+    discriminative_bias,
+    several_common,
+    no_winner,
+    growth_slows,
+)

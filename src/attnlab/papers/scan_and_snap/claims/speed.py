@@ -1,0 +1,196 @@
+"""Appendix D.3: the speed gamma and its two stages (Lemmas 8 and 9, Remark 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.verdict import Verdict
+from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.cases import FIG3
+from attnlab.papers.scan_and_snap.hypotheses import MUCH, large_vocabulary, rate_window
+from attnlab.theory.case import Case
+from attnlab.theory.comparison import Check
+from attnlab.theory.relation import (
+    ABOVE,
+    AT_LEAST,
+    AT_MOST,
+    BELOW,
+    much_greater,
+    up_to,
+    within,
+)
+
+VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
+
+
+def _lemma_8(case: Case) -> Measurement:
+    M = VOCABULARIES[:, None]
+    low, high = M ** (theory.omega_0(M) - 2.0), (1.0 + theory.omega_1(M)) * np.log(M) / M
+    inside = low * (high / low) ** np.linspace(1e-6, 1 - 1e-6, 50)
+    below, above = low * np.geomspace(1e-6, 1 - 1e-6, 50), high * np.geomspace(1 + 1e-6, 1e3, 50)
+
+    def room(h: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.log((M - 1.0) * M * h) - M * h)
+
+    small = theory.omega_0(VOCABULARIES) * VOCABULARIES**0.99 * np.log(VOCABULARIES)
+    order = theory.omega_1(VOCABULARIES) * np.log(VOCABULARIES) / np.log(np.log(VOCABULARIES))
+    return Measurement(
+        (
+            Check("exp(Mh) <= (M-1) M h inside", 0.0, room(inside), AT_LEAST),
+            Check("exp(Mh) > (M-1) M h below", 0.0, room(below), BELOW),
+            Check("exp(Mh) > (M-1) M h above", 0.0, room(above), BELOW),
+            Check("omega_0 over 1/(M^0.99 ln M)", 1.0, small, up_to(3.0)),
+            Check("omega_1 over ln ln M/ln M", 1.0, order, within(2.0)),
+        ),
+        number=float(theory.omega_1(1000.0)),
+    )
+
+
+lemma_8 = Claim(
+    id="lemma-8",
+    statement="exp(M h) <= (M-1) M h exactly on [M^-(2-omega_0), (1+omega_1) ln M/M]",
+    latex=(
+        r"$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le "
+        r"\frac{(1+\omega_1) \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln "
+        r"M}\right)$ and, if $M \gg 100$, $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$"
+    ),
+    source="Lemma 8, Eqs. 50, 51",
+    relation=AT_MOST,
+    case=FIG3,
+    hypotheses=(large_vocabulary,),
+    predicts="the sign on both sides of both zeros; omega_0 and omega_1 of the stated orders",
+    measures="the sign on 150 points for each M from 10^3 to 10^9, and the two constants",
+    tolerance=1e-9,
+    because="rounding of ln((M-1) M h) - M h near a zero",
+    code=("omega_0", "omega_1"),
+    test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
+    number="omega_1 = {:.3g} at M = 1000 (0.15 at 10^9)",
+    recorded=OnRecord(Verdict.HOLDS, 0.3198),
+    measure=_lemma_8,
+)
+
+
+def _remark_3(case: Case) -> Measurement:
+    rates = np.array([0.1, 0.3, 0.99])
+    floor = VOCABULARIES ** (theory.omega_0(VOCABULARIES) - 2.0)
+    first = np.array([theory.h(1.0, M=VOCABULARIES, eta_y=y) for y in rates])
+    return Measurement(
+        (Check("h(1) over M^-(2-omega_0)", floor + 0 * first, first),),
+        number=float((first / floor).min()),
+    )
+
+
+remark_3 = Claim(
+    id="remark-3",
+    statement="For M >> 100, eta_Y >> M^-0.99 only the larger zero of Lemma 8 matters from t = 1",
+    latex=(
+        r"For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg "
+        r"\frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$"
+    ),
+    source="Remark 3",
+    relation=much_greater(MUCH),
+    case=FIG3,
+    hypotheses=(large_vocabulary, rate_window),
+    predicts="h(1) above the smaller zero",
+    measures="h(1) for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99",
+    because="an inequality, with room",
+    code=("omega_0", "h"),
+    test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
+    number="h(1) is at least {:.3g} times the smaller zero",
+    recorded=OnRecord(Verdict.HOLDS, 99.79),
+    measure=_remark_3,
+)
+
+
+def _lemma_9(case: Case) -> Measurement:
+    K, y = case.K, case.eta_y
+    place, M = np.linspace(0.0, 1.0, 60), VOCABULARIES[:, None]
+    t0_prime, t0 = theory.transition_times(K=K, M=M, eta_y=y)
+    early, late = K * (t0_prime / K) ** place, t0 * 10 ** (6 * place)
+    g_early, g_late = (theory.gamma(t, K=K, M=M, eta_y=y) for t in (early, late))
+    rate_early = theory.gamma_stages(early, K=K, M=M, eta_y=y).early
+    rate_late = theory.gamma_stages(late, K=K, M=M, eta_y=y).late
+
+    def x(t: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(M * theory.h(t / K, M=M, eta_y=y))
+
+    def logs(t: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return np.log(M - 1.0) + 0 * t, np.log((M - 1.0) * x(t))
+
+    vast = np.array([1e30, 1e150])
+    t = theory.transition_times(K=K, M=vast, eta_y=y).t0
+    limit = (
+        theory.gamma(t, K=K, M=vast, eta_y=y) / theory.gamma_stages(t, K=K, M=vast, eta_y=y).late
+    )
+    return Measurement(
+        (
+            Check("gamma over eta_Y t/K, first stage", rate_early, g_early),
+            Check("gamma over K ln(M eta_Y t/K)/(eta_Y t), second stage", rate_late, g_late),
+            Check("exp(Mh) <= min(..), first stage", np.minimum(*logs(early)), x(early), AT_MOST),
+            Check("the same at t_0, M = 10^30 and 10^150", 1.0, limit),
+            Check("exp(Mh) >= max(..), second stage", np.maximum(*logs(late)), x(late), AT_LEAST),
+        ),
+        number=float((g_late / rate_late).max()),
+        note="the constant of the second stage is largest at t_0, where it tends to 2 as M grows: "
+        + ", ".join(f"{c:.3f}" for c in (*(g_late / rate_late)[:, 0], *limit))
+        + " for M = 10^3, 10^5, 10^7, 10^9, 10^30, 10^150",
+    )
+
+
+lemma_9 = Claim(
+    id="lemma-9",
+    statement="gamma = O(eta_Y t/K) up to t_0', and O(K ln(M eta_Y t/K)/(eta_Y t)) from t_0 on",
+    latex=(
+        r"$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and $\gamma(t) = "
+        r"O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = \frac{2(1+\omega_1) "
+        r"K \ln M}{\eta_Y}$"
+    ),
+    source="Lemma 9, Eqs. 53-57",
+    relation=up_to(2.0),
+    case=FIG3,
+    hypotheses=(large_vocabulary, rate_window),
+    predicts="both rates, with one constant for every M, and both conditions on exp(M h)",
+    measures="gamma for M from 10^3 to 10^9, from t = K on",
+    tolerance=1e-12,
+    because="rounding",
+    code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
+    test="tests/theory/test_speed.py::test_lemma_9_stages",
+    number="the constant of the second stage is {:.3g} at M = 10^9 and tends to 2 as M grows",
+    recorded=OnRecord(Verdict.HOLDS, 1.866),
+    measure=_lemma_9,
+)
+
+
+def _eq_52(case: Case) -> Measurement:
+    M = np.arange(2.0, 1001.0)
+    room = (M - 2.0 + (M - 1.0) * np.log(M - 1.0)) / M - np.log(M)
+    asked = M > 100.0
+    return Measurement(
+        (Check("left minus right", 0.0, room[asked]),),
+        number=float(room[asked].min()),
+        note=f"it is false for M <= {M[room <= 0].max():.0f} only (by {room[M == 4].item():.2g} at "
+        "M = 4); M >> 100 is assumed just before it, in Remark 3",
+    )
+
+
+eq_52 = Claim(
+    id="eq-52",
+    statement="(M - 2 + (M-1) ln(M-1))/M > ln M",
+    latex=r"$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$",
+    source="Eq. 52, proof of Lemma 9",
+    relation=ABOVE,
+    case=FIG3,
+    hypotheses=(large_vocabulary,),
+    predicts="the inequality for M above 100",
+    measures="both sides, M to 1000",
+    because="a strict inequality",
+    code=("transition_times",),
+    test="tests/theory/test_speed.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",
+    number="left minus right is at least {:.2g} for M above 100",
+    recorded=OnRecord(Verdict.HOLDS, 0.9247),
+    measure=_eq_52,
+)
+
+CLAIMS = (lemma_8, remark_3, lemma_9, eq_52)

@@ -1,0 +1,220 @@
+"""Conclusion: what an audit of a simulation comes to, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab import formulas
+from attnlab.auditing.clocks import Clock
+from attnlab.auditing.document import hypothesis_document, number
+from attnlab.auditing.tokens import agreement, seen_roles
+from attnlab.auditing.trial import Trial
+from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.hypotheses import ASKED, COROLLARY_2, EQ_10, THEOREM_1
+from attnlab.papers.scan_and_snap.predict import Level
+from attnlab.theory.case import Case
+from attnlab.theory.hypothesis import Hypothesis
+
+FEW = 3  # tokens that are named
+
+
+def claimed_fates(case: Case) -> NDArray[np.int64]:
+    """Return Theorem 2's fates, and Corollary 2's for several common tokens where it applies."""
+    fates = theory.token_fates(case.P, psi=case.psi)
+    if all(part.holds for hypothesis in COROLLARY_2 for part in hypothesis(case)):
+        fates[seen_roles(case) == 2] = -1
+    return fates
+
+
+@dataclass(frozen=True, eq=False)
+class Conclusion:
+    """Of how many tokens the theorems speak, how many do what is claimed, and whose clock is off.
+
+    tokens: those that a query sees, counted under each query. claimed: those of which Theorem 2 or
+    Corollary 2 says that they gain or lose. unclaimed: why they say nothing of the others.
+    as_claimed: of how many training agrees. astray: those that do the opposite, in words, furthest
+    off first. moved: how many tokens have moved at all; of the others nothing can be told.
+    asked: what the theorems ask for, each with its value here. signs: of how many tokens a theory
+    has the right sign of z, by its name. transition: t_0' and t_0 of Lemma 9. end: of the run.
+    clocks: when attention is fastest and when it snaps, each in the class where theories
+    are furthest off. queries: how many there are. signs_claimed: +1, -1 or 0 for each query and
+    token. assumptions: all that the paper asks for anywhere, each with its value.
+    """
+
+    tokens: int
+    claimed: int
+    unclaimed: str
+    as_claimed: int
+    astray: tuple[str, ...]
+    moved: int
+    asked: tuple[Hypothesis, ...]
+    signs: Mapping[str, int]
+    transition: tuple[float, float]
+    end: float
+    clocks: tuple[Clock, ...]
+    queries: int
+    signs_claimed: NDArray[np.int64] = field(repr=False)
+    assumptions: tuple[Hypothesis, ...] = field(repr=False)
+
+    @property
+    def failing(self) -> tuple[Hypothesis, ...]:
+        """What is asked for and does not hold, in the order of the source."""
+        return tuple(part for part in self.asked if not part.holds)
+
+    @property
+    def sentences(self) -> list[str]:
+        """All of it in words."""
+        told = [self._speaks(), self._behaves(), self._asks(), self._signs()]
+        told += [self._clock(clock) for clock in self.clocks]
+        return [sentence for sentence in told if sentence]
+
+    def __str__(self) -> str:
+        """The sentences, a line each."""
+        return "\n".join(self.sentences)
+
+    def document(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "sentences": self.sentences,
+            "tokens": self.tokens,
+            "claimed": self.claimed,
+            "as_claimed": self.as_claimed,
+            "astray": list(self.astray),
+            "moved": self.moved,
+            "asked": len(self.asked),
+            "failing": [hypothesis_document(part) for part in self.failing],
+            "signs": dict(self.signs),
+            "transition": [number(time) for time in self.transition],
+            "clocks": [clock.document() for clock in self.clocks],
+        }
+
+    def _speaks(self) -> str:
+        under = ", counted under each query" if self.queries > 1 else ""
+        spoken = (
+            f"Theorem 2 and Corollary 2 speak of {self.claimed} of {self.tokens} tokens{under}."
+        )
+        return f"{spoken} {self.unclaimed}".rstrip()
+
+    def _behaves(self) -> str:
+        if not self.claimed:
+            return ""
+        if self.as_claimed == self.claimed:
+            return f"In training all {self.claimed} of these do what is claimed."
+        said = [f"In training {self.as_claimed} of these {self.claimed} do what is claimed."]
+        still = self.claimed - self.as_claimed - len(self.astray)
+        if still:
+            said.append(f"Of {still} it cannot be told: they have not moved.")
+        if self.astray:
+            told, more = "; ".join(self.astray[:FEW]), len(self.astray) - FEW
+            said.append(f"Not so: {told}{f'; and {more} more' if more > 0 else ''}.")
+        return " ".join(said)
+
+    def _asks(self) -> str:
+        if not self.failing:
+            return f"All {len(self.asked)} hypotheses hold here."
+        holding = len(self.asked) - len(self.failing)
+        first = self.failing[0]
+        return (
+            f"Of {len(self.asked)} hypotheses {holding} hold here, so that strictly the theorems "
+            f"promise nothing. The first that does not is {first.source}: {_missed(first)}."
+        )
+
+    def _signs(self) -> str:
+        if not self.signs or not self.moved:
+            return ""
+        (first, right), *others = self.signs.items()
+        each = "".join(f", {name} about {count}" for name, count in others)
+        return f"{first} is right about {right} of {self.moved} gains and losses{each}."
+
+    def _clock(self, clock: Clock) -> str:
+        said = "".join(
+            f", by {name} {moment} ({clock.factor(name) or 'cannot be told'})"
+            for name, moment in clock.predicted.items()
+        )
+        where = f'in training (class {clock.sequence_class}, next "{clock.next}")'
+        if clock.event == "snap":
+            return f"It snaps {clock.simulated} {where}{said}."
+        first, last = self.transition
+        window = f"Lemma 9 has t_0' <= t <= t_0 for the transition, {first:.4g} <= t <= {last:.4g}"
+        if last > self.end:
+            window += f", and the run ends at t = {self.end:.4g}"
+        return f"{window}. Attention moves fastest {clock.simulated} {where}{said}."
+
+
+def conclude(
+    trial: Trial, tokens: xr.Dataset, clocks: Mapping[str, Sequence[Clock]]
+) -> Conclusion | None:
+    """Return what a trial comes to; None where no level of this paper speaks of it."""
+    if not any(isinstance(of, Level) for of in trial.theories) or trial.transition is None:
+        return None
+    fates = tokens.assign(claimed=(("query", "token"), claimed_fates(trial)))
+    seen = fates["role"].values != 0
+    claimed, simulated = fates["claimed"].values, fates["simulated"].values
+    agrees = np.where(seen, agreement(claimed, simulated), 0)
+    wrong = agrees < 0
+    order = sorted(np.argwhere(wrong).tolist(), key=lambda at: -abs(simulated[tuple(at)]))
+    signs = {
+        str(name): int((seen & (agreement(predicted, simulated) > 0)).sum())
+        for name, predicted in zip(fates["theory"].values, fates["predicted"].values, strict=True)
+        if str(name) in trial.predicted
+    }
+    clock = trial.simulation.clock
+    return Conclusion(
+        tokens=int(seen.sum()),
+        claimed=int((seen & (claimed != 0)).sum()),
+        unclaimed=_why_not(trial, fates),
+        as_claimed=int((agrees > 0).sum()),
+        astray=tuple(_astray(trial, fates, q, j) for q, j in order),
+        moved=int((seen & (agreement(1, simulated) != 0)).sum()),
+        asked=tuple(part for hypothesis in THEOREM_1 for part in hypothesis(trial)),
+        signs=signs,
+        transition=trial.transition,
+        end=float(trial.simulated[clock].values[-1]),
+        clocks=tuple(max(of, key=lambda clock: clock.off) for of in clocks.values()),
+        queries=fates.sizes["query"],
+        signs_claimed=claimed,
+        assumptions=tuple(part for hypothesis in ASKED for part in hypothesis(trial)),
+    )
+
+
+def _why_not(trial: Trial, fates: xr.Dataset) -> str:
+    """Why the theorems say nothing of some tokens; empty where they speak of all."""
+    silent = fates["claimed"].values == 0
+    distinct, common = (int((silent & (fates["role"].values == role)).sum()) for role in (1, 2))
+    reasons = []
+    if common:
+        count = int(formulas.token_roles(trial.P).common.sum())
+        # what is its own tells more than what all theorems ask for
+        asked = sorted(COROLLARY_2, key=lambda of: of in EQ_10)
+        missing = [part for of in asked for part in of(trial) if not part.holds]
+        reasons.append(
+            f"of {common} common ones: Theorem 2(b) asks for |G_CT| = 1, here {count}"
+            + "".join(f", Corollary 2 for {_missed(part)}" for part in missing[:1])
+            if count > 1
+            else f"of {common} common ones: no class that has it has a distinct token as well"
+        )
+    if distinct:
+        reasons.append(
+            f"of {distinct} distinct ones, whose classes overlap with no other (Assumption 2)"
+        )
+    return f"They say nothing {', and '.join(reasons)}." if reasons else ""
+
+
+def _astray(trial: Trial, fates: xr.Dataset, q: int, j: int) -> str:
+    cell = fates.isel(query=q, token=j)
+    name, query = (trial.classes.token_name(int(cell[dim])) for dim in ("token", "query"))
+    should = "gain" if int(cell["claimed"]) > 0 else "lose"
+    ends = f"z = {float(cell['simulated']):+.3g}"
+    several = f' under "{query}"' if fates.sizes["query"] > 1 else ""
+    return f'"{name}"{several} should {should} and ends at {ends}'
+
+
+def _missed(part: Hypothesis) -> str:
+    sign = part.relation.sign
+    return f"{part.says} (here {part.value:.4g}, needs {sign} {part.needed:.4g})"

@@ -1,0 +1,341 @@
+"""Theory beside measurement: which tokens should gain attention in the first layer, and do they?
+
+A text's frequent bigrams are sequence classes (`attnlab.text.classes`), and Eq. 10 of "Scan and
+Snap" says which of their tokens gain. The theory is of one layer without positions. So the first
+layer of a model is what it can be held against, and only in rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.data import SequenceClasses
+from attnlab.files.errors import InputError
+from attnlab.measures.arrays import is_torch, to_numpy
+from attnlab.measures.received import rank_correlation
+from attnlab.papers.scan_and_snap.agreement import SCORES, THEORY, score_all
+from attnlab.text.classes import classes_of
+from attnlab.text.corpus import Corpus
+from attnlab.text.windows import find_windows
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+UNKNOWN = "<unk>"
+LEAST_TOKENS = 3  # of a sequence, to be ranked
+MOST_NAMED = 5
+PERMUTATIONS = 1999
+LEVEL = 0.05  # of the test
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """How scores rank the tokens that gained attention in the first layer.
+
+    Parameters
+    ----------
+    correlation : mapping
+        (score: (mean, p)): the mean over the probe's sequences, and the two-sided p of a test that
+        permutes the scores over tokens. Sequences share tokens and one model, so that an interval
+        over sequences would be far too narrow.
+    sequences, tokens
+        How many were ranked, and how many tokens in each on average.
+    gained, expected : tuple
+        The tokens that gained most, and those that the theory says should.
+    """
+
+    correlation: dict[str, tuple[float, float]]
+    sequences: int
+    tokens: float
+    gained: tuple[str, ...]
+    expected: tuple[str, ...]
+
+    def in_words(self) -> list[str]:
+        """Whether the tokens that gained are those that theory expects."""
+        mean, p = self.correlation[THEORY]
+        found = "there is no sign of it"
+        if p < LEVEL:
+            alike = "yes, in part: they rank alike" if mean > 0 else ""
+            found = alike or "no: they rank the other way round"
+        others = ", ".join(
+            f"{name} {_with_p(*self.correlation[name])}" for name in SCORES if name != THEORY
+        )
+        return [
+            "Are the tokens that gained attention in the first layer those that the theory expects "
+            f"of the text's sequence classes? {found.capitalize()}. Rank correlation of the gain "
+            f"with the z of {THEORY}: {_with_p(mean, p)}, mean over {self.sequences} sequences "
+            f"with {self.tokens:.0f} tokens of the classes each; p by permuting the scores over "
+            "tokens.",
+            f"Other scores: {others}.",
+            f"Gained most: {_quoted(self.gained)}. Expected to: {_quoted(self.expected)}.",
+        ]
+
+
+def classes(
+    ids: Any, *, names: Any = None, queries: int = 5, following: int = 4, context: int = 35,
+    min_count: int = 10,
+) -> SequenceClasses:  # fmt: skip
+    """The sequence classes of a text that a model reads, for `simulate`, `predict` and `audit`.
+
+    Parameters
+    ----------
+    ids : array_like
+        Its tokens, (sequence, place) or one long sequence, as a model takes them.
+    names : tokenizer or sequence of str, optional
+        A tokenizer, or the names of tokens in the order of their ids; without it a token is called
+        by its number.
+    queries : int, optional
+        How many query words.
+    following : int, optional
+        Next words of each.
+    context : int, optional
+        Words before a pair that count.
+    min_count : int, optional
+        Rarer pairs and words are left out.
+
+    Returns
+    -------
+    SequenceClasses
+        As `attnlab.text.estimate_classes` makes them.
+    """
+    corpus, _ = _corpus(ids, names, context)
+    return classes_of(
+        find_windows(
+            corpus, queries=queries, following=following, context=context, min_count=min_count
+        )
+    )
+
+
+def expectation(
+    dataset: xr.Dataset, text: Any = None, *, names: Any = None, queries: int = 5,
+    following: int = 4, context: int = 35, min_count: int = 10, eta_y: float = 10.0,
+    eta_z: float = 1.0, steps: int = 1000,
+) -> Expectation:  # fmt: skip
+    """Hold what theories expect of a text against what an observed model's first layer did.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of an observer.
+    text : array_like, optional
+        The tokens that the model learns from, as for `classes`, of which longer texts tell more;
+        without it, the probe's own.
+    names : tokenizer or sequence of str, optional
+        A tokenizer, or the names of tokens in the order of their ids; without it a token is called
+        by its number.
+    queries : int, optional
+        How many query words.
+    following : int, optional
+        Next words of each.
+    context : int, optional
+        Words before a pair that count.
+    min_count : int, optional
+        Rarer pairs and words are left out.
+    eta_y, eta_z : float, optional
+        Where the theories are read, as in `attnlab.text.measure_agreement`.
+    steps : int, optional
+        How long their runs are.
+
+    Returns
+    -------
+    Expectation
+        Rank correlations with the p of a permutation test; `in_words()` puts them in words.
+    """
+    if "received_start" not in dataset:
+        raise InputError(
+            "dataset: does not say which tokens gained attention; measure token ids at two steps "
+            "or more"
+        )
+    tokens = dataset["token"].values
+    of_text, ids, expected = _scored(
+        tokens if text is None else text, names, queries=queries, following=following,
+        context=context, min_count=min_count, eta_y=eta_y, eta_z=eta_z, steps=steps,
+    )  # fmt: skip
+    start, end = dataset["received_start"].values, dataset["received_end"].values
+    gained, numbers, gains = [], [], np.zeros((2, ids.size))
+    for sequence, before, after in zip(tokens, start, end, strict=True):
+        gain = _gain(sequence, before, after, ids)
+        there = np.isfinite(gain) & np.isfinite(expected).all(axis=0)
+        gains += np.where(there, (gain, np.ones_like(gain)), 0.0)
+        if there.sum() >= LEAST_TOKENS:
+            gained.append(np.where(there, gain, np.nan))
+            numbers.append(there.sum())
+    if not gained:
+        raise InputError(
+            "text: no sequence of the probe has three tokens of its sequence classes; give a text "
+            "that the probe is of, or a smaller min_count"
+        )
+    tested = [permutation_test(gained, score) for score in expected]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        average = gains[0] / gains[1]
+    seen = gains[1] > 0
+    theory = expected[SCORES.index(THEORY)]
+    return Expectation(
+        dict(zip(SCORES, tested, strict=True)),
+        len(gained),
+        float(np.mean(numbers)),
+        _most(of_text, np.where(seen, average, -np.inf)),
+        _most(of_text, np.where(seen, theory, -np.inf)),
+    )
+
+
+def permutation_test(
+    gained: Sequence[Float[Any, " token"]], score: Float[Any, " token"], *,
+    permutations: int = PERMUTATIONS, seed: int = 0,
+) -> tuple[float, float]:  # fmt: skip
+    """Test whether a score of tokens ranks what they gained, in sequences that share tokens.
+
+    Parameters
+    ----------
+    gained : sequence of array
+        What each token gained in each sequence; NaN where it has none there.
+    score : array
+        The score of each token; NaN where it has none.
+    permutations : int, optional
+        How often scores are dealt out to the tokens again.
+    seed : int, optional
+        Of these.
+
+    Returns
+    -------
+    tuple
+        The mean rank correlation over sequences, and the two-sided p: the share of permutations
+        whose mean is as far from 0, the given order among them.
+    """
+    rng = np.random.default_rng(seed)
+    scored = np.flatnonzero(np.isfinite(score))
+    dealt = np.tile(score, (1 + permutations, 1))
+    dealt[1:, scored] = rng.permuted(dealt[1:, scored], axis=1)
+    total = np.zeros(1 + permutations)
+    for gain in gained:
+        there = np.isfinite(gain) & np.isfinite(score)
+        total += rank_correlation(gain[there], dealt[:, there])
+    mean = total / len(gained)
+    # of equal scores, permutations give the same mean but for rounding
+    return float(mean[0]), float(np.mean(np.abs(mean) >= np.abs(mean[0]) - 1e-12))
+
+
+def told(dataset: xr.Dataset, text: Any = None, *, names: Any = None) -> list[str]:
+    """What theory says beside a dataset, in words for its page; where it cannot, why.
+
+    Of one moment alone nothing is known that gained; then it is what the theory expects of the
+    text.
+    """
+    try:
+        if "received_start" in dataset or text is None:
+            return expectation(dataset, text, names=names).in_words()
+        of_text, _, scores = _scored(text, names)
+        theory = scores[SCORES.index(THEORY)]
+        most = _most(of_text, np.where(np.isfinite(theory), theory, -np.inf))
+        return [
+            "Of the text's sequence classes the theory expects these tokens to gain attention in "
+            f"the first layer: {_quoted(most)}. Whether they have, one moment does not tell: two "
+            "checkpoints would."
+        ]
+    except InputError as problem:
+        return [f"What theory expects is left out: {problem}."]
+
+
+def _scored(
+    text: Any, names: Any, *, queries: int = 5, following: int = 4, context: int = 35,
+    min_count: int = 10, eta_y: float = 10.0, eta_z: float = 1.0, steps: int = 1000,
+) -> tuple[SequenceClasses, NDArray[np.int64], Float[Any, "score token"]]:  # fmt: skip
+    """The classes of a text, the ids of their tokens, and each of SCORES of them."""
+    corpus, id_of = _corpus(text, names, context)
+    windows = find_windows(
+        corpus, queries=queries, following=following, context=context, min_count=min_count
+    )
+    of_text = classes_of(windows)
+    held = score_all(of_text, windows, {"eta_y": eta_y, "eta_z": eta_z, "steps": steps})
+    ids = np.array([id_of[name] for name in of_text.names or ()])
+    return of_text, ids, np.stack([_of_tokens(of_text, score.weight) for score in held])
+
+
+def _gain(
+    sequence: Int[Any, " key"], before: Float[Any, " key"], after: Float[Any, " key"], ids: Any
+) -> NDArray[np.float64]:
+    """ln of how many times more attention each token gets; NaN where the sequence has it not."""
+    same = sequence[None, :] == ids[:, None]  # token key
+    known = same & np.isfinite(before) & np.isfinite(after)
+    number = np.where(known.any(axis=1), known.sum(axis=1), np.nan)
+    first, last = (np.where(known, one, 0.0).sum(axis=1) / number for one in (before, after))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.log(last / first)
+    return np.where(np.isfinite(gain), gain, np.nan)
+
+
+def _of_tokens(of_text: SequenceClasses, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A score of tokens, over the classes that have them; NaN for tokens of none."""
+    share = of_text.prior[:, None] * of_text.probs
+    with np.errstate(invalid="ignore"):
+        return (share * weight).sum(axis=0) / np.where(share.any(axis=0), share.sum(axis=0), np.nan)
+
+
+def _corpus(ids: Any, names: Any, context: int) -> tuple[Corpus, dict[str, int]]:
+    """The tokens as a corpus of words, and the id of each name.
+
+    Sequences stand apart by a window of unknown tokens. Those belong to no class, and neither do
+    tokens that are called so.
+    """
+    rows = to_numpy(ids) if is_torch(ids) else np.asarray(ids)
+    if rows.ndim == 1:
+        rows = rows[None]
+    if rows.ndim != 2 or rows.size == 0 or not np.issubdtype(rows.dtype, np.integer):
+        raise InputError("ids: expected token ids, (sequence, place), as your model takes them")
+    used, place = np.unique(rows, return_inverse=True)
+    called = _names(used.tolist(), names)
+    known = np.array([name != UNKNOWN for name in called])
+    place = np.where(known[place], place + 1, 0).reshape(rows.shape)
+    apart = np.zeros((len(rows), context), np.int64)
+    text = np.concatenate([place, apart], axis=1).ravel()
+    corpus = Corpus(
+        "the text", "word", (UNKNOWN, *called), text.astype(np.int32), np.zeros(0, np.int32), ""
+    )
+    return corpus, dict(zip(called, used.tolist(), strict=True))
+
+
+def _names(used: Sequence[int], names: Any) -> list[str]:
+    """Of these ids, each its own."""
+    if names is None:
+        return [f"token {i}" for i in used]
+    if hasattr(names, "decode"):
+        try:
+            found = [str(names.decode([i])) for i in used]
+        except Exception as problem:  # the tokenizer's own
+            raise InputError(
+                f"names: the tokenizer cannot decode the tokens ({type(problem).__name__})"
+            ) from problem
+    else:
+        if max(used) >= len(names):
+            raise InputError(
+                f"names: {len(names)} names, and a token with the id {max(used)}; give the names "
+                "of all tokens, or the tokenizer"
+            )
+        found = [str(names[i]) for i in used]
+    seen: set[str] = set()
+    for at, (i, name) in enumerate(zip(used, found, strict=True)):
+        if name in seen:
+            found[at] = f"{name} ({i})"
+        seen.add(found[at])
+    return found
+
+
+def _most(of_text: SequenceClasses, values: NDArray[np.float64]) -> tuple[str, ...]:
+    order = np.argsort(-values, kind="stable")
+    order = order[np.isfinite(values[order])][:MOST_NAMED]
+    names = of_text.names or ()
+    return tuple(names[i] for i in order)
+
+
+def _with_p(mean: float, p: float) -> str:
+    return f"{mean:.2f} (p = {p:.2g})"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"“{name.strip()}”" for name in names)

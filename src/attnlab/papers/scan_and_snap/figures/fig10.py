@@ -1,0 +1,175 @@
+"""Fig. 10: entropy of attention on the validation text after training, against the rate."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.files.progress import Progress
+from attnlab.papers.scan_and_snap.figures import text_runs
+from attnlab.papers.scan_and_snap.figures.text_runs import TextRecipe
+from attnlab.plots import style
+
+COLUMNS = (
+    "entropy_mean", "entropy_std", "loss_mean", "loss_std", "best_loss_mean", "best_loss_std",
+    "best_step", "finite",
+)  # fmt: skip
+PAPERS_DEPTH = 1  # the claim is about a 1-layer transformer; other depths are shown, not judged
+NOISE = 0.05  # a change that equal means show more often than this is within noise
+
+
+def data(recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """First-layer entropy (nats) and validation loss over (layers, rate), at the end.
+
+    Mean and standard deviation over the seeds that stayed finite; `finite` counts them. best_loss:
+    the lowest validation loss of each training, and best_step where it is, on average: a large rate
+    overfits sooner, so that losses after as many steps do not tell which rate learns best. start:
+    the entropy before training, over layers.
+    """
+    parts = []
+    for result in text_runs.run(recipe, progress=progress, keep=keep):
+        entropy = result["entropy"].isel(layer=0, drop=True).mean("head")
+        cells = {"start": entropy.isel(step=0, drop=True).mean(["rate", "seed"])}
+        loss = result["validation_loss"]
+        ends = {
+            "entropy": entropy.isel(step=-1, drop=True), "loss": loss.isel(step=-1, drop=True),
+            "best_loss": loss.min("step"),
+        }  # fmt: skip
+        for name, values in ends.items():
+            own = values.astype(np.float64)
+            cells |= {f"{name}_mean": own.mean("seed"), f"{name}_std": own.std("seed", ddof=1)}
+        cells["best_step"] = loss.fillna(np.inf).idxmin("step").mean("seed")
+        cells["finite"] = (result["diverged_step"] < 0).sum("seed")
+        parts.append(xr.Dataset(cells))
+    found = xr.concat(parts, "layers").assign_coords(layers=list(recipe.layers))
+    seeds = len(recipe.training.seeds)
+    return found.assign_attrs(corpus=recipe.corpus, seeds=seeds, steps=recipe.training.steps)
+
+
+def table(cells: xr.Dataset) -> Table:
+    """One row per depth and rate."""
+    rows = []
+    for layers, rate in product(cells["layers"].values, cells["rate"].values):
+        cell = cells.sel(layers=layers, rate=rate)
+        rows.append({"layers": int(layers), "rate": float(rate)})
+        rows[-1] |= {name: float(cell[name]) for name in COLUMNS}
+    caption = (
+        "After training, by the number of layers and the rate; entropy in nats. best_loss: the "
+        "lowest of a training, at best_step on average."
+    )
+    return Table(rows, caption)
+
+
+def draw(cells: xr.Dataset) -> Figure:
+    """Entropy against the rate, and beside it what the rate does to the loss."""
+    with style.page(2.9) as figure:
+        axes = figure.subplots(1, 2)
+        colours = style.ordered(cells.sizes["layers"])
+        for ax, name in zip(axes, ("entropy", "best_loss"), strict=True):
+            for i, colour in enumerate(colours):
+                line = cells.isel(layers=i)
+                depth = text_runs.depth_name(int(line["layers"]))
+                mean, std = line[f"{name}_mean"], line[f"{name}_std"]
+                ax.errorbar(
+                    line["rate"], mean, yerr=[np.fmin(std, mean), std], color=colour,
+                    marker=style.MARKERS[i], capsize=2, label=depth,
+                )  # fmt: skip
+                if name == "entropy":
+                    ax.axhline(float(line["start"]), color=colour, linestyle=":", linewidth=0.8)
+            ax.set_xscale("log")
+            ticks = cells["rate"].values
+            ax.set_xticks(ticks, [f"{rate:g}" for rate in ticks])
+            ax.minorticks_off()
+            ax.set_xlabel(r"learning rate $\eta$")
+        axes[0].set_ylabel("entropy of attention,\nfirst layer (nats)")
+        axes[1].set_ylabel("lowest validation loss\n(nats per token)")
+        style.panel_titles(axes, ["attention", "what was learnt"])
+        style.legend_above(
+            figure, axes[0],
+            title=f"{cells.attrs['steps']} iterations, {cells.attrs['seeds']} seeds, bars: one "
+            "s.d., not below 0; dotted: before training",
+        )  # fmt: skip
+    return figure
+
+
+def judge(cells: xr.Dataset) -> Judgement:
+    """Does the entropy of the 1-layer transformer fall with the rate, beyond noise?"""
+    loss, rates, depths = cells["best_loss_mean"], cells["rate"].values, cells["layers"].values
+    numbers: dict[str, float] = {}
+    told, counts = [], {}
+    for depth in depths:
+        own = cells.sel(layers=depth)
+        steps = [_change(own, i, i + 1) for i in range(rates.size - 1)]
+        counts[depth] = falls, rises = steps.count(-1), steps.count(1)
+        entropy = own["entropy_mean"]
+        best = float(rates[int(loss.sel(layers=depth).argmin("rate"))])
+        sparsest = float(rates[int(entropy.argmin("rate"))])
+        numbers |= {
+            f"falls_{depth}": float(falls),
+            f"rises_{depth}": float(rises),
+            f"entropy_smallest_rate_{depth}": float(entropy[0]),
+            f"entropy_largest_rate_{depth}": float(entropy[-1]),
+            f"sparsest_rate_{depth}": sparsest,
+        }
+        told.append(
+            f"with {text_runs.depth_name(depth)} from {float(entropy[0]):.2f} to "
+            f"{float(entropy[-1]):.2f} nats (beyond noise it falls in {falls} and rises in {rises} "
+            f"of {len(steps)} steps between neighbouring rates; lowest at rate {sparsest:g}; the "
+            f"best loss of a training is lowest at {best:g})"
+        )
+    lost = int(cells.attrs["seeds"] * cells["finite"].size - cells["finite"].sum())
+    span = f"from rate {rates[0]:g} to {rates[-1]:g}"
+    if PAPERS_DEPTH in depths:
+        falls, rises = counts[PAPERS_DEPTH]
+        whole = _change(cells.sel(layers=PAPERS_DEPTH), 0, -1)
+        outcome = _outcome(whole, rises)
+        headline = (
+            f"With {text_runs.depth_name(PAPERS_DEPTH)} entropy falls in {falls} and rises in "
+            f"{rises} of {rates.size - 1} steps between neighbouring rates beyond noise, {span}; "
+            f"as a whole it {('does not change beyond noise', 'rises', 'falls')[whole]}."
+        )
+    else:
+        outcome = Standing.OPEN
+        headline = f"The paper's is a 1-layer transformer, and there is none here, {span}."
+    summary = (
+        f"{headline} Entropy goes {'; '.join(told)}. The means are over {cells.attrs['seeds']} "
+        f"seeds after {cells.attrs['steps']} iterations on {cells.attrs['corpus']}"
+        + (f"; {lost} runs left the finite numbers and are not in them" if lost else "")
+        + f". Beyond noise: equal means differ so much in fewer than {100 * NOISE:g} % of cases "
+        "(Welch's test). The verdict is on 1 layer, of which the paper speaks."
+    )
+    alt = (
+        f"Entropy of the first layer's attention on the validation text against the learning rate, "
+        f"{span}, and the lowest validation loss beside it. Entropy goes {'; '.join(told)}."
+    )
+    return Judgement(outcome, headline, summary, alt, numbers)
+
+
+def _change(cells: xr.Dataset, before: int, after: int) -> int:
+    """-1 where the entropy falls between two rates, 1 where it rises, 0 within noise."""
+    from scipy.stats import ttest_ind_from_stats
+
+    ends = cells.isel(rate=[before, after])
+    (mean, other), (std, other_std) = ends["entropy_mean"].values, ends["entropy_std"].values
+    seeds = ends["finite"].values
+    chance = ttest_ind_from_stats(
+        other, other_std, int(seeds[1]), mean, std, int(seeds[0]), equal_var=False
+    ).pvalue
+    return int(np.sign(other - mean)) if chance < NOISE else 0  # NaN, of one seed, is noise
+
+
+def _outcome(whole: int, rises: int) -> Standing:
+    if whole < 0:
+        return Standing.PARTLY if rises else Standing.HOLDS
+    return Standing.FAILS if whole > 0 or rises else Standing.OPEN
+
+
+EXPERIMENT = Experiment(
+    name="fig10", kind="figure", title="Sparsity of attention on text against the learning rate",
+    recipe=TextRecipe, data=data, judge=judge, draw=draw, table=table,
+)  # fmt: skip

@@ -1,0 +1,264 @@
+"""Fig. 2: the four stages of training, looked for in real simulations.
+
+The paper draws them: the start, common tokens suppressed, a winner emerging, attention snapped.
+Here they are moments of a run, found by measures, at rates where all can be seen and at
+eta_Y >> eta_Z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from attnlab import measures
+from attnlab.experiments.base import Experiment, Judgement, Standing
+from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.files.errors import InputError
+from attnlab.files.progress import Progress
+from attnlab.measures import roles
+from attnlab.plots import style
+from attnlab.sweeping import run_apart
+
+STAGES = ("start", "common suppressed", "winner emerging", "snapped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(SimulationRecipe):
+    """sequence_class: the class that is shown. suppressed: shares of their attention at the start
+    below which common tokens are suppressed. winner: how many times its start the winner has when
+    it emerges. The first of each marks the second and the third stage; the others show what their
+    order depends on. The fourth stage is the `snap_time`."""
+
+    sequence_class: int
+    suppressed: tuple[float, ...]
+    winner: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("suppressed", "winner"):
+            if not getattr(self, name):
+                raise InputError(f"{name}: expected at least one threshold")
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """The class in each run (eta_z): at its four moments, (stage, token), and over (step,).
+
+    unnormalised: c~ = P(l|m,n) exp(z_ml) of Eq. 5, as the paper draws it. attention: c.
+    suppressed_step, winner_step: when each threshold is passed; half_suppressed, half_won: when
+    half of all that common tokens lose, and the winner gains, has come. A moment that does not come
+    is NaN, and so is what is shown of it.
+    """
+    (both,) = run_apart(recipe, progress=progress, keep=keep)
+    single = {dim: 0 for dim in both["loss"].dims if dim not in ("step", "eta_z")}
+    result = both.isel(single, drop=True)
+    in_play = roles.in_play(result).values
+    is_common = roles.is_common(result).values[in_play]
+    runs = [_moments(recipe, result.sel(eta_z=[z]).isel(eta_z=0)) for z in result["eta_z"].values]
+    frames = xr.concat(runs, "eta_z").isel(token=np.flatnonzero(in_play))
+    return frames.assign_coords(
+        stage=list(STAGES), common=("token", is_common), suppressed=list(recipe.suppressed),
+        times=list(recipe.winner),
+    ).assign_attrs(eta_y=float(both["eta_y"].values.flat[0]))  # fmt: skip
+
+
+def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
+    own = run.isel(sequence_class=recipe.sequence_class)
+    attention = own["attention"].transpose("step", "token")
+    common = measures.common_mass(run).isel(sequence_class=recipe.sequence_class)
+    winner = int(attention.isel(step=-1).argmax("token"))
+    won = attention.isel(token=winner, drop=True)
+    suppressed = [_first(common < share * common[0]) for share in recipe.suppressed]
+    emerged = [_first(won > times * won[0]) for times in recipe.winner]
+    snap = measures.snap_time(run)
+    moments = [
+        0.0, suppressed[0], emerged[0], float(snap.isel(sequence_class=recipe.sequence_class)),
+    ]  # fmt: skip
+    logits = own["attention_logits"].sel(query=int(own["query_token"]))
+    unnormalised = own["probability"] * np.exp(logits.astype(np.float64))
+    frames = xr.Dataset({"unnormalised": unnormalised, "attention": attention})
+    frames = frames.reindex(step=moments).rename(step="stage").drop_vars("stage")
+    kept = frames.transpose("stage", "token").assign(
+        probability=own["probability"], common_mass=common, winner_attention=won,
+        moment=("stage", moments), suppressed_step=("suppressed", suppressed),
+        winner_step=("times", emerged), winner=winner,
+        half_suppressed=_first(common <= (common[0] + common[-1]) / 2),
+        half_won=_first(won >= (won[0] + won[-1]) / 2),
+    )  # fmt: skip
+    return kept.drop_vars(
+        ["query", "query_token", "next_token", "sequence_class", "seed", "eta_y"], errors="ignore"
+    )
+
+
+def draw(frames: xr.Dataset) -> Figure:
+    """Bars of c~ at the four stages of the first run, above the course of every run."""
+    runs = frames.sizes["eta_z"]
+    with style.page(4.1) as figure:
+        rows = figure.add_gridspec(2, 1, height_ratios=[1.15, 1])
+        bars, courses = rows[0].subgridspec(1, len(STAGES)), rows[1].subgridspec(1, runs)
+        above = [figure.add_subplot(bars[j]) for j in range(len(STAGES))]
+        below = [figure.add_subplot(courses[i]) for i in range(runs)]
+        first = frames.isel(eta_z=0)
+        _bars(above, first)
+        for i, ax in enumerate(below):
+            _course(ax, frames.isel(eta_z=i))
+        titles = [
+            f"{stage}\n{'not reached' if np.isnan(moment) else f'step {moment:g}'}"
+            for stage, moment in zip(STAGES, first["moment"].values, strict=True)
+        ]
+        titles += [rf"$\eta_Y/\eta_Z$ = {ratio:g}" for ratio in _ratios(frames)]
+        style.panel_titles([*above, *below], titles)
+        above[0].set_ylabel(r"$\tilde c_{l|m,n} = P(l|m,n)\,e^{z_{ml}}$")
+        below[0].set_ylabel("attention $c$")
+        below[-1].legend(loc="center right")
+        figure.legend(
+            handles=[
+                Patch(color=style.COMMON, label="common token"),
+                Patch(color=style.DISTINCT, label="distinct token"),
+                Patch(facecolor="none", edgecolor=style.OUTLINE, label="P(l|m,n), the start"),
+            ],
+            loc="outside upper center",
+            ncols=3,
+        )
+    return figure
+
+
+def _bars(axes: list[Any], run: xr.Dataset) -> None:
+    colours = np.where(run["common"].values, style.COMMON, style.DISTINCT)
+    position = np.arange(run.sizes["token"])
+    # tokens that the class never draws carry no bar; show its own support only
+    seen = run["probability"].values > 0
+    for j, ax in enumerate(axes):
+        bars = run["unnormalised"].isel(stage=j).values
+        ax.bar(position[seen], bars[seen], width=0.9, color=colours[seen])
+        style.outline(ax, position[seen], run["probability"].values[seen])
+        ax.set_ylim(0, run["unnormalised"].max().item() * 1.08)
+        ax.set_xlabel("contextual token")
+        ax.tick_params(labelleft=j == 0)
+
+
+def _course(ax: Any, run: xr.Dataset) -> None:
+    step = run["step"].values
+    ax.plot(step, run["common_mass"], color=style.COMMON, label="all common tokens")
+    ax.plot(
+        step, run["winner_attention"], color=style.DISTINCT, linestyle=style.DASHES[1],
+        label=f"the winner (token {int(run['winner'])})",
+    )  # fmt: skip
+    for letter, moment in zip("abcd", run["moment"].values, strict=True):
+        if np.isfinite(moment):
+            ax.axvline(moment, color=style.OUTLINE, linewidth=0.7, linestyle=":")
+            ax.annotate(
+                letter, (moment, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -2),
+                textcoords="offset points", va="top", fontsize=8, fontweight="bold",
+            )  # fmt: skip
+    ax.set_xlabel("optimiser step (linear to 10)")
+    # what happens, happens early
+    ax.set_xscale("symlog", linthresh=10, linscale=1.5)
+    ticks = [tick for tick in (0, 5, 10, 20, 50, 100, 200) if tick <= step[-1]]
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.minorticks_off()
+    ax.set_xlim(-0.5, step[-1])
+    ax.set_ylim(0, 0.8)
+
+
+def judge(frames: xr.Dataset) -> Judgement:
+    """Do common tokens lose, then the likeliest distinct one win, then nothing move?"""
+    likeliest = frames["probability"].where(~frames["common"]).argmax("token")
+    start, end = (frames.isel(step=step) for step in (0, -1))
+    lose = end["common_mass"] < start["common_mass"]
+    wins = (frames["token"].isel(token=likeliest) == frames["winner"]).values
+    passed = frames["moment"].notnull().all("stage")
+    first = frames["suppressed_step"] < frames["winner_step"]
+    reached = frames["suppressed_step"].notnull() & frames["winner_step"].notnull()
+    pairs = first.size // frames.sizes["eta_z"]
+    numbers: dict[str, float] = {}
+    told, short = [], []
+    for i, ratio in enumerate(_ratios(frames)):
+        run = frames.isel(eta_z=i)
+        common, won = run["common_mass"].values, run["winner_attention"].values
+        found = {
+            "common_start": common[0], "common_end": common[-1], "winner_start": won[0],
+            "winner_end": won[-1], "half_suppressed": run["half_suppressed"],
+            "half_won": run["half_won"], "suppressed_first": first.isel(eta_z=i).sum(),
+            "pairs_reached": reached.isel(eta_z=i).sum(), "snap_step": run["moment"][-1],
+        }  # fmt: skip
+        numbers |= {f"{name}_{i + 1}": float(value) for name, value in found.items()}
+        rates = f"eta_Y/eta_Z = {ratio:g}"
+        stages = [
+            f"{stage} ({moment:.0f})"
+            for stage, moment in zip(STAGES, run["moment"].values, strict=True)
+            if np.isfinite(moment)
+        ]
+        short.append(
+            f"at {rates} {'all' if passed[i] else f'{len(stages)} of'} {len(STAGES)} stages are "
+            f"passed (at step): {', '.join(stages)}"
+        )
+        told.append(
+            f"At {rates} attention to common tokens goes from {common[0]:.3f} to {common[-1]:.3f} "
+            f"and that to the distinct token with {'the largest' if wins[i] else 'another'} "
+            f"P(l|n) from {won[0]:.3f} to {won[-1]:.3f}; half of the one has come by step "
+            f"{found['half_suppressed']:.0f}, half of the other by step {found['half_won']:.0f}. "
+            f"{int(found['pairs_reached'])} of {pairs} pairs of thresholds are reached, "
+            f"{int(found['suppressed_first'])} with suppression first. {_after(run)}"
+        )
+    in_order = not bool((reached & ~first).any())
+    if not in_order:
+        order = "suppression and winning go together: which is first depends on the thresholds"
+    elif bool(reached.any()):
+        order = "suppression comes first at all thresholds that are reached"
+    else:
+        order = "no pair of thresholds is reached"
+    summary = (
+        f"{' '.join(told)} So {order} (common tokens below "
+        f"{_list(frames['suppressed'].values)} of their start; the winner above "
+        f"{_list(frames['times'].values)} times its own; the first of each marks a stage). "
+        f"Assumption 1(c) asks for eta_Y >> eta_Z."
+    )
+    headline = f"{short[0][0].upper()}{'; '.join(short)[1:]}. In all, {order}."
+    alt = (
+        f"Four bar charts of unnormalised attention at the stages of the first run, and the course "
+        f"of attention to common tokens and to the winner: {'; '.join(short)}. {' '.join(told)}"
+    )
+    if not (bool(lose.all()) and wins.all()):
+        outcome = Standing.FAILS
+    else:
+        outcome = Standing.HOLDS if in_order and bool(passed.all()) else Standing.PARTLY
+    return Judgement(outcome, headline, summary, alt, numbers)
+
+
+def _after(run: xr.Dataset) -> str:
+    """What attention does once it has snapped."""
+    snap, end = float(run["moment"][-1]), float(run["step"][-1])
+    if np.isnan(snap):
+        return f"Attention does not snap in {end:.0f} steps."
+    won = run["winner_attention"]
+    moved = float(won[-1]) - float(won.sel(step=snap))
+    return (
+        f"Attention snaps at step {snap:.0f}; from there to step {end:.0f} the winner moves by "
+        f"{moved:+.3f}."
+    )
+
+
+def _ratios(frames: xr.Dataset) -> list[float]:
+    return [frames.attrs["eta_y"] / float(z) for z in frames["eta_z"].values]
+
+
+def _list(values: Any) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def _first(passed: xr.DataArray) -> float:
+    """The first step at which a condition holds, or NaN."""
+    steps = passed["step"].values[passed.values]
+    return float(steps[0]) if steps.size else np.nan
+
+
+EXPERIMENT = Experiment(
+    name="fig2", kind="figure", title="The four stages of training",
+    recipe=Recipe, data=data, judge=judge, draw=draw,
+)  # fmt: skip

@@ -1,0 +1,149 @@
+"""Fig. 4: attention of both classes of Syn-Small during training with SGD, for two eta_Y."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from attnlab import measures
+from attnlab.experiments.base import Experiment, Judgement, Standing
+from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.files.progress import Progress
+from attnlab.measures import roles
+from attnlab.plots import style
+from attnlab.sweeping import run_apart
+
+
+def data(
+    recipe: SimulationRecipe, *, progress: Progress = False, keep: Path | None = None
+) -> xr.Dataset:
+    """attention c_n over (eta_y, step, sequence_class, token), of the contextual tokens.
+
+    Also P(l|n), where it starts, and of each class the entropy over its distinct tokens and the
+    attention to common ones. Of several seeds, the first is shown.
+    """
+    (whole,) = run_apart(recipe, progress=progress, keep=keep)
+    result = whole.isel(seed=0, eta_z=0)
+    drawn = roles.in_play(result).values
+    common = roles.is_common(result).values[drawn]
+    shown = result[["attention", "probability"]].isel(token=np.flatnonzero(drawn))
+    dims = ("eta_y", "step", "sequence_class", "token")
+    return xr.Dataset(
+        {
+            "attention": shown["attention"].transpose(*dims),
+            "probability": shown["probability"],
+            "distinct_entropy": measures.distinct_entropy(result),
+            "common_mass": measures.common_mass(result),
+        },
+        attrs={"eta_z": float(result["eta_z"])},
+    ).drop_vars(["seed", "eta_z"]).assign_coords(common=("token", common))  # fmt: skip
+
+
+def draw(frames: xr.Dataset) -> Figure:
+    """A block for each eta_Y, a row for each class, a column for each step; the outline is P."""
+    blocks, columns = frames.sizes["eta_y"], frames.sizes["step"]
+    rows = frames.sizes["sequence_class"]
+    position = np.arange(frames.sizes["token"])
+    colours = np.where(frames["common"].values, style.COMMON, style.DISTINCT)
+    top = 1.05 * float(frames["attention"].max())
+    with style.style():
+        figure = Figure(
+            figsize=(style.PAGE_WIDTH, 0.5 + blocks * (0.45 + 1.0 * rows)), layout="constrained"
+        )
+        parts: Any = figure.subfigures(blocks, 1, squeeze=False)[:, 0]
+        for b, part in enumerate(parts):
+            block = frames.isel(eta_y=b)
+            axes = part.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+            part.suptitle(
+                rf"({'abcdef'[b]}) $\eta_Y$ = {float(block['eta_y']):g}, "
+                rf"$\eta_Z$ = {frames.attrs['eta_z']:g}",
+                x=0.01, ha="left", fontsize=8.5,
+            )  # fmt: skip
+            for i in range(rows):
+                start = block["probability"].isel(sequence_class=i).values
+                for j in range(columns):
+                    ax = axes[i][j]
+                    seen = start > 0
+                    bars = block["attention"].isel(sequence_class=i, step=j).values
+                    ax.bar(position[seen], bars[seen], width=1.0, color=colours[seen])
+                    # the support is two runs of tokens: common ones and the class's own
+                    for run in np.split(
+                        position[seen], np.flatnonzero(np.diff(position[seen]) > 1) + 1
+                    ):
+                        style.outline(ax, run, start[run])
+                    ax.set_ylim(0, top)
+                    if i == 0:
+                        ax.set_title(f"step {int(block['step'][j])}", fontsize=7.5)
+                axes[i][0].set_ylabel(f"$c_{{{i + 1}}}$")
+        parts[-1].supxlabel("contextual token $l$", fontsize=8)
+        parts[0].legend(
+            handles=[
+                Patch(color=style.COMMON, label="common token"),
+                Patch(color=style.DISTINCT, label="distinct token"),
+                Patch(facecolor="none", edgecolor=style.OUTLINE, label="P(l|n), the start"),
+            ],
+            loc="upper right", ncols=3,
+        )  # fmt: skip
+    return figure
+
+
+def judge(frames: xr.Dataset) -> Judgement:
+    """Does attention concentrate on the largest P(l|n), and less so with the larger eta_Y?"""
+    end = frames.isel(step=-1)
+    distinct = frames["probability"].where(~frames["common"], 0.0)
+    likeliest = distinct.argmax("token")
+    favoured = end["attention"].where(~frames["common"], 0.0).argmax("token")
+    agree = bool((favoured == likeliest).all())
+    top = end["attention"].isel(token=likeliest).mean("sequence_class").values
+    start = float(frames["probability"].isel(token=likeliest).mean())
+    entropy = end["distinct_entropy"].mean("sequence_class").values
+    first = float(frames["distinct_entropy"].isel(step=0).mean())
+    # how much of the whole change is done at the last of the early steps
+    moved = abs(frames["attention"] - frames["attention"].isel(step=0)).sum("token")
+    early = (moved.isel(step=-2) / moved.isel(step=-1)).mean("sequence_class").values
+    low, high = (float(frames["eta_y"][i]) for i in (0, -1))
+    numbers = {
+        "winner_start": start,
+        "winner_end_small_eta_y": float(top[0]),
+        "winner_end_large_eta_y": float(top[-1]),
+        "entropy_start": first,
+        "entropy_end_small_eta_y": float(entropy[0]),
+        "entropy_end_large_eta_y": float(entropy[-1]),
+        "early_share_small_eta_y": float(early[0]),
+        "early_share_large_eta_y": float(early[-1]),
+    }
+    sparser = entropy[0] < entropy[-1] < first
+    faster = early[-1] > early[0]
+    step = int(frames["step"][-2])
+    summary = (
+        f"In both classes the distinct token with the largest P(l|n) "
+        f"{'wins' if agree else 'does not always win'}: its attention goes from {start:.3f} to "
+        f"{top[0]:.3f} for eta_Y = {low:g} and to {top[-1]:.3f} for eta_Y = {high:g}. The "
+        f"entropy over distinct tokens goes from {first:.2f} to {entropy[0]:.2f} and "
+        f"{entropy[-1]:.2f}, so the larger eta_Y is {'' if sparser else 'no '}less sparse "
+        f"and {'' if faster else 'no '}faster: by step {step} it has made "
+        f"{100 * early[-1]:.0f} % of its change, the smaller {100 * early[0]:.0f} %."
+    )
+    shown = ", ".join(str(moment) for moment in frames["step"].values)
+    alt = (
+        f"Bars of attention over tokens at steps {shown} for both classes. Common tokens sink and "
+        f"the rightmost distinct token rises from {start:.3f} to {top[0]:.3f} (eta_Y = {low:g}) or "
+        f"{top[-1]:.3f} (eta_Y = {high:g})."
+    )
+    outcome = Standing.HOLDS if agree and sparser and faster else Standing.FAILS
+    headline = (
+        f"Attention to the likeliest distinct token goes from {start:.3f} to {top[0]:.3f} with "
+        f"eta_Y = {low:g} and to {top[-1]:.3f} with eta_Y = {high:g}."
+    )
+    return Judgement(outcome, headline, summary, alt, numbers)
+
+
+EXPERIMENT = Experiment(
+    name="fig4", kind="figure", title="Attention while Syn-Small is learnt",
+    recipe=SimulationRecipe, data=data, judge=judge, draw=draw,
+)  # fmt: skip

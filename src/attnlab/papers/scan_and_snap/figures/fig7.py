@@ -1,0 +1,165 @@
+"""Fig. 7: the first layer's attention to the words of one sequence, while transformers train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab.experiments.base import Experiment, Judgement, Standing
+from attnlab.files.errors import InputError
+from attnlab.files.progress import Progress
+from attnlab.papers.scan_and_snap.figures import text_runs
+from attnlab.papers.scan_and_snap.figures.text_runs import SLOWED, TextRecipe
+from attnlab.plots import style, words
+
+FEWEST_SEEDS = 3  # at this rate rounding errors grow, and a run is one of many that could have been
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(TextRecipe):
+    """moments: the steps to show. words: how many of the probe's first words to show."""
+
+    moments: tuple[int, ...]
+    words: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        missing = set(self.moments) - set(self.training.record_steps.tolist())
+        if missing:
+            raise InputError(f"moments: step {min(missing)} is not measured (see measure_every)")
+        if not 1 <= self.words <= self.training.model.context:
+            raise InputError(f"words: expected 1 to {self.training.model.context}")
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """The first layer's maps over (layers, moment, query, key); `word` along key.
+
+    entropy: of the first layer over (layers, seed, step), in nats on the validation text. change:
+    over (layers, seed, moment), how far the maps of all probes have moved since the moment before,
+    as the share of a query's attention that has gone elsewhere (total variation). Of several rates
+    and heads, the first is taken; of several seeds, its maps are shown.
+    """
+    parts = []
+    for result in text_runs.run(recipe, progress=progress, keep=keep):
+        first = result.isel(rate=0, layer=0, head=0, drop=True)
+        maps = first["attention"].sel(step=list(recipe.moments)).rename(step="moment")
+        moved = abs(maps.diff("moment")).sum("key").mean(["probe", "query"]) / 2
+        shown = {"probe": 0, "query": slice(recipe.words), "key": slice(recipe.words)}
+        maps = maps.isel(shown).isel(seed=0, drop=True)
+        part = {"attention": maps, "entropy": first["entropy"], "change": moved}
+        parts.append(xr.Dataset(part).drop_vars(["probe", "probe_token", "probe_word"]))
+    word = result["probe_word"].isel(probe=0, key=slice(recipe.words)).values
+    frames = xr.concat(parts, "layers").assign_coords(
+        layers=list(recipe.layers), word=("key", word)
+    )
+    return frames.assign_attrs(corpus=recipe.corpus, rate=float(result["rate"][0]))
+
+
+def draw(frames: xr.Dataset) -> Figure:
+    """A row for each depth, a column for each moment; a query's row holds its attention."""
+    rows, columns = frames.sizes["layers"], frames.sizes["moment"]
+    families = words.fonts()
+    labels = words.visible(frames["word"].values, families)
+    given: Any = {"fontfamily": families, "parse_math": False}  # a word may be $a$ as well
+    hidden = np.triu(np.ones((len(labels), len(labels)), dtype=bool), 1)  # the causal mask
+    with style.page(1.45 * rows + 1.1) as figure:
+        axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for i in range(rows):
+            for j in range(columns):
+                one = frames["attention"].isel(layers=i, moment=j).values
+                image = axes[i][j].imshow(
+                    np.ma.masked_where(hidden, one), cmap="cividis", vmin=0, vmax=1,
+                    interpolation="nearest",
+                )  # fmt: skip
+                axes[i][j].spines[:].set_visible(False)
+                axes[i][j].tick_params(length=0)
+                if i == 0:
+                    axes[i][j].set_title(f"iteration {int(frames['moment'][j])}")
+            depth = text_runs.depth_name(int(frames["layers"][i]))
+            axes[i][0].set_ylabel(f"{depth}: attending from")
+        for ax in axes[-1]:
+            ax.set_xticks(range(len(labels)), labels, rotation=90, **given)
+            ax.set_xlabel("attending to")
+        for ax in axes[:, 0]:
+            ax.set_yticks(range(len(labels)), labels, **given)
+        figure.colorbar(image, ax=axes, label="attention, first layer, first seed", fraction=0.02)
+    return figure
+
+
+def judge(frames: xr.Dataset) -> Judgement:
+    """In how many runs does the first layer's attention become sparse, and slow to a quarter?"""
+    depths, seeds = frames["layers"].values, frames.sizes["seed"]
+    entropy = frames["entropy"].isel(step=[0, -1])
+    change = frames["change"].dropna("moment", how="all")
+    sparse = entropy.isel(step=-1) < entropy.isel(step=0)
+    slowed = change.isel(moment=-1) < SLOWED * change.max("moment")
+    numbers: dict[str, float] = {}
+    told = []
+    for depth in depths:
+        ends, changes = entropy.sel(layers=depth), 100 * change.sel(layers=depth)
+        found = {
+            "entropy_start": ends.isel(step=0).mean(), "entropy_end": ends.isel(step=-1).mean(),
+            "first_change": changes.isel(moment=0).mean() / 100,
+            "last_change": changes.isel(moment=-1).mean() / 100,
+            "sparse": sparse.sel(layers=depth).sum(), "slowed": slowed.sel(layers=depth).sum(),
+        }  # fmt: skip
+        numbers |= {f"{name}_{depth}": float(value) for name, value in found.items()}
+        told.append(
+            f"with {text_runs.depth_name(depth)} its entropy goes from "
+            f"{_over_seeds(ends.isel(step=0), '.2f')} to {_over_seeds(ends.isel(step=-1), '.2f')} "
+            f"nats, and its maps change by {_over_seeds(changes.isel(moment=0), '.0f')} % between "
+            f"the first two moments and by {_over_seeds(changes.isel(moment=-1), '.0f')} % between "
+            "the last two"
+        )
+    runs = f"{sparse.size} runs ({seeds} seed{'s' if seeds > 1 else ''}, {_depths(depths)})"
+    steps, moments = int(frames["step"][-1]), [int(moment) for moment in frames["moment"].values]
+    headline = (
+        f"In {steps} iterations the first layer's attention becomes sparse in {int(sparse.sum())} "
+        f"of {runs} and slows to a quarter of its fastest change in {int(slowed.sum())}."
+    )
+    if seeds < FEWEST_SEEDS:
+        headline += " That is too few seeds for a rate at which training is chaotic."
+    summary = (
+        f"{headline} At rate {frames.attrs['rate']:g} on {frames.attrs['corpus']}, "
+        f"{'; '.join(told)} (moments: iterations {', '.join(map(str, moments))}"
+        f"{'; in brackets the range over seeds' if seeds > 1 else ''}). "
+        f"A change is the share of a query's attention that has gone elsewhere from one moment to "
+        f"the next; slowed to a quarter: the last is below {100 * SLOWED:.0f} % of the largest, "
+        f"which is our measure. At this rate training is chaotic: another machine sees other maps. "
+        f"That attention slows down later than iteration {steps} is not ruled out."
+    )
+    alt = (
+        f"Attention maps of the first layer on the words "
+        f"{' '.join(map(str, frames['word'].values))!r}, at iterations "
+        f"{', '.join(map(str, moments))}; {'; '.join(told)}."
+    )
+    if seeds < FEWEST_SEEDS:
+        outcome = Standing.OPEN
+    elif bool(sparse.all()) and bool(slowed.all()):
+        outcome = Standing.HOLDS
+    else:
+        outcome = Standing.PARTLY if bool((sparse | slowed).any()) else Standing.FAILS
+    return Judgement(outcome, headline, summary, alt, numbers)
+
+
+def _over_seeds(values: xr.DataArray, digits: str) -> str:
+    """The mean, and the range in brackets where there are several."""
+    low, mean, high = float(values.min()), float(values.mean()), float(values.max())
+    if values.size == 1:
+        return f"{mean:{digits}}"
+    return f"{mean:{digits}} ({low:{digits}} to {high:{digits}})"
+
+
+def _depths(depths: Any) -> str:
+    return " and ".join(text_runs.depth_name(int(depth)) for depth in depths)
+
+
+EXPERIMENT = Experiment(
+    name="fig7", kind="figure", title="Attention to the words of a text while it is learnt",
+    recipe=Recipe, data=data, judge=judge, draw=draw,
+)  # fmt: skip

@@ -1,0 +1,182 @@
+"""Syn-Medium at several sizes (Figs. 6, 11 and 12), and its recall of distinct tokens against a
+threshold on attention (Figs. 11 and 12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from attnlab import measures
+from attnlab.experiments.base import Standing
+from attnlab.experiments.recipe import ExperimentRecipe, SimulationRecipe
+from attnlab.files.errors import InputError
+from attnlab.files.progress import Progress
+from attnlab.measures.roles import in_play
+from attnlab.plots import style
+from attnlab.sweeping import run_apart
+
+# The fall of a curve is measured between these recalls.
+UPPER, LOWER = 0.75, 0.25
+RATES = {"ratio": r"$\eta_Y/\eta_Z$", "eta_z": r"$\eta_Z$"}
+
+
+def by_size(results: list[xr.Dataset], arrays: list[xr.DataArray]) -> xr.DataArray:
+    """One array per result along `num_last`, the number of queries; K stands beside it."""
+    coords = {
+        "num_last": [int(result["num_last"]) for result in results],
+        "classes": ("num_last", [result.sizes["sequence_class"] for result in results]),
+    }
+    return xr.concat(arrays, "num_last").assign_coords(coords)
+
+
+def size_titles(data: xr.Dataset) -> list[str]:
+    """A title for each size along `num_last`."""
+    sizes = zip(data["num_last"].values, data["classes"].values, strict=True)
+    return [f"{n} {'query' if n == 1 else 'queries'}, K = {k}" for n, k in sizes]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """`count` thresholds in even ratios from `lowest` to `highest`, in units of 1/M, where M
+    counts the contextual tokens: without training each of them has exactly 1/M."""
+
+    lowest: float
+    highest: float
+    count: int
+
+    def values(self) -> NDArray[np.float64]:
+        """The thresholds, in units of 1/M."""
+        return np.geomspace(self.lowest, self.highest, self.count)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lowest < self.highest:
+            raise InputError(f"lowest: expected 0 < lowest < highest, got {self.lowest}")
+        if self.count < 2:
+            raise InputError(f"count: expected at least 2, got {self.count}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecallRecipe(ExperimentRecipe):
+    """runs: the recipe whose simulations are measured. select: which of their rates."""
+
+    runs: SimulationRecipe
+    select: dict[str, float]
+    thresholds: Thresholds
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in self.select.items():
+            if value not in self.runs.grid.get(name, ()):
+                raise InputError(f"select.{name}: {value:g} is not in the grid of the runs")
+
+    def inputs(self) -> list[str]:
+        """Those of the runs."""
+        return self.runs.inputs()
+
+    def with_seeds(self, seeds: int) -> Self:
+        """The same with other seeds of the runs."""
+        return replace(self, runs=self.runs.changed(seeds=seeds))
+
+    def in_words(self) -> dict[str, str]:
+        """The settings, and below them those of the runs."""
+        own = {key: text for key, text in super().in_words().items() if key != "runs"}
+        return own | {f"runs: {key}": text for key, text in self.runs.in_words().items()}
+
+
+def curves(
+    recipe: RecallRecipe, *, varied: str, progress: Progress = False, keep: Path | None = None
+) -> xr.Dataset:
+    """recall over (num_last, `varied`, threshold), mean and standard deviation over seeds.
+
+    `threshold` is in units of 1/M. fall: by which factor the threshold grows while recall falls
+    from 0.75 to 0.25; the larger it is, the slower the descent, hence the sparser the attention.
+    """
+    levels = recipe.thresholds.values()
+    recalls = []
+    results = run_apart(recipe.runs, progress=progress, keep=keep)
+    for result in results:
+        result = result.isel(step=-1).sel(recipe.select)
+        tokens = int(in_play(result).sum())
+        recall = measures.recall(result, levels / tokens).transpose(varied, "seed", "threshold")
+        recall = recall.assign_coords(threshold=levels)
+        recalls.append(recall.drop_vars(["step", *recipe.select]))
+    recall = by_size(results, recalls)
+    mean = recall.mean("seed")
+    return xr.Dataset(
+        {
+            "recall_mean": mean,
+            "recall_std": recall.std("seed", ddof=1) if recall.sizes["seed"] > 1 else np.nan * mean,
+            "fall": measures.recall_fall(mean, upper=UPPER, lower=LOWER),
+        },
+        attrs={"seeds": recall.sizes["seed"], **recipe.select},
+    )
+
+
+def draw_curves(recalls: xr.Dataset, *, varied: str) -> Figure:
+    """A panel for each num_last, a curve for each value of `varied`; bands are one s.d."""
+    (fixed,) = set(RATES) - {varied}
+    panels = recalls["num_last"].values
+    with style.page(2.75) as figure:
+        axes = figure.subplots(1, panels.size, sharey=True, squeeze=False)[0]
+        colours = style.ordered(recalls.sizes[varied])
+        for ax, num_last in zip(axes, panels, strict=True):
+            for i, (colour, dash) in enumerate(zip(colours, style.DASHES, strict=False)):
+                curve = recalls.sel(num_last=num_last).isel({varied: i})
+                x, mean = curve["threshold"].values, curve["recall_mean"].values
+                half = np.nan_to_num(curve["recall_std"].values)
+                ax.fill_between(x, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
+                label = f"{RATES[varied]} = {float(curve[varied]):g}"
+                ax.plot(x, mean, color=colour, linestyle=dash, label=label)
+            ax.axvline(1, color=style.OUTLINE, linestyle=":", linewidth=0.8)
+            ax.set_xscale("log", base=2)
+            ax.set_xticks([0.5, 1, 2, 4], ["½", "1", "2", "4"])
+            ax.set_xlim(x[0], x[-1])
+            ax.set_ylim(-0.02, 1.02)
+            ax.set_xlabel("threshold × M")
+        style.panel_titles(axes, size_titles(recalls))
+        axes[0].set_ylabel("recall of distinct tokens")
+        style.legend_above(
+            figure, axes[0],
+            title=f"{RATES[fixed]} = {recalls.attrs[fixed]:g}; dotted: 1/M, M contextual tokens; "
+            "bands: one s.d. over seeds",
+        )  # fmt: skip
+    return figure
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The fall of recall at the smallest and the largest value of what is varied."""
+
+    first: xr.DataArray  # over num_last
+    last: xr.DataArray
+    words: str
+    alt: str
+
+
+def ends(recalls: xr.Dataset, *, varied: str, name: str) -> Ends:
+    """Compare the ends of the curves that `curves` made; `name` is how to call what is varied."""
+    first, last = (recalls["fall"].isel({varied: i}) for i in (0, -1))
+    words = "; ".join(
+        f"{float(a):.2f} and {float(b):.2f} with {int(n)} {'query' if n == 1 else 'queries'}"
+        for n, a, b in zip(recalls["num_last"].values, first.values, last.values, strict=True)
+    )
+    least, most = recalls[varied].values[[0, -1]]
+    alt = (
+        "Recall of distinct tokens falls from 1 to 0 as the threshold grows past 1/M, in "
+        f"{recalls.sizes['num_last']} panels. The factor over which it falls from {UPPER} to "
+        f"{LOWER}, at {name} {least:g} and {most:g}: {words}."
+    )
+    return Ends(first, last, words, alt)
+
+
+def outcome(slower: xr.DataArray, *, at_ends: xr.DataArray) -> Standing:
+    """The paper's order of falls: between all neighbours, at least at the ends, or not."""
+    if slower.all():
+        return Standing.HOLDS
+    return Standing.PARTLY if bool(at_ends.all()) else Standing.FAILS

@@ -1,0 +1,182 @@
+"""The story in one picture: attention scans, then snaps, on sentences about sport and the weather.
+
+It opens the report, and is no figure of a paper: Fig. 2 has the same stages on numbered tokens, and
+holds them against the paper's drawing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from attnlab import measures
+from attnlab.dynamics import simulate
+from attnlab.experiments.base import Experiment, Judgement, Standing
+from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.files.progress import Progress
+from attnlab.files.recipe import read_recipe
+from attnlab.files.shipped import recipe_folder
+from attnlab.measures import roles
+from attnlab.plots import style
+from attnlab.plots.attention import time_axis
+from attnlab.theory import predict
+
+STAGES = ("it looks at every word", "shared words fade", "one word has won")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoryRecipe(SimulationRecipe):
+    """sequence_class: the class that is shown. theory: whose t_0' and t_0 are marked."""
+
+    sequence_class: int
+    theory: str
+
+
+def data(
+    recipe: StoryRecipe, *, progress: Progress = False, keep: Path | None = None
+) -> xr.Dataset:
+    """attention of one class over (step, token), of its own tokens, and P(l|m,n) where it starts.
+
+    moment: the start, the step by which shared words have lost half of what they lose, and the
+    snap; t0_prime, t0: when theory has scanning end and snapping begin.
+    """
+    simulation = replace(recipe.base, classes=recipe.base.sets[0])
+    result = simulate(simulation, progress=progress).squeeze(drop=True)  # one run
+    said = predict(simulation, theory=recipe.theory).squeeze(drop=True)
+    place = {"sequence_class": recipe.sequence_class}
+    own = result.isel(place)
+    drawn = np.flatnonzero(own["probability"].values > 0)
+    common = measures.common_mass(result).isel(place).values
+    half = result["step"].values[np.argmax(common <= (common[0] + common[-1]) / 2)]
+    snap = measures.snap_time(result)
+    since = float(measures.moved_since(result, snap).isel(place))
+    return xr.Dataset(
+        {
+            "attention": own["attention"].isel(token=drawn).transpose("step", "token"),
+            "probability": own["probability"].isel(token=drawn),
+            "common_mass": ("step", common),
+            "moment": ("stage", [0.0, float(half), float(snap.isel(place))]),
+            "moved_since_snap": since,
+            "t0_prime": float(said["t0_prime"].isel(place)),
+            "t0": float(said["t0"].isel(place)),
+        },
+        attrs={
+            "query": str(own["query_name"].values), "next": str(own["next_name"].values),
+            "theory": recipe.theory,
+        },
+    ).drop_vars(
+        [name for name in own.coords if name not in ("step", "token")], errors="ignore"
+    ).assign_coords(
+        stage=list(STAGES), common=("token", roles.is_common(result).values[drawn])
+    )  # fmt: skip
+
+
+def draw(frames: xr.Dataset) -> Figure:
+    """Bars at three moments, above the course of attention with theory's clock."""
+    moments = [m for m in frames["moment"].values if np.isfinite(m)]
+    with style.page(3.9) as figure:
+        rows = figure.add_gridspec(2, 1, height_ratios=[1.1, 1])
+        above: Any = rows[0].subgridspec(1, len(moments)).subplots(sharex=True, sharey=True)
+        for ax, moment in zip(above, moments, strict=True):
+            _bars(ax, frames, float(moment))
+        course = figure.add_subplot(rows[1])
+        _course(course, frames, moments)
+        titles = [
+            f"step {moment:g}: {stage}" for stage, moment in zip(STAGES, moments, strict=False)
+        ]
+        style.panel_titles([*above, course], [*titles, "the whole run"])
+        style.legend_of_roles(
+            figure,
+            title=f"Sentences of sport or weather: “… {frames.attrs['query']}” → "
+            f"“{frames.attrs['next']}”",
+        )
+    return figure
+
+
+def _bars(ax: Any, frames: xr.Dataset, moment: float) -> None:
+    position = np.arange(frames.sizes["token"])
+    ax.barh(
+        position, frames["attention"].sel(step=moment), height=0.8,
+        color=style.by_role(frames["common"].values),
+    )  # fmt: skip
+    ax.vlines(
+        frames["probability"], position - 0.45, position + 0.45, color=style.OUTLINE, linewidth=1.0
+    )
+    ax.set_yticks(position, frames["token"].values)
+    ax.set_ylim(position[-1] + 0.6, -0.6)
+    ax.tick_params(axis="y", length=0)
+
+
+def _course(ax: Any, frames: xr.Dataset, moments: list[Any]) -> None:
+    step = frames["step"].values
+    ax.plot(step, frames["common_mass"], color=style.COMMON, label="all shared words")
+    distinct = frames.isel(token=np.flatnonzero(~frames["common"].values))
+    for i, word in enumerate(distinct["token"].values):
+        ax.plot(
+            step, distinct["attention"].isel(token=i), color=style.DISTINCT,
+            linestyle=style.DASHES[i % len(style.DASHES)], label=str(word),
+        )  # fmt: skip
+    for letter, moment in zip("abc", moments, strict=False):
+        _mark(ax, float(moment), letter, style.OUTLINE, ":")
+    for letter, name in (("$t_0'$", "t0_prime"), ("$t_0$", "t0")):
+        _mark(ax, float(frames[name]), letter, style.GREEN, "-")
+    time_axis(ax, step, "step")
+    ax.set(xlim=(-0.05, step[-1]), ylim=(0, None), ylabel="attention $c$")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _mark(ax: Any, at: float, letter: str, colour: str, dash: str) -> None:
+    ax.axvline(at, color=colour, linewidth=0.9, linestyle=dash)
+    ax.annotate(
+        letter, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(2, -2),
+        textcoords="offset points", va="top", fontsize=8, fontweight="bold", color=colour,
+    )  # fmt: skip
+
+
+def judge(frames: xr.Dataset) -> Judgement:
+    """Do shared words lose attention, one word win, and the rest stand still?"""
+    attention, common = frames["attention"], frames["common_mass"].values
+    winner = int(attention.isel(step=-1).argmax("token"))
+    won = attention.isel(token=winner).values
+    _, half, snap = frames["moment"].values
+    numbers = {
+        "common_start": common[0], "common_end": common[-1], "winner_start": won[0],
+        "winner_end": won[-1], "half_step": half, "snap_step": snap,
+        "moved_since_snap": float(frames["moved_since_snap"]),
+        "t0_prime": float(frames["t0_prime"]), "t0": float(frames["t0"]),
+    }  # fmt: skip
+    word = str(frames["token"].values[winner])
+    headline = (
+        f"Shared words fall from {common[0]:.2f} to {common[-1]:.2f} of attention, “{word}” rises "
+        f"from {won[0]:.2f} to {won[-1]:.2f}. Attention snaps at step {snap:.0f}: it then moves at "
+        f"less than 2 % of its fastest, and {numbers['moved_since_snap']:.2f} of it still goes "
+        f"elsewhere by step {float(frames['step'][-1]):.0f}."
+    )
+    summary = (
+        f"{headline} Half of what shared words lose has gone by step {half:.0f}. Theory "
+        f"({frames.attrs['theory']}) has scanning end at t_0' = {numbers['t0_prime']:.1f} and "
+        f"snapping begin at t_0 = {numbers['t0']:.1f}."
+    )
+    alt = (
+        "Bars of attention to each word of a sentence at three steps, above the course of "
+        f"attention to all shared words and to each telling word. {summary}"
+    )
+    told = common[-1] < common[0] and not bool(frames["common"][winner]) and np.isfinite(snap)
+    standing = Standing.HOLDS if told else Standing.FAILS
+    return Judgement(standing, headline, summary, alt, {k: float(v) for k, v in numbers.items()})
+
+
+EXPERIMENT = Experiment(
+    name="story", kind="figure", title="Scan, then snap", recipe=StoryRecipe, data=data,
+    judge=judge, draw=draw, source="attnlab",
+)  # fmt: skip
+
+
+def recipe() -> StoryRecipe:
+    """What it is made with."""
+    return read_recipe(recipe_folder() / "story.yaml", StoryRecipe)

@@ -1,0 +1,160 @@
+"""Hypotheses on classes and rates, each with its value, its bound and how it is read.
+
+Where the paper asks for "much larger" we say how much we take that to be: `MUCH` times, and
+`FAST` times for the rate of the decoder, whose neglected terms go as eta_Z/eta_Y.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnlab import formulas
+from attnlab.papers.scan_and_snap import theory
+from attnlab.theory.case import Case
+from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, much_greater
+
+MUCH = 10.0
+FAST = 30.0
+# What counts as equal among given probabilities.
+EQUALS = 1e-9
+
+
+def query_from_next(case: Case) -> tuple[Hypothesis, ...]:
+    """m = psi(n): each next token belongs to one class."""
+    shared = int(np.unique(case.classes.next_token, return_counts=True)[1].max())
+    return (Hypothesis("Section 3.2", "m = psi(n): classes of one next token", shared, AT_MOST, 1),)
+
+
+def long_sequences(case: Case) -> tuple[Hypothesis, ...]:
+    """No positions and T to infinity. The audit's model has no position to look at."""
+    return (
+        Hypothesis("Assumption 1(a)", "no positional encoding: biases in the model", 0, AT_MOST, 0),
+        Hypothesis("Assumption 1(b)", "T -> infinity: 1/T", 1.0 / case.length, AT_MOST, 0),
+    )
+
+
+def zero_decoder(case: Case) -> tuple[Hypothesis, ...]:
+    """Y(0) = 0, from where the decoder's solution starts."""
+    return (Hypothesis("Theorem 1", "Y(0) = 0: its entries", case.decoder_start, AT_MOST, 0),)
+
+
+def fast_decoder(case: Case) -> tuple[Hypothesis, ...]:
+    """eta_Y >> eta_Z."""
+    ratio = case.eta_y / case.eta_z if case.eta_z > 0 else np.inf
+    # The ratio of rates given in decimals, which may miss the bound in the last bit.
+    return (
+        Hypothesis(
+            "Assumption 1(c)", "eta_Y >> eta_Z: their ratio", float(f"{ratio:.12g}"),
+            much_greater(FAST), 1,
+        ),
+    )  # fmt: skip
+
+
+def weak_correlations(case: Case) -> tuple[Hypothesis, ...]:
+    """Assumption 2, part by part (at the start: overlaps shrink in training)."""
+    parts = theory.assumption_2(theory.correlation(case.P), M=case.M)
+    source = "Assumption 2"
+    return (
+        Hypothesis(source, "M >> K^2: M/K^2", parts.vocabulary.value, much_greater(MUCH), 1),
+        Hypothesis(source, "|lambda_1(E)| < 1/K", parts.largest.value, BELOW, parts.largest.bound),
+        Hypothesis(
+            source, "all |lambda_i(E)| >= 6/sqrt(M)", parts.smallest.value, AT_LEAST,
+            parts.smallest.bound,
+        ),
+    )  # fmt: skip
+
+
+def weak_correlations_with_residual(case: Case) -> tuple[Hypothesis, ...]:
+    """|lambda_1| < 1/K for what the decoder sees with a residual connection, LN(f_n + x_T).
+
+    Two classes of one query are at least 1/2 correlated then, so that no classes that share a query
+    are inside.
+    """
+    radius = np.abs(
+        np.linalg.eigvalsh(theory.residual_correlation(theory.correlation(case.P), psi=case.psi))
+    ).max()
+    says = "|lambda_1| < 1/K for the overlaps with the residual"
+    return (Hypothesis("Assumption 2", says, float(radius), BELOW, 1.0 / case.K),)
+
+
+def uniform_classes(case: Case) -> tuple[Hypothesis, ...]:
+    """Each class appears uniformly."""
+    spread = float(np.abs(case.classes.prior * case.K - 1.0).max())
+    says = "each class appears uniformly: K max |P(n) - 1/K|"
+    return (Hypothesis("Theorem 1", says, spread, AT_MOST, EQUALS),)
+
+
+def large_vocabulary(case: Case) -> tuple[Hypothesis, ...]:
+    """M >> 100."""
+    return (Hypothesis("Theorem 1", "M >> 100: M", case.M, much_greater(MUCH), 100),)
+
+
+def rate_window(case: Case) -> tuple[Hypothesis, ...]:
+    """M^-0.99 << eta_Y < 1."""
+    return (
+        Hypothesis(
+            "Theorem 1", "eta_Y >> M^-0.99: eta_Y", case.eta_y, much_greater(MUCH),
+            case.M**-0.99,
+        ),
+        Hypothesis("Theorem 1", "eta_Y < 1", case.eta_y, BELOW, 1),
+    )  # fmt: skip
+
+
+def many_steps(case: Case) -> tuple[Hypothesis, ...]:
+    """t >> K^2."""
+    return (
+        Hypothesis("Theorem 1", "t >> K^2: t/K^2", case.steps / case.K**2, much_greater(MUCH), 1),
+    )
+
+
+def single_common_token(case: Case) -> tuple[Hypothesis, ...]:
+    """|G_CT| = 1."""
+    count = int(formulas.token_roles(case.P).common.sum())
+    return (Hypothesis("Theorem 2(b), Section 6", "|G_CT| = 1: common tokens", count, EQUAL, 1),)
+
+
+def single_query(case: Case) -> tuple[Hypothesis, ...]:
+    """All classes share the query."""
+    count = int(case.classes.queries.size)
+    return (Hypothesis("Corollary 2, Section 6", "one query for all classes", count, EQUAL, 1),)
+
+
+def equal_norms(case: Case) -> tuple[Hypothesis, ...]:
+    """The normalisation of f_n is the same for every class."""
+    norms = np.linalg.norm(case.P, axis=1)
+    spread = float(norms.max() / norms.min() - 1.0)
+    return (Hypothesis("Section 6", "one rho_0: spread of |P_n|", spread, AT_MOST, EQUALS),)
+
+
+def symmetric_classes(case: Case) -> tuple[Hypothesis, ...]:
+    """Hypotheses 2 and 3 of Corollary 2: matching distinct tokens, shared common probabilities."""
+    found = theory.corollary_2(case.P, psi=case.psi)
+    apart = {
+        "symmetry: mismatch of distinct tokens": found.asymmetry,
+        "P(l|n) = rho_l: mismatch of common tokens": found.spread,
+    }
+    return tuple(
+        Hypothesis("Corollary 2", says, value, AT_MOST, EQUALS) for says, value in apart.items()
+    )
+
+
+def distinct_tokens(case: Case) -> tuple[Hypothesis, ...]:
+    """Some class of every query has a distinct token."""
+    owners = np.asarray(formulas.token_roles(case.P).distinct.any(axis=1))
+    queries = np.unique(case.psi)
+    least = min(int(owners[case.psi == query].sum()) for query in queries)
+    says = "classes of a query that own a distinct token"
+    return (Hypothesis("Theorem 2(b)", says, least, ABOVE, 0),)
+
+
+# What Eq. 10 stands on, what training adds to it, and all that Theorem 1 asks for.
+EQ_10 = (query_from_next, uniform_classes, weak_correlations)
+ASSUMPTION_1 = (long_sequences, fast_decoder)
+THEOREM_1 = (*ASSUMPTION_1, *EQ_10, large_vocabulary, rate_window, many_steps)
+COROLLARY_2 = (*EQ_10, single_query, symmetric_classes)
+SECTION_6 = (single_query, single_common_token, equal_norms)
+
+# What `attnlab audit CLASSES` reports.
+ASKED = (*THEOREM_1, single_common_token, distinct_tokens, single_query, symmetric_classes,
+         equal_norms)  # fmt: skip

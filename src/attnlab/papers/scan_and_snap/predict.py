@@ -1,0 +1,88 @@
+"""Levels of the theory of "Scan and Snap": Eq. 10 as printed, and with our corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.dynamics import Extended, Pairwise, Simulation
+from attnlab.files.errors import InputError
+from attnlab.papers.scan_and_snap import hypotheses, theory
+from attnlab.theory.case import Case
+from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory.theory import Labelled, Theory
+
+
+class Level(Theory):
+    """A level of the theory of "Scan and Snap"; `asked` are its hypotheses."""
+
+    asked: ClassVar[tuple[Callable[[Case], tuple[Hypothesis, ...]], ...]]
+
+    def check(self, simulation: Simulation) -> None:
+        optimizer = simulation.moving
+        if simulation.model not in (Pairwise(), Extended()):
+            raise InputError(
+                "model: the theory is about the paper's model, Pairwise(); leave the model out"
+            )
+        if optimizer.name != "sgd" or optimizer.weight_decay:
+            raise InputError("optimizer: the theory is about gradient descent alone; use 'sgd'")
+        if any(len(classes) < 2 for classes in simulation.sets):
+            raise InputError("classes: the theory compares classes; give at least 2")
+
+    def assumptions(self, case: Case) -> tuple[Hypothesis, ...]:
+        return tuple(part for hypothesis in self.asked for part in hypothesis(case))
+
+    def transition(self, case: Case) -> tuple[float, float]:
+        """Return t_0' of the first class and t_0 of the last (Lemma 9)."""
+        times = theory.transition_times(K=1.0 / case.prior, M=case.M, eta_y=case.eta_y)
+        return float(np.min(times.t0_prime)), float(np.max(times.t0))
+
+
+class _Eq10(Level):
+    """Eq. 10: attention under the decoder of Theorem 1."""
+
+    form: ClassVar[str]
+    times = ("t0_prime", "t0")
+    asked = (*hypotheses.THEOREM_1, hypotheses.zero_decoder)
+
+    def check(self, simulation: Simulation) -> None:
+        super().check(simulation)
+        for classes in simulation.sets:
+            classes.require_psi("Eq. 10")
+
+    def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
+        # as printed, the weight of a class is 1 instead of its share of the steps
+        flow = theory.attention_flow(
+            case.classes, t, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0, form=self.form,
+            weight=1.0 if self.form == "printed" else None,
+        )  # fmt: skip
+        clock: Any = {"K": 1.0 / case.prior, "M": case.M, "eta_y": case.eta_y}
+        each = t[:, None]
+        t0_prime, t0 = theory.transition_times(**clock)
+        return {
+            "attention_logits": (("time", "query", "token"), flow.logits),
+            "growth_bound": (("time", "sequence_class"), flow.growth_bound),
+            "gamma": (("time", "sequence_class"), theory.gamma(each, **clock)),
+            "decoder_error": (("time", "sequence_class"), theory.decoder_error(each, **clock)),
+            "t0_prime": (("sequence_class",), t0_prime),
+            "t0": (("sequence_class",), t0),
+        }
+
+
+class Printed(_Eq10):
+    """Eq. 10 and Theorem 1 as they are printed."""
+
+    name, form = "printed", "printed"
+    leans_on = "Eq. 10's errors in print"
+
+
+class Corrected(_Eq10):
+    """Eq. 10 with our corrections (docs/errata.md): Eq. 88, the class weight, uneven classes."""
+
+    name, form = "corrected", "corrected"
+    leans_on = (
+        "Theorem 1's decoder (Eq. 26, weak correlations, uniform classes, a large vocabulary)"
+    )

@@ -1,0 +1,439 @@
+"""Study: while a transformer learns a text, does the entropy of attention dip, bounce or cycle?
+
+JoMA says that attention becomes sparse and then dense again. Its curves were recorded every 1,000
+steps, on one window of 35 tokens, with Adam's moments reset after each epoch. Here entropy is
+recorded from the first step on, on the validation text and on one window, with moments kept and
+reset, and its turning points are found run by run (`measures.turning_points`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import lgamma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments.estimate import Median, Share, coverage, median, power, share
+from attnlab.experiments.recipe import StudyRecipe
+from attnlab.files.errors import InputError
+from attnlab.files.progress import Progress
+from attnlab.measures.turning import SHAPES, TURNS, turning_points
+from attnlab.papers.scan_and_snap.figures import text_runs
+from attnlab.papers.scan_and_snap.figures.text_runs import CorpusRecipe
+from attnlab.plots import style
+from attnlab.text import Training
+from attnlab.text.model import Activation
+
+PLACES = {"entropy": "validation text", "window_entropy": "one window"}
+# JoMA's released runs on WikiText-2, rate 1e-4, means of 3 seeds, recorded every 1,000 steps on one
+# window: the lowest entropy, at which step, and that after 58,000 steps; by depth and layer.
+PUBLISHED_RATE, PUBLISHED_EVERY, PUBLISHED_STEPS = 1e-4, 1000, 58_000
+PUBLISHED: Mapping[tuple[int, int], tuple[float, int, float]] = {
+    (1, 0): (1.554, 2000, 2.213),
+    (5, 0): (1.286, 2000, 1.429),
+    (5, 1): (1.156, 2000, 1.504),
+    (5, 2): (1.254, 1000, 1.957),
+    (5, 3): (1.809, 2000, 2.068),
+    (5, 4): (2.161, 6000, 2.428),
+}
+# and where its one-layer runs at small rates dip and are back, read off their curves.
+CYCLE_RATE, CYCLE = 1e-5, ("0.005 to 0.01", "0.015 to 0.035")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train. layers: depths. The others are fields of the training and its model."""
+
+    layers: tuple[int, ...]
+    reset_moments: bool = False
+    activation: Activation = "relu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(StudyRecipe, CorpusRecipe):
+    """arms: ways to train by name, the first of which is judged. turn: nats by which entropy must
+    come back for it to have turned."""
+
+    arms: dict[str, Arm]
+    turn: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.arms:
+            raise InputError("arms: name at least one")
+        for name, arm in self.arms.items():
+            text_runs.check_depths(f"arms.{name}.layers", arm.layers)
+
+    def trainings(self) -> dict[tuple[str, int], Training]:
+        """By arm and depth."""
+        base = replace(self.training, corpus=self.text(), seeds=tuple(range(self.seeds)))
+        found = {}
+        for name, arm in self.arms.items():
+            model = replace(base.model, activation=arm.activation)
+            own = replace(base, model=model, reset_moments=arm.reset_moments)
+            for depth, training in zip(
+                arm.layers, text_runs.at_depths(own, arm.layers), strict=True
+            ):
+                found[name, depth] = training
+        return found
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """What was recorded, over (arm, layers, rate, seed, step, layer); means over heads.
+
+    entropy: on the validation text; window_entropy: on its first window alone (nats).
+    frequent_mass: attention to the frequent words, of which `frequent_share` are seen.
+    mlp_stable_rank, qk_stable_rank: of the lower matrix of the MLP and of W_Q^T W_K.
+    validation_loss: over (arm, layers, rate, seed, step). NaN where an arm has no such depth, and a
+    depth no such layer.
+    """
+    trainings = recipe.trainings()
+    results = text_runs.run_all(list(trainings.values()), progress=progress, keep=keep)
+    parts = []
+    for (arm, depth), result in zip(trainings, results, strict=True):
+        of_heads = result.mean("head")
+        part = {
+            "entropy": of_heads["entropy"],
+            "window_entropy": of_heads["probe_entropy"].isel(probe=0, drop=True),
+            "frequent_mass": of_heads["frequent_mass"],
+            "mlp_stable_rank": result["mlp_stable_rank"],
+            "qk_stable_rank": of_heads["qk_stable_rank"],
+            "validation_loss": result["validation_loss"],
+        }
+        parts.append(xr.Dataset(part).expand_dims(arm=[arm], layers=[depth]))
+    order = {"arm": list(recipe.arms), "layers": sorted({depth for _, depth in trainings})}
+    runs = xr.merge(parts, join="outer", compat="no_conflicts").reindex(order)
+    runs = runs.assign_coords(arm=np.asarray(list(recipe.arms), dtype=np.str_))  # for a file
+    dims = ("arm", "layers", "rate", "seed", "step", "layer")
+    context = recipe.training.model.context
+    return runs.transpose(*dims).assign_attrs(
+        corpus=recipe.corpus, turn=recipe.turn, context=context,
+        frequent_share=float(results[0]["frequent_share"]),
+    )  # fmt: skip
+
+
+def turns(runs: xr.Dataset, what: str) -> xr.Dataset:
+    """Where the curve of each run and layer turns."""
+    return turning_points(runs[what], least=runs.attrs["turn"])
+
+
+def _told(values: xr.DataArray, digits: str = ".2f") -> str:
+    """The median over seeds and its interval."""
+    return median(values).told(digits)
+
+
+def _at(text: xr.Dataset, name: str) -> Median:
+    """Rate x steps of a turn: a seed's rates are averaged in the logarithm."""
+    found = median(xr.apply_ufunc(np.log, text["rate"] * text[f"{name}_at"]))
+    value, low, high = np.exp([found.value, found.low, found.high])
+    return Median(float(value), float(low), float(high), found.count)
+
+
+def _numbers(name: str, found: Median) -> dict[str, float]:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def table(runs: xr.Dataset) -> Table:
+    """One row per arm, depth, layer and rate; on a page those of first and last layers."""
+    found = {what: turns(runs, what) for what in PLACES}
+    rows, cells = [], [_HEADING]
+    for arm_number, arm in enumerate(runs["arm"].values.tolist()):
+        for depth, layer, rate in _cells(runs, arm):
+            place = {"arm": arm, "layers": depth, "layer": layer, "rate": rate}
+            row: dict[str, float] = {
+                "arm": arm_number, "layers": depth, "layer": layer + 1, "rate": rate,
+            }  # fmt: skip
+            for what in PLACES:
+                one = found[what].sel(place)
+                for i, shape in enumerate(SHAPES):
+                    row[f"{what}_{shape.replace(' ', '_')}"] = float((one["shape"] == i).sum())
+                for name in TURNS:
+                    row |= _numbers(f"{what}_{name}", median(one[name]))
+                    row |= _numbers(f"{what}_{name}_at", median(rate * one[f"{name}_at"]))
+            rows.append(row)
+            if layer in (0, depth - 1):
+                cells.append(_row(runs, found, place))
+    caption = (
+        "Turning points of the entropy of attention (nats), and under each the rate x steps at "
+        f"which it is reached: median over the seeds that reach it, {_brackets(runs)}. An extreme "
+        "at the end may not be one. Shapes: how many seeds each. In table.csv all layers, and arms "
+        "by number."
+    )
+    return Table(rows, caption, cells)
+
+
+def _brackets(runs: xr.Dataset) -> str:
+    """Say what stands in brackets behind a median."""
+    seeds = int(runs.sizes["seed"])
+    fewer = "".join(f", {100 * coverage(n):.0f} % where {n} do" for n in (3, 2) if n < seeds)
+    return (
+        f"in brackets an interval between two seeds' values that holds the median of all possible "
+        f"seeds with {100 * coverage(seeds):.0f} % where {seeds} seeds have a value{fewer}"
+    )
+
+
+_HEADING = [
+    "arm", "layers", "layer", "rate", "shapes", "start", "first minimum", "return",
+    "second minimum", "one window",
+]  # fmt: skip
+
+
+def _row(runs: xr.Dataset, found: Mapping[str, xr.Dataset], place: dict[str, Any]) -> list[str]:
+    rate, last = place["rate"], int(runs["step"][-1])
+    text, window = (found[what].sel(place) for what in PLACES)
+    points = [
+        f"{_told(text[name])}\n{_where(rate, text[f'{name}_at'], last)}"
+        if text[name].notnull().any() else "-"
+        for name in TURNS
+    ]  # fmt: skip
+    return [
+        place["arm"], str(place["layers"]), str(place["layer"] + 1), f"{rate:g}",
+        _shapes(text["shape"]), _told(runs["entropy"].sel(place).isel(step=0)), *points,
+        _shapes(window["shape"]),
+    ]  # fmt: skip
+
+
+def _where(rate: float, steps: xr.DataArray, last: int) -> str:
+    if (steps.isnull() | (steps == last)).all():
+        return f"{rate * last:.2g}, the end"
+    return _told(rate * steps, ".2g")
+
+
+def _shapes(shape: xr.DataArray) -> str:
+    counts = {name: int((shape == i).sum()) for i, name in enumerate(SHAPES)}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def _cells(runs: xr.Dataset, arm: str) -> list[tuple[int, int, float]]:
+    """(depth, layer, rate) of what an arm has."""
+    return [
+        (int(depth), layer, float(rate))
+        for depth in _depths(runs, arm)
+        for layer in range(depth)
+        for rate in runs["rate"].values
+    ]
+
+
+def _depths(runs: xr.Dataset, arm: str) -> list[int]:
+    there = runs["entropy"].sel(arm=arm).isel(layer=0).notnull()
+    there = there.any([dim for dim in there.dims if dim != "layers"])
+    return [int(depth) for depth in runs["layers"].values[there.values]]
+
+
+def draw(runs: xr.Dataset) -> Figure:
+    """First layers by rate at each depth; the deepest's layers; what goes with the first dip."""
+    arms, rates = [str(name) for name in runs["arm"].values], runs["rate"].values
+    main = arms[0]
+    depths = _depths(runs, main)
+    ceiling = lgamma(runs.attrs["context"] + 1) / runs.attrs["context"]
+    colours = style.ordered(rates.size)
+    with style.page(5.2) as figure:
+        above, below = figure.subfigures(2, 1, squeeze=False)[:, 0]
+        upper = above.subplots(1, len(depths), squeeze=False)[0]  # deep ones fall far lower
+        lower = below.subplots(1, 3)
+        for ax, depth in zip(upper, depths, strict=True):
+            for arm, dashes in zip(arms, style.DASHES, strict=False):
+                for rate, colour in zip(rates, colours, strict=True):
+                    one = runs["entropy"].sel(arm=arm, layers=depth, rate=rate).isel(layer=0)
+                    _line(ax, one, rate, color=colour, linestyle=dashes, linewidth=1.0,
+                          label=f"rate {rate:g}" if arm == main else None)  # fmt: skip
+            ax.axhline(ceiling, color=style.OUTLINE, linewidth=0.6, linestyle=":")
+        upper[0].set_ylabel("entropy, first layer (nats)")
+        middle = float(rates[len(rates) // 2])
+        deepest = runs.sel(arm=main, layers=depths[-1], rate=middle)
+        for layer, colour in enumerate(style.ordered(depths[-1])):
+            _line(lower[0], deepest["entropy"].isel(layer=layer), middle, color=colour,
+                  linewidth=1.0, label=f"{layer + 1}")  # fmt: skip
+            _line(lower[0], deepest["window_entropy"].isel(layer=layer), middle, color=colour,
+                  linewidth=0.6, linestyle=":")  # fmt: skip
+        lower[0].legend(fontsize=6, ncols=2 if depths[-1] > 3 else 1, title="layer")
+        lower[0].set_ylabel("entropy (nats)")
+        for rate, colour in zip(rates, colours, strict=True):
+            shallow = runs.sel(arm=main, layers=depths[0], rate=rate).isel(layer=0)
+            _line(lower[1], shallow["frequent_mass"], rate, color=colour, linewidth=1.0)
+            for name, dashes in (("mlp_stable_rank", "-"), ("qk_stable_rank", style.DASHES[1])):
+                label = {"mlp_stable_rank": "MLP, lower", "qk_stable_rank": "$W_Q^T W_K$"}[name]
+                _line(lower[2], shallow[name], rate, color=colour, linestyle=dashes, linewidth=1.0,
+                      label=label if rate == rates[-1] else None)  # fmt: skip
+        lower[1].axhline(
+            runs.attrs["frequent_share"], color=style.OUTLINE, linewidth=0.6, linestyle=":"
+        )
+        lower[1].set_ylabel("attention to frequent words")
+        lower[2].set_ylabel("stable rank")
+        lower[2].legend(fontsize=6.5)
+        for ax in (*upper, *lower):
+            ax.set_xscale("log")
+            ax.xaxis.set_major_locator(LogLocator(numticks=5))
+            ax.set_xlabel("rate x steps")
+        first = text_runs.depth_name(depths[0])
+        style.panel_titles(
+            [*upper, *lower],
+            [
+                *(text_runs.depth_name(depth) for depth in depths),
+                f"{text_runs.depth_name(depths[-1])}, rate {middle:g}", f"{first}: where", first,
+            ],
+        )  # fmt: skip
+        dashed = ", ".join(
+            f"{how}: {arm}" for how, arm in zip(("solid", "dashed", "dash-dot"), arms, strict=False)
+        )
+        style.legend_above(
+            above, upper[0],
+            title=f"{dashed}; dotted: evenly spread, in the layers' panel one window; means over "
+            f"{runs.sizes['seed']} seeds",
+        )  # fmt: skip
+    return figure
+
+
+def _line(ax: Any, values: xr.DataArray, rate: float, **how: Any) -> None:
+    later = values.mean("seed").isel(step=slice(1, None))  # rate x 0 has no place on the axis
+    ax.plot(rate * later["step"], later, **how)
+
+
+def judge(runs: xr.Dataset) -> Judgement:
+    """In how many runs does the first layer's entropy dip, bounce and cycle, and where does it
+    turn?"""
+    arms = [str(name) for name in runs["arm"].values]
+    found = {what: turns(runs, what).isel(layer=0) for what in PLACES}
+    numbers: dict[str, float] = {}
+    shares: dict[tuple[str, int], Share] = {}
+    told = []
+    for arm in arms:
+        for depth in _depths(runs, arm):
+            key = f"{arm}_{depth}"
+            place = {"arm": arm, "layers": depth}
+            own = {what: found[what].sel(place) for what in PLACES}
+            text = own["entropy"]
+            for i, shape in ((2, "returns"), (3, "cycles")):
+                hits = share((text["shape"] >= i).where(text["shape"].notnull()))
+                numbers |= hits.numbers(f"{shape}_{key}")
+                shares[shape, depth] = shares.get((shape, depth), hits)  # of the first arm
+            numbers |= _turn_numbers(text, key)
+            told.append(_in_words(arm, depth, own))
+    main = _depths(runs, arms[0])
+    standing = _standing([(shares["returns", d], shares["cycles", d]) for d in main])
+    seeds, rates = runs.sizes["seed"], runs["rate"].values
+    counted = "; ".join(
+        f"{text_runs.depth_name(d)}: {shares['returns', d]} come back, {shares['cycles', d]} fall "
+        "again"
+        for d in main
+    )
+    headline = (
+        f"Entropy of the first layer falls, and then ({arms[0]}; {seeds} seeds, each one start "
+        f"at {rates.size} rates) {counted}."
+    )
+    summary = (
+        f"{headline} Shapes of the first layer's curve on the validation text, and where it turns "
+        f"(entropy in nats at rate x steps; the mean over its rates counts once for each seed; the "
+        f"median over seeds, {_brackets(runs)}): "
+        f"{'; '.join(told)}. {_meanwhile(runs, arms[0], main[0])}{_published(runs, arms)} A turn "
+        f"counts from {runs.attrs['turn']:g} nats on; on {runs.attrs['corpus']}, rates "
+        f"{rates[0]:g} to {rates[-1]:g}, {int(runs['step'][-1])} steps."
+    )
+    alt = (
+        f"Entropy of the first layer's attention against rate x steps for rates {rates[0]:g} to "
+        f"{rates[-1]:g} at depths {', '.join(map(str, main))}; all layers of the deepest; "
+        f"attention to frequent words and stable ranks of the first depth. {counted.capitalize()}."
+    )
+    return Judgement(standing, headline, summary, alt, numbers)
+
+
+def _turn_numbers(text: xr.Dataset, key: str) -> dict[str, float]:
+    """Where the runs turn that do: medians over seeds, with their intervals."""
+    found: dict[str, float] = {}
+    for name in TURNS:
+        found |= _numbers(f"{name}_{key}", median(text[name]))
+        found |= _numbers(f"{name}_at_{key}", _at(text, name))
+    # -1 where rate x steps decides
+    steps = text["first_at"].mean("seed")
+    there = steps.notnull().values
+    found[f"slope_{key}"] = (
+        power(text["rate"].values[there], steps.values[there]) if there.sum() > 1 else np.nan
+    )
+    return found
+
+
+def _in_words(arm: str, depth: int, own: Mapping[str, xr.Dataset]) -> str:
+    text, window = own["entropy"], own["window_entropy"]
+    points = []
+    for name, words in zip(TURNS, ("first minimum", "return", "second minimum"), strict=True):
+        if text[name].notnull().any():
+            points.append(f"{words} {_told(text[name])} at {_at(text, name).told('.2g')}")
+    return (
+        f"{arm}, {text_runs.depth_name(depth)}: {_shapes(text['shape'])} (one window: "
+        f"{_shapes(window['shape'])})" + (f", {', '.join(points)}" if points else "")
+    )
+
+
+def _meanwhile(runs: xr.Dataset, arm: str, depth: int) -> str:
+    """What else is so at the start, where entropy turns, and at the end."""
+    one = runs.sel(arm=arm, layers=depth).isel(layer=0)
+    found = turns(one, "entropy")
+    parts = []
+    for name, words, digits in (
+        ("frequent_mass", "attention to the frequent words, half of the text", ".2f"),
+        ("mlp_stable_rank", "the stable rank of the MLP's lower matrix", ".1f"),
+        ("qk_stable_rank", "that of W_Q^T W_K", ".1f"),
+    ):
+        places = [one[name].where(one["step"] == found[f"{turn}_at"]).max("step") for turn in TURNS]
+        moments = [one[name].isel(step=0), *places, one[name].isel(step=-1)]
+        parts.append(f"{words} is {', '.join(_told(values, digits) for values in moments)}")
+    return (
+        f"With {text_runs.depth_name(depth)} ({arm}), at the start, at the first minimum, the "
+        f"return, the second minimum and the end: {'; '.join(parts)} (attention that is evenly "
+        f"spread would give the frequent words {runs.attrs['frequent_share']:.2f})."
+    )
+
+
+def _published(runs: xr.Dataset, arms: list[str]) -> str:
+    """JoMA's released numbers beside ours, where rate, depth and steps allow."""
+    if PUBLISHED_RATE not in runs["rate"].values or runs["step"][-1] < 2 * PUBLISHED_EVERY:
+        return ""
+    lines = []
+    late = runs["window_entropy"].sel(rate=PUBLISHED_RATE)
+    late = late.where(late["step"] >= PUBLISHED_EVERY, drop=True)
+    for (depth, layer), (lowest, at, end) in PUBLISHED.items():
+        for arm in arms:
+            if depth in _depths(runs, arm):
+                one = late.sel(arm=arm, layers=depth, layer=layer)
+                lines.append(
+                    f"layer {layer + 1} of {depth}, {arm}: {_told(one.min('step'))} at "
+                    f"{_told(one['step'][one.argmin('step')], ',.0f')} steps, "
+                    f"{_told(one.isel(step=-1))} at the end (published {lowest} at {at:,}, {end})"
+                )
+    if not lines:
+        return ""
+    slow = runs["rate"].values[runs["rate"].values <= CYCLE_RATE]
+    if slow.size and 1 in _depths(runs, arms[0]):
+        own = turns(runs.sel(arm=arms[0], layers=1, rate=slow).isel(layer=0), "entropy")
+        first, back = (_told(own["rate"] * own[f"{name}_at"], ".2g") for name in TURNS[:2])
+        lines.append(
+            f"first minimum and return with 1 layer at rates up to {CYCLE_RATE:g} at rate x steps "
+            f"{first} and {back} (seen in JoMA's: {' and '.join(CYCLE)})"
+        )
+    return (
+        f" Beside JoMA's released numbers (rate {PUBLISHED_RATE:g}, one window, the lowest from "
+        f"step {PUBLISHED_EVERY:,} on; theirs end after {PUBLISHED_STEPS:,} steps on the training "
+        f"split, ours after {int(runs['step'][-1]):,}): {'; '.join(lines)}."
+    )
+
+
+def _standing(shares: list[tuple[Share, Share]]) -> Standing:
+    """JoMA says: down, and back. A cycle adds a second fall, which is a correction."""
+    back = [returns.value for returns, _ in shares]
+    again = [cycles.value for _, cycles in shares]
+    if min(back) > 0.5:
+        return Standing.CORRECTED if max(again) > 0.5 else Standing.HOLDS
+    return Standing.PARTLY if max(back) > 0.5 else Standing.FAILS
+
+
+EXPERIMENT = Experiment(
+    name="dip", kind="study", title="Attention on text: dip, bounce or cycle", source="JoMA",
+    recipe=Recipe, data=data, judge=judge, draw=draw, table=table,
+)  # fmt: skip

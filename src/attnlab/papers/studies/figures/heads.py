@@ -1,0 +1,314 @@
+"""Study: does the head with a favourable z(0) keep its token, and how many tokens do H heads cover?
+
+Each head starts from its own random z(0), and its favourite in a class is the distinct token with
+the largest P(l|n) exp(z_l(0)), which wins by Theorem 3. Measured, for heads that share a decoder
+and for each head alone with one, by the ratio of the rates: the share of (head, class) pairs whose
+favourite is the most attended distinct token at the end too, the number of different winners of a
+class, and how far the favourite's z has grown along training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from attnlab.data import SequenceClasses, classes_from
+from attnlab.dynamics import Extended, Limit, Save, simulate
+from attnlab.experiments.base import Experiment, Judgement, Standing
+from attnlab.experiments.estimate import Estimate, mean, share, standard_error
+from attnlab.experiments.recipe import StudyRecipe
+from attnlab.files.progress import Progress, in_turn
+from attnlab.papers.scan_and_snap import theory
+from attnlab.plots import style
+
+KEPT = 0.9  # favourites are called kept where more than this share of them wins
+TOGETHER = {
+    "alone": "each head alone",
+    "concatenate": "concatenated",
+    "average": "averaged",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(StudyRecipe):
+    """heads: how many, in increasing order. spread: standard deviation of z(0). ratios: eta_y /
+    eta_z, the larger of the two being 1. records: steps at which growth is told; the last of them
+    is the end."""
+
+    classes: str
+    heads: tuple[int, ...]
+    spread: float
+    ratios: tuple[float, ...]
+    records: tuple[int, ...]
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """kept over (together, heads, ratio, seed, head, sequence_class): 1 where the favourite wins at
+    the end, 0 where not, NaN where there is no such head. covered: different winners of a class,
+    mean over classes; covered_start, of the favourites, over (heads, seed). grown: z of the
+    favourite minus its start at each step, mean over heads and classes.
+
+    The first H starts of a seed serve every run of it with H heads.
+    """
+    classes = classes_from(recipe.classes)
+    most = max(recipe.heads)
+    shape = (most, classes.queries.size, classes.vocab_size)
+    starts = np.stack(
+        [
+            np.random.default_rng(seed).normal(scale=recipe.spread, size=shape)
+            for seed in range(recipe.seeds)
+        ]
+    )
+    alone = _alone(recipe, classes, starts)
+    rows = [
+        _one_seed(recipe, classes, starts[seed], alone[seed], report)
+        for seed, report in in_turn(range(recipe.seeds), progress)
+    ]
+    seeds = xr.DataArray(np.arange(recipe.seeds), dims="seed", name="seed")
+    return xr.concat(rows, seeds).assign_attrs(distinct=classes.distinct_tokens(0).size)
+
+
+def _one_seed(
+    recipe: Recipe,
+    classes: SequenceClasses,
+    start: NDArray[np.float64],
+    alone: NDArray[np.float64],
+    progress: Progress,
+) -> xr.Dataset:
+    P, psi = classes.probs, classes.query_index
+    favourite = theory.dominant_tokens(P, start, psi=psi)  # (head, class)
+    cells = list(product(TOGETHER, recipe.heads))
+    kept, covered, grown = [], [], []
+    for (together, count), report in in_turn(cells, progress):
+        first, own = start[:count], favourite[:count]
+        if together == "alone" or count == 1:
+            z = alone[:, :, :count]
+        else:
+            z = _logits(
+                recipe, classes, init=first, progress=report,
+                model=Extended(heads=count, combine=together),  # type: ignore[arg-type]
+            )  # fmt: skip
+        winner = [theory.dominant_tokens(P, of_ratio[-1], psi=psi) for of_ratio in z]
+        missing = np.full((len(start) - count, len(P)), np.nan)
+        kept.append([np.concatenate([of_ratio == own, missing]) for of_ratio in winner])
+        covered.append([_different(of_ratio) for of_ratio in winner])
+        growth = (z - first)[..., psi, :]  # (ratio, step, head, class, token)
+        chosen = np.broadcast_to(own[..., None], (*growth.shape[:-1], 1))
+        grown.append(np.take_along_axis(growth, chosen, axis=-1).mean(axis=(-3, -2, -1)))
+    shape = (len(TOGETHER), len(recipe.heads), len(recipe.ratios))
+    dims = ("together", "heads", "ratio")
+    return xr.Dataset(
+        {
+            "kept": (
+                (*dims, "head", "sequence_class"),
+                np.reshape(kept, (*shape, len(start), len(P))),
+            ),
+            "covered": (dims, np.reshape(covered, shape)),
+            "grown": ((*dims, "step"), np.reshape(grown, (*shape, len(recipe.records)))),
+            "covered_start": ("heads", [_different(favourite[:count]) for count in recipe.heads]),
+        },
+        {
+            "together": list(TOGETHER),
+            "heads": list(recipe.heads),
+            "ratio": list(recipe.ratios),
+            "step": list(recipe.records),
+        },
+    )
+
+
+def _alone(
+    recipe: Recipe, classes: SequenceClasses, starts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """z of each head alone, (seed, ratio, step, head, query, token), all trained together.
+
+    For T to infinity only P(l|n) exp(z_l) enters: a start is a change of P.
+    """
+    each = starts.reshape(-1, *starts.shape[2:])
+    z = _logits(recipe, [tilted(classes, start) for start in each])
+    z = z + each[:, None, None]  # (seed and head, ratio, step, query, token)
+    apart = z.reshape(*starts.shape[:2], *z.shape[1:])
+    return np.asarray(np.moveaxis(apart, 1, 3))
+
+
+def tilted(classes: SequenceClasses, start: NDArray[np.float64]) -> SequenceClasses:
+    """The classes with P(l|n) exp(z_l(0)), normalised, in place of P(l|n)."""
+    return SequenceClasses.from_entries(
+        classes.class_of_entry, classes.tokens, classes.attention_entries(start),
+        query=classes.query, next_token=classes.next_token, vocab_size=classes.vocab_size,
+        prior=classes.prior,
+    )  # fmt: skip
+
+
+def _logits(
+    recipe: Recipe, classes: SequenceClasses | list[SequenceClasses], **how: Any
+) -> NDArray[np.float64]:
+    """z at the recorded steps: (setting, ratio, step, head, query, token), where there are any."""
+    ratio = xr.DataArray(list(recipe.ratios), dims="ratio")
+    result = simulate(
+        classes, Limit(), eta_y=np.minimum(ratio, 1.0), eta_z=np.minimum(1 / ratio, 1.0),
+        steps=recipe.records[-1], momentum=0.0, save=Save(what="logits", at=recipe.records),
+        **{"progress": False, **how},
+    )  # fmt: skip
+    z = result["attention_logits"].isel(seed=0)
+    return np.asarray(z.values, dtype=np.float64)
+
+
+def _different(winner: NDArray[np.int64]) -> float:
+    """The number of different tokens in each column of (head, class), mean over classes."""
+    return float(np.mean([np.unique(column).size for column in winner.T]))
+
+
+def by_chance(tokens: int, heads: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How many of `tokens` are picked by heads that pick one each, evenly and independently."""
+    return np.asarray(tokens * (1 - (1 - 1 / tokens) ** heads))
+
+
+def growth(runs: xr.Dataset) -> xr.DataArray:
+    """How far the favourite has grown, over that of a head alone, by seed."""
+    of_seeds = runs["grown"].isel(heads=-1)
+    return (of_seeds / of_seeds.sel(together="alone")).drop_sel(together="alone")
+
+
+def draw(runs: xr.Dataset) -> Figure:
+    """Kept favourites and covered tokens by the number of heads, at the first ratio; growth along
+    training next to a head alone, by ratio."""
+    heads = runs["heads"].values
+    looks = {
+        name: {"color": colour, "marker": style.MARKERS[i]}
+        for i, (name, colour) in enumerate(
+            zip(TOGETHER, (style.GREEN, style.DISTINCT, style.ACCENT), strict=True)
+        )
+    }
+    with style.page(2.9) as figure:
+        axes = figure.subplots(1, 3)
+        first = runs.isel(ratio=0)
+        for i, (together, label) in enumerate(TOGETHER.items()):
+            of_seed = first["kept"].mean(("head", "sequence_class"))
+            for ax, values in zip(axes, (of_seed, first["covered"]), strict=False):
+                values = values.sel(together=together)
+                ax.errorbar(
+                    heads * 1.06 ** (i - 1), values.mean("seed"), yerr=standard_error(values),
+                    capsize=2, label=label, linestyle=style.DASHES[i], **looks[together],
+                )  # fmt: skip
+        axes[1].plot(
+            heads, by_chance(runs.attrs["distinct"], heads), color="black", linestyle=":",
+            label="picked by chance",
+        )  # fmt: skip
+        for values in growth(runs).stack(line=("together", "ratio")).transpose("line", ...):
+            name = str(values["together"].item())
+            place = runs["ratio"].values.tolist().index(float(values["ratio"]))
+            label = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
+            axes[2].errorbar(
+                values["step"], values.mean("seed"), yerr=standard_error(values), capsize=2,
+                linestyle=style.DASHES[place], label=label if name == "average" else None,
+                **looks[name],
+            )  # fmt: skip
+        axes[0].set_ylabel("favourites that win")
+        axes[0].set_ylim(0, 1.05)
+        axes[1].set_ylabel("different winners of a class")
+        axes[2].set_ylabel("growth over that of a head alone")
+        axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
+        axes[2].set_xscale("log")
+        axes[2].set_xlabel("step")
+        axes[2].set_ylim(0, 2.2)  # room for the legend
+        axes[2].legend(loc="upper left")
+        for ax in axes[:2]:
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(heads, [str(h) for h in heads])
+            ax.set_xlabel("heads $H$")
+        style.panel_titles(axes, ["kept", "covered", f"grown, H = {heads[-1]}"])
+        style.legend_above(figure, axes[1], ncols=4)
+    return figure
+
+
+def judge(runs: xr.Dataset) -> Judgement:
+    """Are favourites kept, how many tokens are covered, and do heads of one decoder grow less?"""
+    most = runs.isel(heads=-1)
+    H, D = int(most["heads"]), int(runs.attrs["distinct"])
+    ratios = runs["ratio"].values.tolist()
+    cells = list(product(TOGETHER, ratios))
+    kept = {
+        (name, ratio): share(most["kept"].sel(together=name, ratio=ratio)) for name, ratio in cells
+    }
+    covered = {name: mean(most["covered"].isel(ratio=0).sel(together=name)) for name in TOGETHER}
+    start = mean(most["covered_start"])
+    chance = float(by_chance(D, np.array(H)))
+    at_end = growth(runs).isel(step=-1)
+    grown = {
+        (name, ratio): mean(at_end.sel(together=name, ratio=ratio))
+        for name, ratio in cells
+        if name != "alone"
+    }
+    numbers: dict[str, float] = {"covered_by_chance": chance, **start.numbers("covered_start")}
+    for (name, ratio), of in kept.items():
+        numbers |= of.numbers(f"kept_{name}_{ratio:g}")
+    for name in TOGETHER:
+        numbers |= covered[name].numbers(f"covered_{name}")
+    for (name, ratio), times in grown.items():
+        numbers |= times.numbers(f"growth_{name}_{ratio:g}")
+
+    def by_ratio(of: dict[tuple[str, float], Any], name: str) -> str:
+        return ", ".join(str(of[name, ratio]) for ratio in ratios)
+
+    told = ", ".join(f"{ratio:g}" for ratio in ratios)
+    steps = int(runs["step"][-1])
+
+    def in_all(name: str) -> str:
+        """The range over ratios."""
+        hits = [kept[name, ratio].hits for ratio in ratios]
+        lowest, highest = min(hits), max(hits)
+        span = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+        return f"{span} of {kept[name, ratios[0]].total}"
+
+    headline = (
+        f"A head keeps its favourite, for eta_Y/eta_Z = {told}: {H} heads alone in "
+        f"{in_all('alone')} cases, concatenated in {in_all('concatenate')}, averaged in "
+        f"{in_all('average')}; they cover {covered['concatenate']} of {D} distinct tokens (at "
+        f"{ratios[0]:g})."
+    )
+    summary = (
+        f"For eta_Y/eta_Z = {told}, after {steps} steps, the favourites of {H} heads win in "
+        f"{by_ratio(kept, 'alone')} cases where each head is alone, in "
+        f"{by_ratio(kept, 'concatenate')} with concatenated and {by_ratio(kept, 'average')} with "
+        f"averaged heads. So what is covered is decided by the start: {start} different "
+        f"favourites, {covered['concatenate']} and {covered['average']} different winners (ratio "
+        f"{ratios[0]:g}); heads that pick evenly by chance would cover {chance:.1f} of {D}, but "
+        f"frequent tokens are favoured more often. How far the favourite grows next to a head "
+        f"alone depends on the rates: {by_ratio(grown, 'concatenate')} times as much when "
+        f"concatenated, {by_ratio(grown, 'average')} times when averaged. The other "
+        f"heads reduce the loss too, but that heads of one decoder stop early "
+        f"{_stop_early(grown)}. ({start.count} seeds.)"
+    )
+    alt = (
+        f"Against the number of heads, 1 to {H}: the share of favourites that win, at 1 or just "
+        f"below; the number of different winners, rising to {covered['concatenate'].value:.1f}, "
+        f"below the {chance:.1f} of chance. Against the step, up to {steps}, how far the favourite "
+        f"has grown over that of a head alone, from "
+        f"{min(estimate.value for estimate in grown.values()):.2g} to "
+        f"{max(estimate.value for estimate in grown.values()):.2g} at the end by ratio of the "
+        f"rates, concatenated below averaged."
+    )
+    lost = [name for (name, _), of in kept.items() if of.value + 2 * of.error < KEPT]
+    outcome = Standing.FAILS if "alone" in lost else Standing.PARTLY if lost else Standing.HOLDS
+    return Judgement(outcome, headline, summary, alt, numbers)
+
+
+def _stop_early(grown: dict[tuple[str, float], Estimate]) -> str:
+    """In how many cases heads that share a decoder grow less than a head alone, and more."""
+    less = sum(times.value + 2 * times.error < 1 for times in grown.values())
+    more = sum(times.value - 2 * times.error > 1 for times in grown.values())
+    general = "is not general" if more else "holds where it was tried"
+    return f"{general}: they grow less in {less} of these {len(grown)} cases, more in {more}"
+
+
+EXPERIMENT = Experiment(
+    name="heads", kind="study", title="What several heads attend to",
+    recipe=Recipe, data=data, judge=judge, draw=draw,
+)  # fmt: skip

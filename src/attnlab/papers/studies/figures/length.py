@@ -1,0 +1,485 @@
+"""Study: from which length on do finite sequences follow the limit T to infinity?
+
+Measured: the logits z at the end of training on sequences of length T, minus those of T to
+infinity at the same rates, as a vector relative to the latter. It is held against the relative
+bias of |q|^2, the squared norm of a sequence's token frequencies: (1 - |p|^2) / (|p|^2 (T - 1)).
+That bias depends on P alone; so the same P is also trained with outputs that are never used, which
+make M larger and nothing else (docs/errata.md, point 3: how long is long depends on M).
+
+Measured as well, on two classes with one common token: T*, the length up to which the rarest
+distinct token ends with a negative logit. Our law (`theory.losing_length`): the drift of order 1/T
+competes with an interaction of order M^(rho - 1), rho = f_1 . f_2, so that T* grows as M^(1 - rho),
+up to powers of ln M.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy import stats
+
+from attnlab.data import SequenceClasses, classes_from, single_common
+from attnlab.dynamics import Engine, Limit, Sampled, Save, simulate
+from attnlab.experiments.base import Experiment, Judgement, Standing
+from attnlab.experiments.estimate import Estimate, jackknife, power, standard_error
+from attnlab.experiments.recipe import StudyRecipe
+from attnlab.files.progress import Progress, in_turn
+from attnlab.papers.scan_and_snap import theory
+from attnlab.plots import style
+
+NEAR = 0.1  # z is called near its limit at this deviation
+DISTINCT = 3  # distinct tokens of each of the two classes on which T* is measured
+CONFIDENCE = 0.95  # of an interval of the exponent of M
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Settings for T*. common_probs: of the common token, in increasing order, which set the
+    overlap. outputs: M, in increasing order. upper_from: the exponent of M is also fitted from this
+    M on. t0s: when z is read, in units of t_0."""
+
+    common_probs: tuple[float, ...]
+    outputs: tuple[int, ...]
+    upper_from: int
+    t0s: float
+    batch_size: int
+    eta_y: float
+    eta_z: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(StudyRecipe):
+    """classes: several, by a short name, to tell what is general. unused: how many outputs that are
+    never used are added, in increasing order. fitted: the law is fitted to the lengths from the
+    first to the second; beyond, the seeds' noise is as large as the deviation. turn: settings for
+    T*."""
+
+    classes: dict[str, str]
+    unused: tuple[int, ...]
+    lengths: tuple[int, ...]
+    fitted: tuple[int, int]
+    batch_size: int
+    eta_y: float
+    eta_z: float
+    steps: int
+    turn: Turn
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """excess over (classes, unused, length, seed, entry): (z(T) - z(infinity)) / |z(infinity)|.
+
+    An entry is a (query, token) pair, NaN where classes have fewer. bias: of |q|^2, relative, over
+    (classes, length). outputs: M, over (classes, unused). distinct, distinct_limit, probability:
+    z(T), z(infinity) and P(l|n) of the distinct tokens of class 0, along `rank`, rarest first.
+
+    rarest over (common_prob, M, seed): z(T)/z(infinity) of the rarest distinct token, at a length
+    near T* (`rarest_length`). losing_length: T* by `theory.losing_length`. overlap: f_1 . f_2, over
+    common_prob.
+    """
+    made = [piece(recipe, report) for piece, report in in_turn((_distances, _turns), progress)]
+    shortest, longest = recipe.fitted
+    return xr.merge(made).assign_attrs(
+        fitted_from=shortest, fitted_to=longest, upper_from=recipe.turn.upper_from,
+        t0s=recipe.turn.t0s,
+    )  # fmt: skip
+
+
+def _distances(recipe: Recipe, progress: Progress) -> xr.Dataset:
+    cells = list(product(recipe.classes.values(), recipe.unused))
+    parts = [
+        _training(recipe, classes_from(text).with_unused(count), report)
+        for (text, count), report in in_turn(cells, progress)
+    ]
+    names = xr.DataArray(list(recipe.classes), dims="classes", name="classes")
+    unused = xr.DataArray(list(recipe.unused), dims="unused", name="unused")
+    sets = [parts[i : i + unused.size] for i in range(0, len(parts), unused.size)]
+    together = xr.concat([xr.concat(some, unused) for some in sets], names, join="outer")
+    return together.assign(bias=together["bias"].isel(unused=0))
+
+
+def _training(recipe: Recipe, classes: SequenceClasses, progress: Progress) -> xr.Dataset:
+    own = classes.distinct_tokens(0)
+    own = own[np.argsort(classes.probs[0, own], kind="stable")]
+    query = int(classes.query_index[0])
+
+    def end(length: int | None, report: Progress) -> xr.DataArray:
+        engine = Limit() if length is None else Sampled(length, recipe.batch_size)
+        result = simulate(
+            classes, engine, eta_y=recipe.eta_y, eta_z=recipe.eta_z, steps=recipe.steps,
+            seeds=1 if length is None else recipe.seeds,
+            momentum=0.0, save=Save(what="logits", at=(recipe.steps,)), progress=report,
+        )  # fmt: skip
+        return result["attention_logits"].isel(step=-1).astype(np.float64)
+
+    limit, *finite = [end(*turn) for turn in in_turn((None, *recipe.lengths), progress)]
+    limit = limit.isel(seed=0)
+    size = float(np.sqrt((limit**2).sum()))
+    z = xr.concat(finite, xr.DataArray(list(recipe.lengths), dims="length", name="length"))
+    excess = ((z - limit) / size).isel(token=classes.in_play)
+    entries = excess.values.reshape(*excess.shape[:2], -1)
+    p = classes.probs[0]
+    norm = theory.expected_squared_norm(p, length=np.array(recipe.lengths))
+    return xr.Dataset(
+        {
+            "excess": (("length", "seed", "entry"), entries),
+            "bias": ("length", norm / (p**2).sum() - 1.0),
+            "outputs": ((), classes.vocab_size),
+            "distinct": (("length", "seed", "rank"), z.isel(query=query, token=own).values),
+            "distinct_limit": ("rank", limit.isel(query=query, token=own).values),
+            "probability": ("rank", p[own]),
+        },
+        {
+            "length": list(recipe.lengths),
+            "seed": np.arange(recipe.seeds),
+            "entry": np.arange(entries.shape[-1]),
+            "rank": np.arange(own.size),
+        },
+    )
+
+
+def _turns(recipe: Recipe, progress: Progress) -> xr.Dataset:
+    turn = recipe.turn
+    cells = list(product(turn.common_probs, turn.outputs))
+    parts = [_turn(recipe, *cell, report) for cell, report in in_turn(cells, progress)]
+    shape = len(turn.common_probs), len(turn.outputs)
+    rarest, length, predicted, overlap = (list(column) for column in zip(*parts, strict=True))
+    dims = ("common_prob", "M")
+    return xr.Dataset(
+        {
+            "rarest": ((*dims, "seed"), np.reshape(rarest, (*shape, recipe.seeds))),
+            "rarest_length": (dims, np.reshape(length, shape)),
+            "losing_length": (dims, np.reshape(predicted, shape)),
+            "overlap": ("common_prob", np.reshape(overlap, shape)[:, 0]),
+        },
+        {"common_prob": list(turn.common_probs), "M": list(turn.outputs)},
+    )
+
+
+def _turn(
+    recipe: Recipe, common_prob: float, M: int, progress: Progress
+) -> tuple[NDArray[np.float64], int, float, float]:
+    """z(T)/z(infinity) of the rarest distinct token of each seed, T, T* by theory, and f_1 . f_2.
+
+    T is near T*, so that little is left to interpolate between T and infinity, in 1/(T - 1).
+    """
+    turn = recipe.turn
+    classes = single_common(num_classes=2, distinct=DISTINCT, common_prob=common_prob, vocab_size=M)
+    own = classes.distinct_tokens(0)
+    rarest = own[np.argmin(classes.probs[0, own])]
+    rho = float(theory.correlation(classes.probs[:, classes.in_play])[0, 1])
+    steps = round(turn.t0s * float(theory.transition_times(K=2, M=M, eta_y=turn.eta_y).t0))
+    predicted = float(
+        theory.losing_length(classes.probs[0], steps, K=2, M=M, rho=rho, eta_y=turn.eta_y)[rarest]
+    )
+    length = round(predicted)
+
+    def end(engine: Engine, seeds: int, report: Progress) -> NDArray[np.float64]:
+        result = simulate(
+            classes, engine, eta_y=turn.eta_y, eta_z=turn.eta_z, steps=steps, seeds=seeds,
+            momentum=0.0, save=Save(what="logits", at=(steps,)), dtype="float64", progress=report,
+        )  # fmt: skip
+        return np.asarray(result["attention_logits"].isel(step=-1, query=0, token=rarest))
+
+    turns = ((Limit(), 1), (Sampled(length, turn.batch_size), recipe.seeds))
+    limit, finite = [end(*each, report) for each, report in in_turn(turns, progress)]
+    return finite / limit, length, predicted, rho
+
+
+def deviation(excess: xr.DataArray) -> xr.DataArray:
+    """The norm of the mean excess, with what the spread of the seeds adds to it taken away.
+
+    NaN where nothing is left: there the deviation is less than the noise.
+    """
+    squared = (excess.mean("seed") ** 2).sum("entry")
+    noise = (excess.var("seed", ddof=1) / excess.sizes["seed"]).sum("entry")
+    left = squared - noise
+    return left.where(left > 0) ** 0.5
+
+
+def slope(runs: xr.Dataset) -> Estimate:
+    """The exponent of T - 1 in the deviation, mean over classes and M."""
+    late = _fitted(runs)
+
+    def exponent(excess: xr.DataArray) -> float:
+        by_length = (
+            deviation(excess).transpose("length", ...).values.reshape(late.sizes["length"], -1)
+        )
+        return float(np.mean([power(late["length"].values - 1.0, row) for row in by_length.T]))
+
+    return jackknife(exponent, late["excess"])
+
+
+def over_bias(runs: xr.Dataset, name: str, unused: int) -> Estimate:
+    """The deviation over the bias of |q|^2, mean over the fitted lengths."""
+    late = _fitted(runs).sel(classes=name)
+    return jackknife(
+        lambda excess: float((deviation(excess) / late["bias"]).mean()),
+        late["excess"].sel(unused=unused),
+    )
+
+
+def growth(runs: xr.Dataset, name: str) -> Estimate:
+    """How many times the deviation at the smallest M that at the largest is, at the same T."""
+    late = _fitted(runs).sel(classes=name)
+
+    def times(excess: xr.DataArray) -> float:
+        far = deviation(excess)
+        return float((far.isel(unused=-1) / far.isel(unused=0)).mean())
+
+    return jackknife(times, late["excess"])
+
+
+def turning_length(runs: xr.Dataset, rarest: xr.DataArray) -> xr.DataArray:
+    """T* over (common_prob, M): where z of the rarest distinct token, linear in 1/(T - 1), is 0."""
+    return 1.0 + (runs["rarest_length"] - 1.0) * (1.0 - rarest.mean("seed"))
+
+
+def outputs_exponent(runs: xr.Dataset, common_prob: float, *, lowest: int = 0) -> Estimate:
+    """The exponent of M in T*, from M = `lowest` on."""
+    some = runs.sel(common_prob=common_prob, M=slice(lowest, None))
+    return jackknife(
+        lambda rarest: power(some["M"].values, turning_length(some, rarest).values), some["rarest"]
+    )
+
+
+def _fitted(runs: xr.Dataset) -> xr.Dataset:
+    return runs.sel(length=slice(runs.attrs["fitted_from"], runs.attrs["fitted_to"]))
+
+
+def draw(runs: xr.Dataset) -> Figure:
+    """The deviation against T, over the bias against M, which tokens gain at which length, and T*
+    against M."""
+    length = runs["length"].values
+    far = deviation(runs["excess"])
+    with style.page(5.2) as figure:
+        axes = figure.subplots(2, 2).ravel()
+        for i, colour in enumerate(style.ordered(runs.sizes["classes"])):
+            name = str(runs["classes"].values[i])
+            for j, unused in enumerate(runs["unused"].values):
+                axes[0].plot(
+                    length, far[i, j], color=colour, marker=style.MARKERS[i], linewidth=1.0,
+                    linestyle=style.DASHES[j], label=f"{unused} unused" if i == 0 else None,
+                )  # fmt: skip
+            ratio = [over_bias(runs, name, unused) for unused in runs["unused"].values]
+            axes[1].errorbar(
+                runs["outputs"].isel(classes=i), [estimate.value for estimate in ratio],
+                yerr=[estimate.error for estimate in ratio], capsize=2, label=name, color=colour,
+                marker=style.MARKERS[i], linewidth=1.0,
+            )  # fmt: skip
+        axes[0].axhline(NEAR, color=style.OUTLINE, linewidth=0.6)
+        axes[0].set_xscale("log", base=2)
+        axes[0].set_xticks(length, [f"{value:g}" for value in length])
+        axes[0].set_xlabel("sequence length $T$")
+        axes[0].set_ylabel(r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$")
+        axes[0].legend(fontsize=6.5)
+        axes[1].set_xscale("log")
+        axes[1].set_xlabel("outputs $M$, at the same $P$")
+        axes[1].set_ylabel("deviation / bias of $|q|^2$")
+        for ax in axes[:2]:
+            ax.set_yscale("log")
+        first = runs.isel(classes=0, unused=0).dropna("rank")
+        for i, colour in enumerate(style.ordered(length.size)):
+            z = first["distinct"].isel(length=i).mean("seed")
+            axes[2].plot(first["probability"], z, color=colour, label=f"T = {length[i]}")
+        axes[2].plot(
+            first["probability"], first["distinct_limit"], color="black", linestyle="--",
+            label=r"$T = \infty$",
+        )  # fmt: skip
+        axes[2].axhline(0, color=style.OUTLINE, linewidth=0.6)
+        axes[2].set_xlabel("$P(l|n)$ of a distinct token")
+        axes[2].set_ylabel("logit $z_l$ at the end")
+        axes[2].legend(fontsize=6.5)
+        _draw_turns(axes[3], runs)
+        style.panel_titles(
+            axes,
+            ["distance from the limit", "over the bias", "who gains", "rarest token loses up to"],
+        )
+        style.legend_above(
+            figure, axes[1], ncols=runs.sizes["classes"],
+            title=f"(a): dashes by outputs that are never used; (c): {first['classes'].item()}, "
+            "none of them; (d): dashed: theory.losing_length; bars: s.e.",
+        )  # fmt: skip
+    return figure
+
+
+def _draw_turns(ax: Any, runs: xr.Dataset) -> None:
+    M = runs["M"].values
+    found = turning_length(runs, runs["rarest"])
+    error = (runs["rarest_length"] - 1.0) * standard_error(runs["rarest"])
+    for i, colour in enumerate(style.ordered(runs.sizes["common_prob"])):
+        rho = float(runs["overlap"][i])
+        ax.errorbar(
+            M, found[i], yerr=error[i], color=colour, marker=style.MARKERS[i], linestyle="",
+            markersize=4, capsize=2, label=rf"$f_1\cdot f_2 = {rho:.2f}$",
+        )  # fmt: skip
+        ax.plot(M, runs["losing_length"][i], color=colour, linestyle="--", linewidth=1.0)
+    ax.plot(M, found[0, 0].item() * M / M[0], color=style.OUTLINE, linewidth=0.6, label="like $M$")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("outputs $M$")
+    ax.set_ylabel("length $T^*$")
+    ax.legend(fontsize=6.5)
+
+
+def judge(runs: xr.Dataset) -> Judgement:
+    """How does the deviation fall with T, and what besides P sets its size?"""
+    fall = slope(runs)
+    names = [str(name) for name in runs["classes"].values]
+    ratio = {
+        (name, unused): over_bias(runs, name, unused)
+        for name, unused in product(names, runs["unused"].values.tolist())
+    }
+    grown = {name: growth(runs, name) for name in names}
+    least, most = (int(runs["unused"][i]) for i in (0, -1))
+    rare = runs["distinct"].isel(rank=0, classes=0).mean("seed")
+    loses = {
+        unused: max(runs["length"].values[(rare.sel(unused=unused) < 0).values], default=0)
+        for unused in (least, most)
+    }
+    numbers = fall.numbers("slope")
+    for name, estimate in grown.items():
+        numbers |= estimate.numbers(f"growth_with_outputs_{_key(name)}")
+    for (name, unused), estimate in ratio.items():
+        numbers |= estimate.numbers(f"over_bias_{_key(name)}_{unused}")
+    numbers |= {f"rarest_loses_up_to_{unused}": float(T) for unused, T in loses.items()}
+    laws = [_law(runs, common_prob) for common_prob in runs["common_prob"].values]
+    for law in laws:
+        numbers |= law.numbers()
+    smallest, largest = (pick(grown, key=lambda name: grown[name].value) for pick in (min, max))
+    outputs = runs["outputs"].sel(unused=most, classes=names[0]).item()
+    headline = (
+        f"From T = {runs.attrs['fitted_from']} on the distance from the limit falls as T - 1 to "
+        f"the power {fall}. Its size is not set by P: {most} outputs that are never used make it "
+        f"{grown[smallest].value:.1f} ({smallest}) to {grown[largest].value:.0f} ({largest}) times "
+        f"as large. Rare distinct tokens lose up to a length that grows as M to the power "
+        f"{', '.join(str(law.exponent) for law in laws)} at overlaps f_1.f_2 of "
+        f"{', '.join(f'{law.rho:.2f}' for law in laws)}; our law says 1 - f_1.f_2, that is "
+        f"{', '.join(f'{1 - law.rho:.2f}' for law in laws)}, up to powers of ln M."
+    )
+    told = "; ".join(
+        f"{name} {' -> '.join(f'{ratio[name, int(u)].value:.2g}' for u in runs['unused'].values)}"
+        for name in names
+    )
+    needed = {
+        unused: [_needed(runs, name, ratio[name, unused]) for name in names]
+        for unused in (least, most)
+    }
+    summary = (
+        f"{headline} The relative bias of |q|^2, which P alone decides, has the rate and not the "
+        f"size; the distance over it, as {' -> '.join(map(str, runs['unused'].values))} unused "
+        f"outputs are added: {told}. By this fall z is within {NEAR:.0%} of its limit from T = "
+        f"{min(needed[least]):,} to {max(needed[least]):,} on as the classes are, and from "
+        f"{min(needed[most]):,} to {max(needed[most]):,} on with {most} unused outputs. So what is "
+        f"long depends on M as well (docs/errata.md, point 3). Short sequences do not only add "
+        f"noise: what the rare distinct tokens should gain they lose, because a token that occurs "
+        f"now and then has E q_l^2 = p_l^2 + p_l (1 - p_l)/(T - 1). In {names[0]} the rarest one "
+        f"loses up to T = {loses[least]}, and up to {loses[most]} with M = {outputs}. How that "
+        f"length T* grows, on two classes with one common token at {runs.attrs['t0s']:g} t_0, for "
+        f"M = {', '.join(str(M) for M in runs['M'].values)} (in brackets {CONFIDENCE:.0%} "
+        f"intervals over seeds): {'; '.join(law.in_words() for law in laws)}. So T must be long "
+        f"against M^(1 - f_1.f_2), not against M. The paper takes T to infinity (Assumption 1(b)) "
+        f"and does not say how long is long. ({fall.count} seeds.)"
+    )
+    alt = (
+        f"Relative deviation of the logits from their limit against sequence length from "
+        f"{int(runs['length'][0])} to {int(runs['length'][-1])}, for {len(names)} sets of classes "
+        f"with up to {most} unused outputs, falling in parallel with slope {fall.value:.2f}; the "
+        f"same over the bias of the norm, rising with the number of outputs, up to "
+        f"{max(estimate.value for estimate in ratio.values()):.2g}; the logits of distinct "
+        f"tokens against their probability, negative for rare ones at short lengths; and the "
+        f"length up to which the rarest one loses, against M from {int(runs['M'][0])} to "
+        f"{int(runs['M'][-1])}, at {len(laws)} overlaps, beside the law and less steep than M."
+    )
+    return Judgement(Standing.OPEN, headline, summary, alt, numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Law:
+    """T* at one overlap, beside the law: the exponent of M over all M and from `upper_from` on."""
+
+    rho: float
+    exponent: Estimate
+    upper: Estimate
+    upper_from: int
+    by_theory: float  # the exponent of theory.losing_length, over all M
+    over_theory: Estimate  # T* over theory.losing_length, mean over M
+    lengths: dict[int, Estimate]  # T* by M
+
+    def numbers(self) -> dict[str, float]:
+        key = f"rho_{100 * self.rho:.0f}"
+        found: dict[str, float] = {}
+        for M, length in self.lengths.items():
+            found |= length.numbers(f"turning_length_{key}_{M}")
+        return {
+            **found,
+            **self.exponent.numbers(f"exponent_of_outputs_{key}"),
+            **self.upper.numbers(f"upper_exponent_{key}"),
+            f"exponent_by_theory_{key}": self.by_theory,
+            **self.over_theory.numbers(f"over_theory_{key}"),
+        }
+
+    def in_words(self) -> str:
+        return (
+            f"at f_1.f_2 = {self.rho:.2f} as M to the power {self._beside(self.exponent)}, from "
+            f"M = {self.upper_from} on {self._beside(self.upper)}; theory.losing_length has "
+            f"{self.by_theory:.3f}, and T* is {self.over_theory} times as long; T*/M is "
+            f"{self._over(1.0)}, T*/M^{1 - self.rho:.2f} is {self._over(1 - self.rho)}"
+        )
+
+    def _over(self, exponent: float) -> str:
+        """T* over this power of M, for each M."""
+        return ", ".join(f"{length.value / M**exponent:.3g}" for M, length in self.lengths.items())
+
+    def _beside(self, found: Estimate) -> str:
+        """The exponent with its interval, and whether 1 - rho lies in it."""
+        half = found.error * float(stats.t.ppf((1 + CONFIDENCE) / 2, found.count - 1))
+        inside = abs(found.value - (1 - self.rho)) <= half
+        return (
+            f"{found.value:.3f} ({found.value - half:.3f} to {found.value + half:.3f}, "
+            f"{1 - self.rho:.3f} is {'inside' if inside else 'outside'})"
+        )
+
+
+def _law(runs: xr.Dataset, common_prob: float) -> _Law:
+    some, lowest = runs.sel(common_prob=common_prob), int(runs.attrs["upper_from"])
+
+    def length(M: int) -> Estimate:
+        at = some.sel(M=M)
+        return jackknife(lambda rarest: float(turning_length(at, rarest)), at["rarest"])
+
+    return _Law(
+        rho=float(some["overlap"]),
+        exponent=outputs_exponent(runs, common_prob),
+        upper=outputs_exponent(runs, common_prob, lowest=lowest),
+        upper_from=lowest,
+        by_theory=power(some["M"].values, some["losing_length"].values),
+        over_theory=jackknife(
+            lambda rarest: float((turning_length(some, rarest) / some["losing_length"]).mean()),
+            some["rarest"],
+        ),
+        lengths={M: length(M) for M in some["M"].values.tolist()},
+    )
+
+
+def _needed(runs: xr.Dataset, name: str, ratio: Estimate) -> int:
+    """The length from which on z is near its limit, if the deviation is `ratio` times the bias."""
+    of_length = runs["bias"].sel(classes=name) * (runs["length"] - 1)  # 1/|p|^2 - 1, at any length
+    return round(1 + ratio.value / NEAR * float(of_length[0]))
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
+
+
+EXPERIMENT = Experiment(
+    name="length", kind="study", title="When finite sequences follow the limit",
+    recipe=Recipe, data=data, judge=judge, draw=draw,
+)  # fmt: skip

@@ -1,0 +1,404 @@
+"""Study: which distinct tokens do SGD, momentum, Adam and AdamW pick, at matched loss and by rate?
+
+Measured: the sharpening s, the slope of z_l(t) - z_l(0) against ln P(l|n) over the distinct tokens
+of a class, when the loss of the batch (mean cross entropy) comes down to a given value, between the
+two records around it. s > 0 favours the frequent ones, as Theorem 3 says of SGD; s < 0 favours the
+rare. Whether attention to them then is a power of P(l|n), with exponent 1 + s, is measured as well:
+the part of the variance of ln P + z that a line in ln P explains.
+
+The law that is put to the test (`theory.sign_fates`): where epsilon is small against the gradient,
+Adam moves all entries of Y alike, so that g_l is the same for all tokens of a class, and by Lemma 1
+the first move of z_l has the sign of |p|^2 - P(l|n). It needs a query for each class, and a decoder
+whose entry at the class's own next token goes up: sum over other classes of f_l < (M - 1) f_l.
+Epsilon over the decoder's first gradient, g0 = 1/(K sqrt L) for classes of L tokens, should decide
+between this regime and that of SGD.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from attnlab import formulas
+from attnlab.data import SequenceClasses, classes_from, random
+from attnlab.dynamics import Limit, Optimizer, Sampled, Save, simulate
+from attnlab.experiments.base import Experiment, Judgement, Standing
+from attnlab.experiments.estimate import Estimate, jackknife, mean, share, standard_error
+from attnlab.experiments.recipe import StudyRecipe
+from attnlab.files.errors import InputError
+from attnlab.files.progress import Progress, in_turn
+from attnlab.papers.scan_and_snap import theory
+from attnlab.plots import style
+
+RECORDS = 150  # along a training, in even ratios; in between, z is interpolated in the loss
+VOCABULARY, OVERLAP = 50, 0.5  # of the random pairs of classes on which the law is tried
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An optimiser and its rates, eta_y = eta_z, the largest first."""
+
+    optimizer: Optimizer
+    etas: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class EpsilonLaw:
+    """Adam for T to infinity: num_last of Syn-Medium sets K. epsilons: in units of g0; the rates
+    are etas (1 + epsilon / g0), so that steps are alike.
+
+    concentrations: of random pairs of classes, one for each seed, of which the first move is
+    compared with the law's, after `moves` steps at a tenth of the first of etas."""
+
+    num_last: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    etas: tuple[float, ...]
+    steps: int
+    concentrations: tuple[float, ...]
+    moves: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(StudyRecipe):
+    """choices: by the name shown; trained on Syn-Small, all with as many rates. losses: at which
+    they are compared; matched: the one that is quoted."""
+
+    choices: dict[str, Choice]
+    losses: tuple[float, ...]
+    matched: float
+    length: int
+    batch_size: int
+    steps: int
+    law: EpsilonLaw
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.matched not in self.losses:
+            raise InputError(f"matched: expected one of the losses, got {self.matched:g}")
+        if len({len(choice.etas) for choice in self.choices.values()}) != 1:
+            raise InputError("choices: expected as many etas for each of them")
+
+
+def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
+    """sharpening and straight over (choice, rate, loss, seed), with the coordinates eta and kind
+    (the optimiser's name); moved: z_l of class 0 at the matched loss, over (choice, rate, seed,
+    rank).
+
+    by_epsilon: the sharpening of Adam over (classes, epsilon, speed, seed), at the matched loss and
+    with epsilon in units of g0. law: over (queries, concentration, seed, sequence_class, token), 1
+    where the first move under Adam has the sign that the law says, 0 where not, NaN where there is
+    no token; rises: where its second condition holds.
+    """
+    pieces = (_choices, _by_epsilon, _law)
+    made = [piece(recipe, report) for piece, report in in_turn(pieces, progress)]
+    return xr.merge(made).assign_attrs(matched=recipe.matched)
+
+
+def _choices(recipe: Recipe, progress: Progress) -> xr.Dataset:
+    classes = classes_from("syn-small")
+    own = classes.distinct_tokens(0)
+    sharpening, straight, moved = [], [], []
+    for choice, report in in_turn(list(recipe.choices.values()), progress):
+        eta = xr.DataArray(list(choice.etas), dims="rate")
+        result = simulate(
+            classes, Sampled(recipe.length, recipe.batch_size), eta_y=eta, eta_z=eta,
+            optimizer=choice.optimizer, steps=recipe.steps, seeds=recipe.seeds,
+            save=Save(what=("logits", "loss"), geometric=RECORDS), progress=report,
+        )  # fmt: skip
+        at = {loss: at_loss(result, loss) for loss in recipe.losses}
+        fits = [lines(classes, z) for z in at.values()]
+        sharpening.append(np.stack([slope for slope, _ in fits], axis=1))
+        straight.append(np.stack([explained for _, explained in fits], axis=1))
+        moved.append(at[recipe.matched][:, :, 0, own])
+    dims = ("choice", "rate", "loss", "seed")
+    return xr.Dataset(
+        {
+            "sharpening": (dims, np.array(sharpening)),
+            "straight": (dims, np.array(straight)),
+            "moved": (("choice", "rate", "seed", "rank"), np.array(moved)),
+            "probability": ("rank", classes.probs[0, own]),
+        },
+        {
+            "choice": list(recipe.choices),
+            "kind": ("choice", [choice.optimizer.name for choice in recipe.choices.values()]),
+            "eta": (("choice", "rate"), [choice.etas for choice in recipe.choices.values()]),
+            "loss": list(recipe.losses),
+            "seed": np.arange(recipe.seeds),
+        },
+    )
+
+
+def _by_epsilon(recipe: Recipe, progress: Progress) -> xr.Dataset:
+    law = recipe.law
+    rows = []
+    for (queries, epsilon), report in in_turn(list(product(law.num_last, law.epsilons)), progress):
+        classes = classes_from(f"syn-medium:num_last={queries}")
+        adam = Optimizer("adam", epsilon=epsilon * first_gradient(classes))
+        eta = xr.DataArray(np.array(law.etas) * (1 + epsilon), dims="speed")
+        result = simulate(
+            classes, Limit(), eta_y=eta, eta_z=eta, steps=law.steps, init="uniform",
+            optimizer=adam, seeds=recipe.seeds,
+            save=Save(what=("logits", "loss"), geometric=RECORDS), progress=report,
+        )  # fmt: skip
+        slope, _ = lines(classes, at_loss(result, recipe.matched))
+        rows.append(slope)
+    shape = (len(law.num_last), len(law.epsilons), len(law.etas), recipe.seeds)
+    sizes = [len(classes_from(f"syn-medium:num_last={queries}")) for queries in law.num_last]
+    return xr.Dataset(
+        {"by_epsilon": (("classes", "epsilon", "speed", "seed"), np.array(rows).reshape(shape))},
+        {"classes": sizes, "epsilon": list(law.epsilons), "speed": list(law.etas)},
+    )
+
+
+def _law(recipe: Recipe, progress: Progress) -> xr.Dataset:
+    law = recipe.law
+    dims = ("queries", "concentration", "seed", "sequence_class", "token")
+    cells = list(product((2, 1), law.concentrations))
+    right, rises = [], []
+    for (queries, concentration), report in in_turn(cells, progress):
+        drawn = [
+            random(VOCABULARY, 2, overlap=OVERLAP, concentration=concentration, queries=queries,
+                   seed=seed)
+            for seed in range(recipe.seeds)
+        ]  # fmt: skip
+        result = simulate(
+            drawn, Limit(), eta_y=law.etas[0] / 10, eta_z=law.etas[0] / 10, optimizer="adam",
+            steps=law.moves, save=Save(what="logits", at=(law.moves,)), progress=report,
+            dtype="float64",
+        )  # fmt: skip
+        z = result["attention_logits"].isel(seed=0, step=-1).values  # (draw, query, token)
+        right.append([_right(*of_draw) for of_draw in zip(drawn, z, strict=True)])
+        rises.append([own_output_rises(classes) for classes in drawn])
+    shape = (2, len(law.concentrations), recipe.seeds, 2, VOCABULARY)
+    return xr.Dataset(
+        {"law": (dims, np.reshape(right, shape)), "rises": (dims, np.reshape(rises, shape))},
+        {"queries": [2, 1], "concentration": list(law.concentrations)},
+    )
+
+
+def _right(classes: SequenceClasses, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 where the sign of z is the law's, 0 where not, NaN where no token is: (class, token)."""
+    fates = theory.sign_fates(classes.probs)
+    return np.where(fates == 0, np.nan, np.sign(z[classes.query_index]) == fates)
+
+
+def own_output_rises(classes: SequenceClasses) -> NDArray[np.bool_]:
+    """Where the first gradient of Y raises a token's entry at the class's next token, which the law
+    takes for granted: (M - 1) f_nl > sum of f_n'l over the other classes; (class, token)."""
+    f = formulas.unit_attention(classes.probs)
+    return np.asarray((classes.vocab_size - 1) * f > f.sum(0) - f)
+
+
+def first_gradient(classes: SequenceClasses) -> float:
+    """g0, the r.m.s. of the decoder's first gradient over the tokens of a class: f_nl / K."""
+    tokens = classes.num_nonzeros / len(classes)
+    return float(1.0 / (len(classes) * np.sqrt(tokens)))
+
+
+def at_loss(result: xr.Dataset, target: float) -> NDArray[np.float64]:
+    """z - z(0) of each run when its loss first comes down to `target`, interpolated in ln loss
+    between the records around that: (rate, seed, query, token)."""
+    z = result["attention_logits"].values.astype(np.float64)
+    loss = result["loss"].values
+    passed = loss <= target
+    if passed[..., 0].any() or not passed.any(axis=-1).all():
+        raise InputError(
+            f"losses: expected what every run comes down to after its start, got {target:g}; "
+            f"raise steps, or the loss"
+        )
+    after = passed.argmax(axis=-1)[..., None]
+    above, below = (np.take_along_axis(loss, i, axis=-1) for i in (after - 1, after))
+    part = (np.log(above / target) / np.log(above / below))[..., None]
+    before, behind = (
+        np.take_along_axis(z, i[..., None, None], axis=-3)[..., 0, :, :] for i in (after - 1, after)
+    )
+    return np.asarray(before + part * (behind - before) - z[..., 0, :, :])
+
+
+def lines(
+    classes: SequenceClasses, moved: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The slope of `moved` (..., query, token) against ln P over distinct tokens; and the part of
+    the variance of ln P + moved, the log of attention, that a line in ln P explains. Means over
+    classes."""
+    slopes, explained = [], []
+    for n in range(len(classes)):
+        own = classes.distinct_tokens(n)
+        x = np.log(classes.probs[n, own])
+        x = x - x.mean()
+        z = moved[..., classes.query_index[n], own]
+        z = z - z.mean(axis=-1, keepdims=True)
+        slope = z @ x / (x @ x)
+        slopes.append(slope)
+        explained.append((1 + slope) ** 2 * (x @ x) / ((x + z) ** 2).sum(axis=-1))
+    return np.mean(slopes, axis=0), np.mean(explained, axis=0)
+
+
+def crossing(by_epsilon: xr.DataArray) -> float:
+    """epsilon / g0 at which the mean sharpening over seeds passes 0, between two of those tried."""
+    s = by_epsilon.mean("seed").values
+    rises = np.flatnonzero((s[:-1] < 0) & (s[1:] >= 0))
+    if not rises.size:
+        return float("nan")
+    i = rises[-1]
+    log = np.log(by_epsilon["epsilon"].values)
+    return float(np.exp(np.interp(0.0, s[i : i + 2], log[i : i + 2])))
+
+
+def draw(runs: xr.Dataset) -> Figure:
+    """Who gains at the matched loss, the sharpening by rate and along training, Adam by epsilon."""
+    matched, middle = runs.attrs["matched"], middle_rate(runs)
+    with style.page(5.2) as figure:
+        axes = figure.subplots(2, 2).ravel()
+        for i, colour in enumerate(style.ordered(runs.sizes["choice"])):
+            one = runs.isel(choice=i)
+            look = {
+                "color": colour,
+                "linestyle": style.DASHES[i % len(style.DASHES)],
+                "marker": style.MARKERS[i],
+            }
+            shown = one.isel(rate=middle)
+            label = f"{one['choice'].item()}, {float(shown['eta']):g}"
+            axes[0].plot(shown["probability"], shown["moved"].mean("seed"), label=label, **look)
+            for ax, x, s in (
+                (axes[1], one["eta"], one["sharpening"].sel(loss=matched)),
+                (axes[2], one["loss"], shown["sharpening"]),
+            ):
+                ax.errorbar(x, s.mean("seed"), yerr=standard_error(s), capsize=2, **look)
+        axes[0].set_xlabel("$P(l|n)$ of a distinct token")
+        axes[0].set_ylabel(f"logit $z_l$ at loss {matched:g}")
+        axes[1].set_xlabel(r"rate $\eta_Y = \eta_Z$")
+        axes[2].invert_xaxis()
+        axes[2].set_xlabel("loss of the batch (training goes right)")
+        for i, j in np.ndindex(runs.sizes["classes"], runs.sizes["speed"]):
+            s = runs["by_epsilon"].isel(classes=i, speed=j)
+            axes[3].errorbar(
+                s["epsilon"], s.mean("seed"), yerr=standard_error(s), capsize=2,
+                color=style.ordered(runs.sizes["classes"])[i], marker=style.MARKERS[i],
+                linestyle=style.DASHES[j],
+                label=rf"$K$ = {int(s['classes'])}, $\eta$ = {float(s['speed']):g}",
+            )  # fmt: skip
+        axes[3].set_xlabel(r"Adam's $\epsilon\,/\,g_0$")
+        axes[3].set_ylim(top=1.0)  # room for the legend
+        axes[3].legend(loc="upper left", ncols=2)
+        style.legend_above(
+            figure, axes[0], ncols=5,
+            title=r"optimiser, $\eta$ in (a) and (c)",
+        )  # fmt: skip
+        for ax in axes:
+            ax.axhline(0, color=style.OUTLINE, linewidth=0.6)
+        for ax in axes[1:]:
+            ax.set_xscale("log")
+            ax.set_ylabel("sharpening $s$")
+        titles = ["who gains", f"by rate, at loss {matched:g}", "along training"]
+        style.panel_titles(axes, [*titles, rf"Adam by $\epsilon$, at loss {matched:g}"])
+    return figure
+
+
+def middle_rate(runs: xr.Dataset) -> int:
+    """The place of the rate that stands for a choice where only one is shown."""
+    return (runs.sizes["rate"] - 1) // 2
+
+
+def judge(runs: xr.Dataset) -> Judgement:
+    """The sharpening of each choice by rate at the matched loss, the crossover in epsilon, the law,
+    inside its conditions and outside."""
+    matched = runs.attrs["matched"]
+    sharpening, straight = (
+        {
+            str(name): {
+                float(of_rate["eta"]): mean(of_rate)
+                for of_rate in runs[measure].sel(loss=matched, choice=name)
+            }
+            for name in runs["choice"].values
+        }
+        for measure in ("sharpening", "straight")
+    )
+    crossings = {
+        (int(s["classes"]), float(s["speed"])): jackknife(crossing, s)
+        for of_size in runs["by_epsilon"].transpose("classes", "speed", ...)
+        for s in of_size
+    }
+    alone, rises = runs["law"].sel(queries=2), runs["rises"].sel(queries=2)
+    inside, outside = share(alone.where(rises)), share(alone.where(~rises))
+    one_query = share(runs["law"].sel(queries=1))
+
+    numbers: dict[str, float] = {}
+    for name in sharpening:
+        for eta, s in sharpening[name].items():
+            numbers |= s.numbers(f"sharpening_{_key(name)}_{eta:g}")
+            numbers |= straight[name][eta].numbers(f"straight_{_key(name)}_{eta:g}")
+    for (size, eta), estimate in crossings.items():
+        numbers |= estimate.numbers(f"crossing_K{size}_{eta:g}")
+    numbers |= inside.numbers("law_inside") | outside.numbers("law_outside")
+    numbers |= one_query.numbers("law_one_query")
+
+    kinds = runs["kind"].values.tolist()
+    sgd, adam = (str(runs["choice"].values[kinds.index(kind)]) for kind in ("sgd", "adam"))
+    of_theorem = sharpening[sgd].values()
+    favours = all(s.value - 2 * s.error > 0 for s in of_theorem)
+    opposes = any(s.value + 2 * s.error < 0 for s in of_theorem)
+    agrees = "as" if favours else "against what" if opposes else "in part as"
+    borders = [estimate.value for estimate in crossings.values()]
+    headline = (
+        f"At loss {matched:g} the sharpening is {_by_rate(sharpening[sgd])} with {sgd}, {agrees} "
+        f"Theorem 3 says. With {adam}, which the paper leaves open, it is "
+        f"{_by_rate(sharpening[adam])}, and changes sides at an epsilon of {min(borders):.2g} to "
+        f"{max(borders):.2g} times the first gradient."
+    )
+    told = "; ".join(
+        f"{name} " + ", ".join(f"{s} at {eta:g}" for eta, s in by_rate.items())
+        for name, by_rate in sharpening.items()
+    )
+    passes = ", ".join(
+        f"{estimate} g0 (K = {size}, rate {eta:g})" for (size, eta), estimate in crossings.items()
+    )
+    summary = (
+        f"Sharpening when the loss of the batch (mean cross entropy, nats) comes down to "
+        f"{matched:g}, by rate eta_Y = eta_Z: {told} ({inside.count} seeds). Above 0 the frequent "
+        f"distinct tokens are favoured, below 0 the rare ones. Theorem 3 is about SGD; Adam the "
+        f"paper leaves for future work. A line in ln P explains {_by_rate(straight[sgd])} of the "
+        f"variance of ln attention with {sgd} and {_by_rate(straight[adam])} with {adam}: a power "
+        f"of P, with exponent 1 + s, describes it only where that is near 1. "
+        f"Adam's epsilon decides on the sign: its sharpening passes 0 at epsilon = {passes}, where "
+        f"g0 = 1/(K sqrt L) is the decoder's first gradient. The law behind it: where epsilon is "
+        f"small, a token first gains if and only if P(l|n) < |p|^2. It needs a query for each "
+        f"class, and (M - 1) f_own > f_other, so that the decoder's entry at the class's own next "
+        f"token goes up first. Of the tokens of random pairs of classes it then gives the first "
+        f"move of {inside} ({inside.value:.1%}); outside the second condition of {outside} "
+        f"({outside.value:.0%}), outside the first, with one query for both classes, of "
+        f"{one_query} ({one_query.value:.1%})."
+    )
+    alt = (
+        f"Four panels. Logits of distinct tokens against P(l|n) at loss {matched:g}, for "
+        f"{len(sharpening)} optimisers; their sharpening by rate, {_by_rate(sharpening[sgd])} with "
+        f"{sgd} and {_by_rate(sharpening[adam])} with {adam}; along training; and that of Adam "
+        f"against epsilon over the first gradient for K = "
+        f"{', '.join(str(size) for size in runs['classes'].values)}, from negative to positive, "
+        f"passing 0 between {min(borders):.2g} and {max(borders):.2g}."
+    )
+    outcome = Standing.OPEN if favours else Standing.FAILS if opposes else Standing.PARTLY
+    return Judgement(outcome, headline, summary, alt, numbers)
+
+
+def _by_rate(found: dict[float, Estimate]) -> str:
+    """The numbers at the first and the last rate."""
+    (first, at_first), *_, (last, at_last) = found.items()
+    return f"{at_first.value:.2g} (rate {first:g}) to {at_last.value:.2g} ({last:g})"
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+EXPERIMENT = Experiment(
+    name="optimizers", kind="study", title="Which tokens an optimiser picks",
+    recipe=Recipe, data=data, judge=judge, draw=draw,
+)  # fmt: skip

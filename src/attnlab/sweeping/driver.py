@@ -1,0 +1,190 @@
+"""The driver: has the groups of a plan computed, keeps them, and knows what is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.sweeping.executor import Answer, Executor
+from attnlab.sweeping.group import Group
+from attnlab.sweeping.index import Index, IndexMaker
+from attnlab.sweeping.local import Local
+from attnlab.sweeping.plan import Plan
+from attnlab.sweeping.store import Store
+
+POLL_SECONDS = 0.5  # between looks at groups that another driver has locked
+
+
+class Watcher(Protocol):
+    """Who is told how a sweep goes."""
+
+    def begin(self, plan: Plan, kept: int) -> None:
+        """It starts; so many groups are there already."""
+
+    def within(self, runs: float) -> None:
+        """So much of the present group is done, in runs, where that is known."""
+
+    def settled(self, group: Group, failed_runs: int, cause: str) -> None:
+        """A group was computed, here or by another driver, or has failed."""
+
+    def waiting(self, groups: int) -> None:
+        """Nothing is left but so many groups of other drivers, which are waited for."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def begin(self, plan: Plan, kept: int) -> None: ...
+
+    def within(self, runs: float) -> None: ...
+
+    def settled(self, group: Group, failed_runs: int, cause: str) -> None: ...
+
+    def waiting(self, groups: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a driver did: groups found, groups computed, where everything is now, and the numbers
+    that sum it up, over (setting, cell, seed)."""
+
+    index: Index
+    numbers: Mapping[str, NDArray[np.float64]]
+    kept: int
+    computed: int
+    seconds: float
+
+
+class Stopped(RuntimeError):
+    """A sweep could not go on: its results so far are kept, and the same command resumes it."""
+
+
+def run_plan(
+    plan: Plan,
+    store: Store,
+    *,
+    executor: Executor | None = None,
+    watch: Watcher | None = None,
+) -> Ran:
+    """Compute what the store does not hold yet.
+
+    A run that diverges, or a group that raises, is recorded as failed and the rest goes on; a
+    group that raised is tried again by the next sweep. Groups that another driver has locked are
+    waited for, and taken over if that driver dies.
+    """
+    return _Driver(plan, store, executor or Local(), watch or Silent()).go()
+
+
+class _Driver:
+    def __init__(self, plan: Plan, store: Store, executor: Executor, watch: Watcher) -> None:
+        self.plan, self.store, self.executor, self.watch = plan, store, executor, watch
+        self.maker = IndexMaker(plan)
+        self.todo: dict[str, list[Group]] = {}  # several where the grid repeats itself
+        self.locked: set[str] = set()  # by us, and given to the executor
+        self.computed = 0
+        self.present = 0  # runs of the group that was locked last
+
+    def go(self) -> Ran:
+        begun = time.perf_counter()
+        for group in self.plan.groups:
+            self.todo.setdefault(group.key, []).append(group)
+        kept = [key for key in self.todo if self.store.holds(key)]
+        self.watch.begin(self.plan, len(kept))
+        for key in kept:
+            self._found(key)
+        try:
+            self._compute()
+        except OSError as problem:
+            raise Stopped(
+                f"{problem.strerror or problem}: {self._kept()}; "
+                "put that right and run the same command again"
+            ) from problem
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped; {self._kept()}, and the same command goes on from there"
+            ) from None
+        finally:
+            self.store.release_all()
+        return Ran(
+            self.maker.index(),
+            self.maker.numbers,
+            len(kept),
+            self.computed,
+            time.perf_counter() - begun,
+        )
+
+    def _kept(self) -> str:
+        total = len(self.plan.groups)
+        return f"{total - sum(map(len, self.todo.values()))} of {total} groups are kept"
+
+    def _compute(self) -> None:
+        while self.todo:
+            # closed, so that no worker is left behind when a result cannot be kept
+            with closing(self.executor.run(self._free(), self._within)) as answers:
+                for group, answer in answers:
+                    self._settle(group, answer)
+                    self.locked.remove(group.key)
+                    self.store.release(group.key)
+            if self.locked:  # we would wait for ourselves
+                raise RuntimeError(f"{self.executor} took groups and lost them: {self.locked}")
+            for key in list(self.todo):  # of other drivers, who may be done
+                if self.store.holds(key):
+                    self._found(key)
+            if self.todo:
+                self.watch.waiting(len(self.todo))
+                time.sleep(POLL_SECONDS)
+
+    def _free(self) -> Iterator[Group]:
+        """The groups that nobody else has taken on, one by one."""
+        for key, (group, *_) in list(self.todo.items()):
+            if not self.store.lock(key):
+                continue
+            if self.store.holds(key):  # since we last looked
+                self.store.release(key)
+                self._found(key)
+                continue
+            self.store.note(key, "running", runs=group.runs)
+            self.present = group.runs
+            self.locked.add(key)
+            yield group
+
+    def _within(self, fraction: float) -> None:
+        self.watch.within(fraction * self.present)
+
+    def _settle(self, group: Group, answer: Answer) -> None:
+        if answer.dataset is None:
+            self.store.note(
+                group.key,
+                "failed",
+                cause=answer.cause,
+                failed_runs=group.runs,
+                traceback=answer.traceback,
+            )
+            for same in self.todo.pop(group.key):
+                self.maker.add_failed(same, answer.cause)
+                self.watch.settled(same, same.runs, answer.cause)
+            return
+        self.store.write(group.key, answer.dataset)
+        self.computed += 1
+        self.store.note(
+            group.key,
+            "done",
+            runs=group.runs,
+            failed_runs=int((answer.dataset["diverged_step"] >= 0).sum()),
+            seconds=round(float(answer.dataset.attrs["seconds"]), 3),
+            cause=answer.dataset.attrs["cause"],
+        )
+        self._found(group.key)
+
+    def _found(self, key: str) -> None:
+        """The store holds the group."""
+        with self.store.read(key) as contents:
+            for group in self.todo.pop(key):
+                entry = self.maker.add(group, contents)
+                self.watch.settled(group, len(entry.diverged), entry.cause)

@@ -1,0 +1,208 @@
+"""Plans: a recipe as groups of one compiled shape, in chunks that fit a memory budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from attnlab.files.code import digest_of
+from attnlab.files.errors import InputError
+from attnlab.files.recipe import as_value
+from attnlab.sweeping.group import Group, Place
+from attnlab.sweeping.kind import Cost
+from attnlab.sweeping.recipe import SweepRecipe
+
+MEMORY_BUDGET = 2**30
+# A group is what a kill loses, and what workers share out: about so long, by the rough model.
+GROUP_SECONDS = 30.0
+# At most 16 runs advance together on a processor; multiples of it leave none short.
+BATCH = 16
+CALL_SECONDS = 0.03  # of a group, besides its steps
+SETTING_SECONDS = 0.003  # of laying out a setting
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Settings whose runs share their compiled programs, and how they are cut into groups.
+
+    example: what the first of them learns from.
+    """
+
+    settings: tuple[int, ...]
+    example: str
+    cost: Cost
+    groups: tuple[Group, ...]
+
+    @property
+    def compilations(self) -> int:
+        """Programs of a training step: one for each number of sets, cells and seeds in a call."""
+        return len({group.place.sizes for group in self.groups})
+
+    @property
+    def seconds(self) -> float:
+        runs = sum(group.runs for group in self.groups)
+        settings = sum(len(group.place.settings) for group in self.groups)
+        return (
+            self.compilations * self.groups[0].kind.compile_seconds
+            + len(self.groups) * CALL_SECONDS
+            + settings * SETTING_SECONDS
+            + runs * self.cost.seconds
+        )
+
+    @property
+    def memory(self) -> float:
+        """Bytes, of the largest group."""
+        return max(
+            group.runs * self.cost.memory + len(group.place.settings) * self.cost.tables
+            for group in self.groups
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep will do; `seconds` and `memory` are rough (see `cost`).
+
+    Parameters
+    ----------
+    recipe : SweepRecipe
+        What is swept.
+    memory_budget : float
+        Bytes that a group may take.
+    shapes : tuple
+        Groups that compile alike.
+    """
+
+    recipe: SweepRecipe
+    memory_budget: float
+    shapes: tuple[Shape, ...]
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        return tuple(group for shape in self.shapes for group in shape.groups)
+
+    @cached_property
+    def digest(self) -> str:
+        """What decides the sweep's result, in its order."""
+        axes = self.recipe.axes()
+        places = [[group.key, asdict(group.place)] for group in self.groups]
+        return digest_of([axes, self.recipe.seeds, places])
+
+    @property
+    def cells(self) -> int:
+        """Of the table: the combinations of everything that is swept."""
+        settings, cells = self.recipe.axes()
+        return math.prod(len(values) for values in (settings | cells).values())
+
+    @property
+    def runs(self) -> int:
+        return self.cells * len(self.recipe.seeds)
+
+    @property
+    def compilations(self) -> int:
+        return sum(shape.compilations for shape in self.shapes)
+
+    @property
+    def memory(self) -> float:
+        return max(shape.memory for shape in self.shapes)
+
+    @property
+    def seconds(self) -> float:
+        return sum(shape.seconds for shape in self.shapes)
+
+    @property
+    def file_bytes(self) -> float:
+        """Before compression."""
+        return sum(g.runs * shape.cost.records for shape in self.shapes for g in shape.groups)
+
+
+def make_plan(recipe: SweepRecipe, *, memory_budget: float = MEMORY_BUDGET) -> Plan:
+    """Group the cells of a recipe.
+
+    Parameters
+    ----------
+    recipe : SweepRecipe
+        What is swept.
+    memory_budget : float, optional
+        Bytes that a group of runs may take.
+
+    Returns
+    -------
+    Plan
+        Groups that fit, with rough costs.
+    """
+    if not as_value("memory_budget", memory_budget, float) > 0:
+        raise InputError(f"memory_budget: expected a positive number, got {memory_budget}")
+    kind, settings = recipe.kind, recipe.settings()
+    if len({way.clock for way, _ in settings}) > 1:
+        raise InputError("grid.engine.name: the flow has times, other engines steps; sweep apart")
+    by_shape: dict[tuple[Any, ...], list[int]] = {}
+    for number, (way, source) in enumerate(settings):
+        by_shape.setdefault((id(way), kind.sizes(source)), []).append(number)
+    shapes = []
+    for numbers in by_shape.values():
+        way, first = settings[numbers[0]]
+        record_steps = kind.record_steps(way)
+        cost = kind.cost(way, first, len(record_steps))
+        groups = []
+        for place in _places(recipe, numbers, cost, memory_budget):
+            sources = [settings[number][1] for number in place.settings]
+            points = {name: of[slice(*place.cells)] for name, of in recipe.points.items()}
+            seeds = recipe.seeds[slice(*place.seeds)]
+            value = kind.value_at(way, sources, points, seeds, record_steps)
+            groups.append(Group(place, kind, value))
+        shapes.append(Shape(tuple(numbers), kind.title(first), cost, tuple(groups)))
+    return Plan(recipe, memory_budget, tuple(shapes))
+
+
+def _places(
+    recipe: SweepRecipe, settings: list[int], cost: Cost, memory_budget: float
+) -> Iterator[Place]:
+    """Boxes of settings, cells and seeds with as many runs as memory and patience allow."""
+    (cells,), seeds = {of.size for of in recipe.points.values()}, len(recipe.seeds)
+    runs = cells * seeds
+    bytes_left = memory_budget - cost.tables  # of one setting: for its runs
+    at_once = max(1, int(min(bytes_left / cost.memory, GROUP_SECONDS / cost.seconds)))
+    fitting = int(memory_budget / (runs * cost.memory + cost.tables))
+    settings_at_once = max(1, min(fitting, at_once // runs))
+    cells_at_once = max(1, min(cells, at_once // seeds))
+    if BATCH < cells_at_once < cells:
+        cells_at_once -= cells_at_once % BATCH
+    seeds_at_once = min(seeds, at_once)
+    for i in range(0, len(settings), settings_at_once):
+        for j in range(0, cells, cells_at_once):
+            for k in range(0, seeds, seeds_at_once):
+                yield Place(
+                    tuple(settings[i : i + settings_at_once]),
+                    (j, min(j + cells_at_once, cells)),
+                    (k, min(k + seeds_at_once, seeds)),
+                )
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """The plan as plain values, as `--dry-run --json` prints it."""
+    return {
+        "cells": plan.cells,
+        "seeds": len(plan.recipe.seeds),
+        "runs": plan.runs,
+        "groups": len(plan.groups),
+        "compilations": plan.compilations,
+        "memory_bytes": round(plan.memory),
+        "memory_budget": plan.memory_budget,
+        "file_bytes": round(plan.file_bytes),
+        "seconds": round(plan.seconds, 1),
+        "shapes": [
+            {
+                "settings": len(shape.settings),
+                "example": shape.example,
+                "groups": len(shape.groups),
+                "runs_per_group": max(group.runs for group in shape.groups),
+                "compilations": shape.compilations,
+                "memory_bytes": round(shape.memory),
+                "seconds": round(shape.seconds, 1),
+            }
+            for shape in plan.shapes
+        ],
+    }

@@ -1,0 +1,146 @@
+"""Stores: where groups are kept, in memory or in a folder that several drivers may share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import xarray as xr
+
+from attnlab.files.folders import make_folder, refuse_links
+from attnlab.files.locks import Locks
+from attnlab.files.netcdf import DamagedFile, hdf5, held, save, verify_open
+from attnlab.files.regular import NotAFile, open_regular
+from attnlab.sweeping.ledger import Ledger
+
+KEY = "group"  # the attribute of a file that has its key
+FILES = ("groups", "running", "ledger.jsonl")  # what a `Folder` writes
+RESUME = "run the same `attnlab sweep` again, which makes it anew"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A group in a store: its attributes, and its arrays by name, to be read in slices."""
+
+    attrs: Mapping[str, Any]
+    array: Callable[[str], Any]
+
+
+class Store(Protocol):
+    """Where groups are kept by key."""
+
+    def holds(self, key: str) -> bool:
+        """Whether the group is there, whole."""
+
+    def read(self, key: str) -> AbstractContextManager[Contents]:
+        """The group, open for as long as the context lasts."""
+
+    def write(self, key: str, dataset: xr.Dataset) -> None:
+        """Keep the group."""
+
+    def lock(self, key: str) -> bool:
+        """Take the group on, unless another driver has."""
+
+    def release(self, key: str) -> None:
+        """Give the group up, done or not."""
+
+    def release_all(self) -> None:
+        """Give up what is still locked."""
+
+    def note(self, key: str, state: str, **facts: Any) -> None:
+        """Say in the ledger how the group fares."""
+
+
+class Memory:
+    """Keeps groups for as long as it lives."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, xr.Dataset] = {}
+
+    def holds(self, key: str) -> bool:
+        return key in self.groups
+
+    @contextmanager
+    def read(self, key: str) -> Iterator[Contents]:
+        dataset = self.groups[key]
+        yield Contents(dataset.attrs, lambda name: dataset[name].values)
+
+    def write(self, key: str, dataset: xr.Dataset) -> None:
+        self.groups[key] = dataset
+
+    def lock(self, key: str) -> bool:
+        return True
+
+    def release(self, key: str) -> None: ...
+
+    def release_all(self) -> None: ...
+
+    def note(self, key: str, state: str, **facts: Any) -> None: ...
+
+
+class Folder:
+    """Keeps each group in a file of its own, `groups/KEY.nc`, written atomically and sealed.
+
+    The key is in the file too, so that one under another's name is not taken for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.ledger = Ledger(path / "ledger.jsonl")
+        self.locks = Locks(path / "running", inside=path)
+        self._verified: dict[str, tuple[int, ...]] = {}
+
+    def file(self, key: str) -> Path:
+        return self.path / "groups" / f"{key}.nc"
+
+    def holds(self, key: str) -> bool:
+        """Whether the file is there and as it was written; a damaged one is removed."""
+        try:
+            with self.read(key):
+                return True
+        except FileNotFoundError:
+            return False
+        except (DamagedFile, NotAFile) as problem:
+            self.note(key, "damaged", cause=str(problem))
+            refuse_links(self.file(key), inside=self.path).unlink(missing_ok=True)
+            return False
+
+    @contextmanager
+    def read(self, key: str) -> Iterator[Contents]:
+        """The group, whose checksum is verified the first time, and again when it has changed."""
+        path = self.file(key)
+        with open_regular(path) as file:
+            about = os.fstat(file.fileno())
+            version = (about.st_ino, about.st_size, about.st_mtime_ns)
+            if self._verified.get(key) != version:
+                verify_open(file, path)
+            with hdf5(file, path) as content:
+                if content.attrs.get(KEY) != key:
+                    raise DamagedFile(path, "the file of another group", RESUME)
+                self._verified[key] = version
+
+                def array(name: str) -> Any:
+                    found = held(content, name, path)
+                    return found.asstr() if found.dtype.kind == "O" else found
+
+                yield Contents(content.attrs, array)
+
+    def write(self, key: str, dataset: xr.Dataset) -> None:
+        make_folder(self.file(key).parent, inside=self.path)
+        save(dataset.assign_attrs({KEY: key}), self.file(key), inside=self.path)
+
+    def lock(self, key: str) -> bool:
+        return self.locks.take(key)
+
+    def release(self, key: str) -> None:
+        self.locks.release(key)
+
+    def release_all(self) -> None:
+        self.locks.release_all()
+
+    def note(self, key: str, state: str, **facts: Any) -> None:
+        self.ledger.note(key, state, **facts)

@@ -1,0 +1,39 @@
+"""Theories by name, as the papers on the shelf offer them."""
+
+from __future__ import annotations
+
+from attnlab.dynamics import Simulation
+from attnlab.files.errors import InputError
+from attnlab.shelf import offered, reference
+from attnlab.theory.theory import Theory
+
+
+def as_theory(theory: str | Theory) -> Theory:
+    """Return the theory, looking it up on the shelf if a name is given."""
+    if isinstance(theory, Theory):
+        if not isinstance(getattr(theory, "name", None), str):
+            raise InputError(f"theory: {type(theory).__name__} has no name; give it one, a text")
+        return theory
+    if not isinstance(theory, str):
+        raise InputError(f"theory: expected a name or a Theory object, got {theory!r}")
+    made: Theory = reference("theories", theory).load()()
+    return made
+
+
+def theories_about(simulation: Simulation) -> tuple[Theory, ...]:
+    """Return the theories of the shelf that speak of a simulation, in the shelf's order.
+
+    Raises the first refusal where none does.
+    """
+    spoken, refused = [], []
+    for name in offered("theories"):
+        theory = as_theory(name)
+        try:
+            theory.check(simulation)
+        except InputError as problem:
+            refused.append(problem)
+        else:
+            spoken.append(theory)
+    if refused and not spoken:
+        raise refused[0]
+    return tuple(spoken)

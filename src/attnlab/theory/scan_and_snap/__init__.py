@@ -1,1 +1,0 @@
-"""The lemmas and theorems of "Scan and Snap"; `attnlab.theory` lists them."""
