@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import xarray as xr
+from matplotlib.figure import Figure
+
 from attnlab import Flow, Simulation, predict, simulate
 from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
-from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)

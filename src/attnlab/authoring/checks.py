@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -22,9 +23,11 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from attnlab.auditing.catalogue import claims_of
+from attnlab.auditing.claim import claims_in
 from attnlab.data import SequenceClasses, count_sampler, from_preset
 from attnlab.data.presets import CONSTRUCTIONS, presets
-from attnlab.dynamics import Flow, Limit, Model, Save, Simulation, simulate
+from attnlab.dynamics import Flow, Limit, Model, Pairwise, Save, Simulation, simulate
 from attnlab.experiments import Experiment
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import as_value, plain, read_recipe
@@ -38,6 +41,7 @@ DRAWS, LENGTH = 200_000, 129
 SMALLEST = 20.0  # rarer tokens are counted together: their counts are not normal
 MOST_CLASSES, MOST_NUMBERS = 64, 10**5  # of a preset, for a run that takes seconds
 STEPS = 10
+TRAVELLING = ("theories", "models", "presets")
 
 _ALONE = """
 import pkgutil, sys
@@ -47,6 +51,7 @@ for part in pkgutil.walk_packages(getattr(theory, "__path__", ()), theory.__name
     __import__(part.name)
 print(*sorted({{"jax", "attnlab.dynamics", "torch"}} & set(sys.modules)))
 """
+_CLAIM_ID = re.compile(r"[a-z0-9]+([-.][a-z0-9]+)*")
 _LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
@@ -88,9 +93,10 @@ def reference_loads(paper: Paper, kind: str, name: str) -> str:
 
 
 def single_loads(paper: Paper, kind: str) -> str:
-    """A single reference leads to something that can be called."""
+    """A single reference leads to a function, or to functions by name."""
     found = Reference(paper, getattr(paper, kind)).load()
-    _require(callable(found), found, "a function")
+    each = list(found.values()) if isinstance(found, Mapping) else [found]
+    _require(each and all(map(callable, each)), found, "a function, or functions by name")
     return ""
 
 
@@ -133,7 +139,7 @@ def samples(name: str) -> str:
     sampler = count_sampler(classes, LENGTH)
     sequences = math.ceil(DRAWS / (LENGTH - 1))
     for row in rows:
-        drawn = np.full(sequences, row, dtype=np.int32)
+        drawn = jax.numpy.full(sequences, row)
         counts = np.asarray(sampler.draw_counts(jax.random.key(int(row)), drawn))
         probabilities = classes.probabilities(int(row))
         total = counts[:, : probabilities.size].sum(axis=0).astype(np.float64)
@@ -148,9 +154,49 @@ def samples(name: str) -> str:
     assert worst <= MOST_APART, (
         f"{where} is {worst:.1f} standard deviations from its probability (at most {MOST_APART:g})"
     )
-    return (
-        f"at most {worst:.1f} of {MOST_APART:g} standard deviations, {len(rows)} classes"
+    return f"at most {worst:.1f} of {MOST_APART:g} standard deviations, {len(rows)} classes"
+
+
+def claims_documented(paper: Paper, module: str) -> str:
+    """Each claim of a module has an id, a source, a statement, and a docstring that says how it is
+    tested; no other claim of the paper has its id."""
+    found = claims_in(paper.load(module))
+    assert found, f"{module} has no claim; take it out of paper.yaml"
+    every = Counter(claim.id for claim in claims_of(paper.name))
+    for claim in found:
+        assert _CLAIM_ID.fullmatch(claim.id), f"{claim.id!r}: ids are words with - between them"
+        assert every[claim.id] == 1, f"{claim.id}: {every[claim.id]} claims have this id; rename"
+        for key, wanted in (
+            ("statement", "a statement"),
+            ("source", "a source"),
+            ("how", "a docstring"),
+        ):
+            assert getattr(claim, key), f"{claim.id}: has no {wanted[2:]}; write {wanted}"
+    return f"{len(found)} claims"
+
+
+def all_recorded(paper: Paper) -> str:
+    """Every claim has a recorded verdict, and every recorded verdict a claim."""
+    recorded = set(paper.expected["claims"])
+    known = {claim.id for claim in claims_of(paper.name)}
+    if not known:
+        raise SkipTest("the paper has no claims")
+    for names, words in ((known - recorded, "not in"), (recorded - known, "in nothing but")):
+        assert not names, f"{', '.join(sorted(names))}: {words} expected.json; record the audit"
+    return f"{len(known)} claims"
+
+
+def verdict(paper: Paper, name: str) -> str:
+    """The verdicts of a claim are those on record."""
+    found = next((claim for claim in claims_of(paper.name) if claim.id == name), None)
+    assert found is not None, f"there is no claim {name}; record the audit"
+    finding = found.examine()
+    recorded = found.recorded
+    assert finding.as_recorded, (
+        f"on paper {finding.verdict}, recorded {recorded.verdict}; in training {finding.training}, "
+        f"recorded {recorded.training}"
     )
+    return ", ".join(f"{of}" for of in (finding.verdict, finding.training) if of is not None)
 
 
 def figure(paper: Paper, name: str) -> str:
@@ -190,17 +236,23 @@ def links(paper: Paper) -> str:
     return f"{len(targets)} links"
 
 
-def travels(kind: str, name: str) -> str:
-    """A value reaches a spawned process, pickled and as a document."""
-    value = _value(kind, name)
+def travels(paper: Paper) -> str:
+    """Values reach a spawned process, pickled and by their names."""
+    names = [(kind, name) for kind in TRAVELLING for name in getattr(paper, kind)]
+    if not names:
+        raise SkipTest("the paper has no theories, models or presets")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            again, read = pool.submit(_in_worker, kind, name, pickle.dumps(value)).result()
-        except Exception as problem:
-            raise AssertionError(f"a spawned process cannot make it: {problem}") from problem
-    for found, how in ((again, "pickled"), (read, "read by name")):
-        assert found == _told(kind, value), f"it is another one where it arrives, {how}"
-    return ""
+        for kind, name in names:
+            value = _value(kind, name)
+            try:
+                again, read = pool.submit(_in_worker, kind, name, pickle.dumps(value)).result()
+            except Exception as problem:
+                reason = f"{kind}.{name}: a spawned process cannot make it: {problem}"
+                raise AssertionError(reason) from problem
+            for found, how in ((again, "pickled"), (read, "by its name")):
+                same = found == _told(kind, value)
+                assert same, f"{kind}.{name}: another value arrives in a spawned process, {how}"
+    return f"{len(names)} values"
 
 
 def _in_worker(kind: str, name: str, pickled: bytes) -> tuple[Any, Any]:
@@ -241,7 +293,7 @@ def _first_admitted(paper: Paper, theory: Theory) -> Simulation:
 def _short_runs(paper: Paper) -> Iterator[Simulation]:
     own = list(paper.presets)
     fields: dict[str, Any] = {"steps": STEPS, "save": Save(what=("attention", "logits"))}
-    models: list[Model | None] = [None, *(_value("models", name) for name in paper.models)]
+    models: list[Model] = [Pairwise(), *(_value("models", name) for name in paper.models)]
     for name in [*own, *(other for other in presets() if other not in own)]:
         try:
             classes = from_preset(name)
@@ -251,9 +303,8 @@ def _short_runs(paper: Paper) -> Iterator[Simulation]:
             continue
         for engine in (Limit(), Flow()):
             for model in models:
-                chosen = {} if model is None else {"model": model}
                 try:
-                    yield Simulation(classes, engine, **chosen, **fields)
+                    yield Simulation(classes, engine, model, **fields)
                 except InputError:  # of a model that does not go with the engine
                     continue
 
@@ -281,7 +332,7 @@ def _python(code: str) -> str:
     return done.stdout
 
 
-def _require(fits: bool, found: Any, wanted: str) -> None:
+def _require(fits: object, found: Any, wanted: str) -> None:
     assert fits, f"expected {wanted}, got {type(found).__name__}; correct the reference"
 
 
