@@ -11,11 +11,14 @@ from typing import Any
 import chromium
 import pytest
 from hypothesis import HealthCheck, settings
+from small_classes import one_common, random_classes, syn_small  # noqa: F401 - fixtures
 from xdist.scheduler import LoadScopeScheduling
 
 # What people quote is tested with the programs that they run. Elsewhere most programs run for less
 # time than it takes to optimise them, and so do those of files that test no numbers.
-AS_SHIPPED = {"dynamics", "theory", "prediction", "audit", "test_figures", "test_sweep", "docs"}
+AS_SHIPPED = {
+    "dynamics", "formulas", "theory", "papers", "audit", "test_figures", "test_sweep", "docs",
+}  # fmt: skip
 NO_NUMBERS = {"test_shapes", "test_simulation"}
 CACHE_BYTES = 2**30
 # What goes to one worker: tests that share runs which are kept in memory, or libraries that take
@@ -65,7 +68,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _as_shipped(item: pytest.Item) -> bool:
-    names = {item.path.parent.name, item.path.stem}
+    names = {*item.path.parts, item.path.stem}
     return bool(AS_SHIPPED & names) and not NO_NUMBERS & names
 
 

@@ -11,11 +11,11 @@ import attnlab
 SOURCE = Path(attnlab.__file__).parent
 # A folder imports only from those before it.
 ORDER = [
-    "files", "data", "measures", "dynamics", "theory", "prediction", "audit", "text", "sweep",
-    "plots", "observe", "experiments", "report", "playground", "cli",
+    "files", "shelf", "formulas", "data", "measures", "dynamics", "theory", "auditing", "text",
+    "sweeping", "plots", "experiments", "papers", "observing", "report", "playground", "cli",
 ]  # fmt: skip
-# theory stands on numpy alone, so that agreement with the simulator is evidence
-FORBIDDEN = {"theory": {"data", "measures", "dynamics"}}
+# formulas stand on numpy alone, so that agreement with the simulator is evidence
+FORBIDDEN = {"formulas": {"shelf"}}
 
 
 def imported_folders(path: Path) -> set[str]:
@@ -61,16 +61,16 @@ def test_import_is_light_and_changes_nothing():
         "import attnlab.dynamics, attnlab.data, attnlab.measures, attnlab.text, attnlab.theory;"
         "after = dict(jax.config.values); print(before == after);"
         # `import scipy` loads each part when it is used; all of them take as long as JAX
-        "import sys, attnlab.audit; print({'scipy.integrate', 'scipy.stats'} & set(sys.modules))"
+        "import sys, attnlab.auditing; print({'scipy.integrate', 'scipy.stats'} & set(sys.modules))"
     )
     assert out.split("\n") == ["True", "set()"]
 
 
-def test_simulating_needs_only_jax_numpy_optax_and_xarray():
+def test_simulating_needs_only_jax_numpy_optax_xarray_and_yaml():
     """A bare accelerator machine has those and little more."""
     out = run(
         "import sys\n"
-        "for name in ('scipy.stats', 'diffrax', 'matplotlib', 'h5netcdf', 'h5py', 'yaml',"
+        "for name in ('scipy.stats', 'diffrax', 'matplotlib', 'h5netcdf', 'h5py',"
         " 'typer', 'rich', 'jinja2', 'torch'):\n"
         "    sys.modules[name] = None\n"
         "import attnlab\n"

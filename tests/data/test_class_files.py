@@ -19,6 +19,7 @@ from attnlab.data import constructions
 from attnlab.data.class_files import format_classes, parse_classes, read_classes, write_classes
 from attnlab.data.classes import SequenceClasses
 from attnlab.files import documents
+from attnlab.papers.scan_and_snap.classes import syn_small
 
 ROOT = Path(__file__).parents[2]
 
@@ -401,7 +402,7 @@ def test_round_trip_is_exact(suffix: str) -> None:
 @pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
 def test_constructions_survive_a_file(suffix: str, tmp_path: Path) -> None:
     for classes in (
-        constructions.syn_small(),
+        syn_small(),
         constructions.zipf(3000, 4, queries=2),
         constructions.random(40, 3, concentration=0.001),
     ):
@@ -428,8 +429,8 @@ def test_other_yaml_readers_see_the_same_names(tmp_path: Path) -> None:
 def test_writing_replaces_a_file_and_leaves_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "classes.yaml"
     path.write_text("old")
-    write_classes(constructions.syn_small(), path)
-    assert read_classes(path) == constructions.syn_small()
+    write_classes(syn_small(), path)
+    assert read_classes(path) == syn_small()
     assert os.listdir(tmp_path) == ["classes.yaml"]
     (tmp_path / "other").touch()
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -445,13 +446,13 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ValueError, match=r"classes.yaml: cannot be written: No space left"):
-        write_classes(constructions.syn_small(), path)
+        write_classes(syn_small(), path)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["classes.yaml"]
 
 
 def test_what_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = constructions.syn_small()
+    classes = syn_small()
     with pytest.raises(ValueError, match=r"end in .yaml, .yml, .json"):
         write_classes(classes, tmp_path / "classes.txt")
     with pytest.raises(ValueError, match="nowhere is not there; make it first"):

@@ -11,7 +11,9 @@ import pytest
 
 from attnlab.data import constructions
 from attnlab.data.class_files import write_classes
-from attnlab.data.presets import PRESETS, from_preset, resolve
+from attnlab.data.presets import CONSTRUCTIONS, from_preset, presets, resolve
+from attnlab.papers.scan_and_snap.classes import syn_medium, syn_small
+from attnlab.shelf import offered
 
 
 def test_every_construction_has_a_preset_of_its_name() -> None:
@@ -20,33 +22,34 @@ def test_every_construction_has_a_preset_of_its_name() -> None:
         for name, function in inspect.getmembers(constructions, inspect.isfunction)
         if not name.startswith("_")
     }
-    assert dict(PRESETS) == public
+    assert dict(CONSTRUCTIONS) == public
 
 
 def test_the_page_has_every_preset_with_its_parameters_and_defaults() -> None:
     page = (Path(__file__).parents[2] / "docs" / "sequence-classes.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)` \|(.*?)\|", page, re.MULTILINE)
-    assert [name for name, _ in rows if name in PRESETS] == list(PRESETS)
+    known = {**{name: of.load() for name, of in offered("presets").items()}, **CONSTRUCTIONS}
+    assert {name for name, _ in rows if name in known} == {*known} == {*presets()}
     in_words = {"no more than used": None, "none": None, "": inspect.Parameter.empty}
     for name, parameters in rows:
-        if name in PRESETS:
+        if name in known:
             told = {
                 key: in_words[default] if default in in_words else float(Fraction(default))
                 for key, default in re.findall(r"`(\w+)`(?: \(([^)]*)\))?", parameters)
             }
-            known = inspect.signature(PRESETS[name]).parameters
-            assert told == {key: of.default for key, of in known.items()}, name
+            given = inspect.signature(known[name]).parameters
+            assert told == {key: of.default for key, of in given.items()}, name
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("syn-small", constructions.syn_small()),
-        ("syn-medium", constructions.syn_medium()),
-        ("syn-medium:num_last=3", constructions.syn_medium(num_last=3)),
+        ("syn-small", syn_small()),
+        ("syn-medium", syn_medium()),
+        ("syn-medium:num_last=3", syn_medium(num_last=3)),
         (
             " syn-medium : num_last = 5 , next_per_last=1 ",
-            constructions.syn_medium(num_last=5, next_per_last=1),
+            syn_medium(num_last=5, next_per_last=1),
         ),
         ("single-common:common_prob=2e-1", constructions.single_common(common_prob=0.2)),
         ("single-common:vocab_size=1_000", constructions.single_common(vocab_size=1000)),
@@ -91,7 +94,7 @@ def test_bad_presets_are_refused(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["mine.yaml", "mine.yml", "mine.json", "Mine.YAML"])
 def test_resolve_reads_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = constructions.syn_small()
+    classes = syn_small()
     write_classes(classes, tmp_path / name)
     assert resolve(tmp_path / name) == classes
     monkeypatch.chdir(tmp_path)

@@ -25,9 +25,9 @@ from attnlab import (
     Sampled,
     Save,
     SequenceClasses,
+    formulas,
     measures,
     simulate,
-    theory,
 )
 from attnlab.dynamics import program
 from attnlab.dynamics.compiling import compiled
@@ -36,6 +36,7 @@ from attnlab.dynamics.layout import dense_layout
 from attnlab.dynamics.models.extended import Given, Logits
 from attnlab.dynamics.positions import log_position_mass, position_from
 from attnlab.dynamics.start import Start
+from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 
 DOUBLE = {"dtype": "float64"}
@@ -254,7 +255,7 @@ def test_the_residual_moves_attention_as_the_theory_says():
     z = np.random.default_rng(2).normal(scale=0.2, size=(2, 7))
     growth = theory.h(20.0, M=M, eta_y=1.0)
     gamma = (M - 1.0) ** 2 * growth / (M - 1.0 + np.exp(M * growth))
-    fbar = np.hstack([theory.unit_attention(P, z, psi=psi), np.eye(2)[psi]]) / np.sqrt(2)
+    fbar = np.hstack([formulas.unit_attention(P, z, psi=psi), np.eye(2)[psi]]) / np.sqrt(2)
     W = theory.decoder_weights(fbar, growth, M=M)  # outputs: the K next tokens, then the rest
     model = Extended(residual=True)
     with jax.enable_x64(True):

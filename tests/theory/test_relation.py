@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnlab.auditing import Check, Hypothesis
+from attnlab.theory import Check, Hypothesis
 from attnlab.theory import relation as r
 
 

@@ -8,9 +8,9 @@ from small_text import announced_text
 
 from attnlab.files.errors import InputError
 from attnlab.observing import classes, expectation
+from attnlab.papers.scan_and_snap import scores
 from attnlab.papers.scan_and_snap.agreement import SCORES, THEORY
 from attnlab.papers.scan_and_snap.expectation import permutation_test
-from attnlab.text import scores
 
 WORDS = announced_text(300)
 NAMES = tuple(dict.fromkeys(WORDS))

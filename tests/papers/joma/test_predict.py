@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab import Flow, Joint, Limit, Save, Simulation, predict, simulate
+from attnlab import Flow, Limit, Save, Simulation, predict, simulate
 from attnlab.data import SequenceClasses
 from attnlab.papers.joma.classes import joma_toy
 from attnlab.papers.joma.invariants import joint_invariants
-from attnlab.theory import JOMA_LADDER
+from attnlab.papers.joma.model import Joint
+from attnlab.papers.joma.predict import JOMA_LADDER
 
 # Classes that differ in how often they have their tokens; all tokens are common.
 CLASSES = SequenceClasses(

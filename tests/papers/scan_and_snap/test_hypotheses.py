@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attnlab.data import SequenceClasses, local_common, random
+from attnlab.papers.scan_and_snap import hypotheses as h
 from attnlab.papers.scan_and_snap.cases import (
     FIG3,
     LATE,
@@ -17,7 +18,6 @@ from attnlab.papers.scan_and_snap.cases import (
 )
 from attnlab.papers.scan_and_snap.claims.extension import TWO_QUERIES
 from attnlab.papers.scan_and_snap.classes import syn_medium
-from attnlab.papers.scan_and_snap.theory import h
 from attnlab.theory.case import Case
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.auditing import breakdown
+from attnlab.papers.scan_and_snap import breakdown
 from attnlab.papers.scan_and_snap.breakdown import KINDS
 from attnlab.papers.scan_and_snap.density import RATIOS, turning_ratio
 

@@ -13,7 +13,7 @@ from attnlab.files.errors import InputError
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.scan_and_snap.predict import Corrected
-from attnlab.theory import LADDER, Theory
+from attnlab.theory import Theory, as_theory
 from attnlab.theory.case import case_of
 
 WEAK = single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000)
@@ -32,6 +32,8 @@ SIMULATIONS = {
     "several": Simulation([WEAK, WEAK.with_prior([0.2, 0.8])], Limit(), steps=5),
 }
 BOTH = ("attention", "attention_logits", "entropy", "distinct_entropy", "common_mass")
+
+LADDER = [as_theory(name) for name in ("printed", "corrected", "sgd")]
 
 
 @pytest.mark.parametrize("rung", [rung.name for rung in LADDER])
@@ -190,6 +192,7 @@ class Own(Theory):
     """A theory whose answer is changed in one way."""
 
     name = "own"
+    times = ("t0",)
 
     def __init__(self, change, assumed=()):
         self.change, self.assumed = change, assumed

@@ -7,6 +7,7 @@ from scipy.stats import spearmanr, ttest_1samp
 from small_text import ANNOUNCED, read_corpus
 
 from attnlab import Limit, Save
+from attnlab.papers.scan_and_snap import scores
 from attnlab.papers.scan_and_snap.agreement import (
     IDF,
     SCORES,
@@ -21,7 +22,6 @@ from attnlab.papers.scan_and_snap.agreement import (
     recall_at,
     summary,
 )
-from attnlab.text import scores
 from attnlab.text.classes import classes_of
 from attnlab.text.windows import find_windows
 

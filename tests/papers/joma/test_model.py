@@ -13,13 +13,13 @@ from plain import plain
 from quickly import quickly
 
 import attnlab
-from attnlab import Flow, Joint, Limit, Sampled, Save, SequenceClasses, Simulation, measures
+from attnlab import Flow, Limit, Sampled, Save, SequenceClasses, Simulation, measures
 from attnlab.dynamics.compiling import compiled
 from attnlab.dynamics.gradient import Parameters, Rows
 from attnlab.files.errors import InputError
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.classes import joma_toy
-from attnlab.papers.joma.model import Perceptron, gelu, softmax
+from attnlab.papers.joma.model import Joint, Perceptron, gelu, softmax
 
 DOUBLE = {"dtype": "float64"}
 # Next token 0 belongs to two queries, the prior is not uniform, query 4 is drawn as context, and

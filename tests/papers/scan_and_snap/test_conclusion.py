@@ -45,7 +45,7 @@ def outside():
 
 
 def test_inside_all_assumptions_the_theory_is_right(inside):
-    found = inside.conclusion
+    found = inside.commentary["scan_and_snap"]
     assert (found.tokens, found.claimed, found.as_claimed) == (7, 7, 7)
     assert found.failing == found.astray == ()
     assert found.signs == {"printed": 7, "corrected": 7, "sgd": 7}
@@ -57,26 +57,26 @@ def test_inside_all_assumptions_the_theory_is_right(inside):
 
 def test_its_clock_is_off_all_the_same(inside):
     """Eq. 10's clock is that of Theorem 1's decoder, which SGD does not train."""
-    fastest, snap = inside.conclusion.clocks
+    fastest, snap = inside.commentary["scan_and_snap"].clocks
     assert (fastest.event, snap.event) == ("fastest", "snap")
     for clock in (fastest, snap):
         factors = {name: clock.factor(name).value for name in clock.predicted}
         assert factors["printed"] >= factors["corrected"] > 1.2
         assert factors["sgd"] == pytest.approx(1.0, rel=0.15)  # a record or two
     assert snap.factor("corrected").value > 4
-    worst = inside.conclusion.clocks[1].sequence_class
+    worst = inside.commentary["scan_and_snap"].clocks[1].sequence_class
     (row,) = [row for row in inside.document()["trial"]["snap"] if row["sequence_class"] == worst]
     assert snap.simulated.at == row["simulated"] == float(inside.snap["simulated"][worst])
-    told = inside.conclusion.sentences[-1]
+    told = inside.commentary["scan_and_snap"].sentences[-1]
     assert f"by printed at t = {row['predicted']['printed']:.4g} (" in told
     assert "times too early)" in told
     first, last = inside.trial.transition
-    assert f"{first:.4g} <= t <= {last:.4g}" in inside.conclusion.sentences[-2]
+    assert f"{first:.4g} <= t <= {last:.4g}" in inside.commentary["scan_and_snap"].sentences[-2]
 
 
 def test_of_what_has_not_moved_nothing_is_told():
     found = attnlab.audit(CLASSES, eta_y=0.9, eta_z=1e-320)  # logits are zero, to the last bit
-    conclusion = found.conclusion
+    conclusion = found.commentary["scan_and_snap"]
     assert (conclusion.claimed, conclusion.as_claimed, conclusion.moved) == (7, 0, 0)
     assert conclusion.astray == ()
     told = "Of 7 it cannot be told: they have not moved."
@@ -86,7 +86,7 @@ def test_of_what_has_not_moved_nothing_is_told():
 
 
 def test_outside_it_says_so_and_names_the_words_that_go_astray(outside):
-    found = outside.conclusion
+    found = outside.commentary["scan_and_snap"]
     first = found.failing[0]
     assert first.source == "Assumption 1(c)"
     hypotheses = found.sentences[2]
@@ -107,12 +107,12 @@ def test_outside_it_says_so_and_names_the_words_that_go_astray(outside):
 
 
 def test_more_than_a_few_words_are_counted(outside):
-    many = replace(outside.conclusion, astray=tuple("abcde"))
+    many = replace(outside.commentary["scan_and_snap"], astray=tuple("abcde"))
     assert many.sentences[1].endswith("Not so: a; b; c; and 2 more.")
 
 
 def test_tokens_of_which_no_theorem_speaks_are_counted_with_the_reason():
-    found = attnlab.audit(TWO_COMMON, steps=1.0, theories=["sgd"]).conclusion
+    found = attnlab.audit(TWO_COMMON, steps=1.0, theories=["sgd"]).commentary["scan_and_snap"]
     assert (found.tokens, found.claimed) == (4, 2)
     assert "nothing of 2 common ones: Theorem 2(b) asks for |G_CT| = 1, here 2" in found.unclaimed
     assert "Corollary 2 for P(l|n) = rho_l: mismatch of common tokens (here 0.2" in found.unclaimed
@@ -128,9 +128,12 @@ def test_tokens_of_which_no_theorem_speaks_are_counted_with_the_reason():
 
 def test_it_is_in_the_document_and_on_top_of_the_page(outside):
     document = outside.document()
-    told = document["trial"]["conclusion"]
-    assert told["sentences"] == outside.conclusion.sentences
-    assert (told["claimed"], told["as_claimed"]) == (7, outside.conclusion.as_claimed)
+    told = document["trial"]["commentary"]["scan_and_snap"]
+    assert told["sentences"] == outside.commentary["scan_and_snap"].sentences
+    assert (told["claimed"], told["as_claimed"]) == (
+        7,
+        outside.commentary["scan_and_snap"].as_claimed,
+    )
     assert told["failing"][0]["needed"] == 30.0
     snap = told["clocks"][1]
     assert snap["factor"]["printed"]["value"] == pytest.approx(
@@ -142,7 +145,7 @@ def test_it_is_in_the_document_and_on_top_of_the_page(outside):
     assert places == sorted(places)
     assert places[-1] < shown.index("data:image/png;base64,cGljdHVyZQ==") < shown.index("Fates of")
     assert 'alt="drawn &lt;so&gt;"' in shown
-    assert str(outside.conclusion).splitlines() == told["sentences"]
+    assert str(outside.commentary["scan_and_snap"]).splitlines() == told["sentences"]
 
 
 @pytest.mark.parametrize(

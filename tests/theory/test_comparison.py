@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from attnlab.auditing import Check, shortfall
 from attnlab.files.errors import InputError
+from attnlab.theory import Check, shortfall
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
 
