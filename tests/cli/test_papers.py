@@ -14,6 +14,7 @@ from attnlab.shelf import VARIABLE, finding, shelf
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv("COLUMNS", "200")
     finding._find.cache_clear()
     yield
     finding._find.cache_clear()
