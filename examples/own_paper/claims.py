@@ -15,7 +15,7 @@ CASE = Case(pair(), eta_y=1.0, eta_z=1.0, steps=0.2)
 @claim(
     "own-paper-square", statement=r"At first $z$ grows as $\eta_Y \eta_Z t^2$", relation=LEADING,
     source="Own Paper", tolerance=0.05, hypotheses=[Early().assumptions], case=CASE, figure="early",
-    training_number="$z$ is off by {:.2g} of its largest entry",
+    training_number="z is off by {:.2g} of its largest entry",
 )  # fmt: skip
 def square(case):
     """Train the flow from zero; compare z at the end, over its largest entry."""
