@@ -84,10 +84,10 @@ def test_a_paper_is_checked(tmp_path, call):
 
 
 def test_a_new_paper_is_written_and_found(tmp_path, call):
-    code, out, _ = call("new-paper", "fresh_paper", "--out", "papers", cwd=tmp_path)
-    assert code == 0 and out.startswith("wrote papers/fresh_paper\n")
-    _, out, _ = call("papers", "--paper", "papers/fresh_paper", cwd=tmp_path)
-    assert "fresh_paper" in out
+    code, out, _ = call("new-paper", "written_paper", "--out", "papers", cwd=tmp_path)
+    assert code == 0 and out.startswith("wrote papers/written_paper\n")
+    _, out, _ = call("papers", "--paper", "papers/written_paper", cwd=tmp_path)
+    assert "written_paper" in out
 
 
 @pytest.mark.parametrize(
