@@ -7,7 +7,6 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-
 # what running and building the example leave behind
 UNWANTED = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
 

@@ -18,8 +18,9 @@ class Recipe(ExperimentRecipe):
 def data(recipe, *, progress=False, keep=None):
     """z of the query over (time, token), trained and predicted."""
     run = Simulation(recipe.classes, Flow(), steps=recipe.steps, dtype="float64")
-    found = {"trained": simulate(run, progress=progress), "predicted": predict(run, theory=THEORY)}
-    return xr.Dataset({of: z["attention_logits"].isel(seed=0, query=0) for of, z in found.items()})
+    trained, predicted = simulate(run, progress=progress), predict(run, theory="own-paper-early")
+    both = {"trained": trained, "predicted": predicted}
+    return xr.Dataset({of: z["attention_logits"].isel(seed=0, query=0) for of, z in both.items()})
 
 
 def judge(z):
@@ -28,20 +29,17 @@ def judge(z):
     error = float(abs(last["predicted"] - last["trained"]).max() / abs(last["trained"]).max())
     found = f"The prediction is off by {error:.1%} at the end."
     standing = Standing.HOLDS if error < 0.1 else Standing.FAILS
-    return Judgement(standing, found, found, found, {"error": error})
+    return Judgement(standing, headline=found, summary=found, alt=found, numbers={"error": error})
 
 
 def draw(z):
     figure = Figure(figsize=(4, 3), layout="constrained")
     ax = figure.subplots()
-    ax.plot(z["time"], z["trained"])
-    ax.plot(z["time"], z["predicted"], "k:")
+    ax.plot(z["time"], z["trained"], "-", z["time"], z["predicted"], "k:")
     ax.set(xlabel="flow time", ylabel="attention logit", title="dotted: predicted")
     return figure
 
 
-THEORY = "own-paper-early"
 EXPERIMENT = Experiment(
-    name="early", title="How attention starts to move", recipe=Recipe, data=data, judge=judge,
-    draw=draw, kind="figure",
+    name="early", title="First steps", recipe=Recipe, data=data, judge=judge, draw=draw, kind="figure"
 )  # fmt: skip

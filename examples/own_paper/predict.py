@@ -13,8 +13,8 @@ class Early(Theory):
 
     def assumptions(self, case):
         """eta_Y t << M, at the end of the run."""
-        room = case.M / (case.eta_y * case.steps)
-        return (Hypothesis("own_paper", "eta_Y t << M: M/(eta_Y t)", room, much_greater(10), 1),)
+        moved = case.eta_y * case.steps
+        return (Hypothesis("Own Paper", "eta_Y t << M", case.M, much_greater(10), moved),)
 
     def predict(self, case, t):
         push = early_push(case.P, case.prior, case.psi, case.classes.next_token, case.M)

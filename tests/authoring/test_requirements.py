@@ -33,6 +33,7 @@ def made(tmp_path, monkeypatch):
 
     def outcome(wanted, *, settings=None, files=None, **parts):
         folder = make_paper(tmp_path, f"asked_{next(count)}_{tmp_path.name[-6:]}", **parts)
+        monkeypatch.setenv(VARIABLE, "")  # the papers before it offer the same names
         for name, text in (files or {}).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,8 +156,8 @@ def test_claims_are_documented(made):
     wanted = "claims have id, source and docstring: claims"
     assert made(wanted, **claims()).standing == "passed"
     for parts, words in (
-        (claims(source=""), "one-below-two: has no source; write one"),
-        (claims(docstring=""), "one-below-two: has no docstring; write one"),
+        (claims(source=""), "one-below-two: has no source; write a source"),
+        (claims(docstring=""), "one-below-two: has no docstring; write a docstring"),
         (claims() | {"code": {"claims": ""}}, "claims has no claim; take it out of paper.yaml"),
     ):
         found = made(wanted, **parts)
@@ -215,8 +216,10 @@ def test_expected_failures_are_strict(made):
     assert found.passed and found.standing == "fails as expected" and "comes later" in found.note
     found = made("links of the page", page="page.md", settings=settings, files={"page.md": "# P"})
     assert not found.passed and "was expected to fail" in found.note
-    with pytest.raises(InputError, match=re.escape("expected_failures: 'link': did you mean")):
-        made("manifest", settings={"expected_failures": {"link": "x"}})
+    with pytest.raises(
+        InputError, match=re.escape("expected_failures: 'links of a page': did you mean")
+    ):
+        made("manifest", settings={"expected_failures": {"links of a page": "x"}})
     with pytest.raises(InputError, match="expected_failure: unknown key"):
         made("manifest", settings={"expected_failure": {}})
     with pytest.raises(InputError, match="runs: 'printed'"):
