@@ -41,5 +41,5 @@ def draw(z):
 
 
 EXPERIMENT = Experiment(
-    name="early", title="First steps", recipe=Recipe, data=data, judge=judge, draw=draw, kind="figure"
+    name="early", title="The start", recipe=Recipe, data=data, judge=judge, draw=draw, kind="figure"
 )  # fmt: skip
