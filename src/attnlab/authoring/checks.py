@@ -94,10 +94,11 @@ def reference_loads(paper: Paper, kind: str, name: str) -> str:
 
 
 def single_loads(paper: Paper, kind: str) -> str:
-    """A single reference leads to a function, or to functions by name."""
+    """A single reference leads to a function, to functions by name, or to an experiment."""
     found = Reference(paper, getattr(paper, kind)).load()
     each = list(found.values()) if isinstance(found, Mapping) else [found]
-    _require(each and all(map(callable, each)), found, "a function, or functions by name")
+    fits = each and all(callable(one) or isinstance(one, Experiment) for one in each)
+    _require(fits, found, "a function, functions by name, or an Experiment")
     return ""
 
 
