@@ -154,6 +154,12 @@ def panel_titles(axes: Sequence[Any], titles: Sequence[str]) -> None:
         ax.set_title(f"({letter}) {title}", loc="left")
 
 
+def y_labels(axes: Sequence[Any], labels: Sequence[str]) -> None:
+    """Label the y axis of each panel."""
+    for ax, label in zip(axes, labels, strict=True):
+        ax.set_ylabel(label)
+
+
 def outline(ax: Any, positions: Any, heights: Any) -> None:
     """The outline of bars of width 1 at whole positions: where they started."""
     edges = [*(position - 0.5 for position in positions), positions[-1] + 0.5]
