@@ -154,6 +154,13 @@ def panel_titles(axes: Sequence[Any], titles: Sequence[str]) -> None:
         ax.set_title(f"({letter}) {title}", loc="left")
 
 
+def log_ticks(ax: Any, values: Sequence[float]) -> None:
+    """Make the x axis logarithmic, with ticks at these values only."""
+    ax.set_xscale("log")
+    ax.set_xticks(values, [f"{value:g}" for value in values])
+    ax.minorticks_off()
+
+
 def y_labels(axes: Sequence[Any], labels: Sequence[str]) -> None:
     """Label the y axis of each panel."""
     for ax, label in zip(axes, labels, strict=True):
