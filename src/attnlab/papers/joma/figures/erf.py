@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from attnlab.data import classes_from
 from attnlab.dynamics import Diverged, Flow, Save, Simulation, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.model import Joint

@@ -9,8 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.classes import LatentTree

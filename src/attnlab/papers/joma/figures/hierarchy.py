@@ -29,9 +29,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.dynamics.compiling import compiled
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.estimate import standard_error
-from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
 from attnlab.papers.joma.classes import LatentLayers
 from attnlab.plots import style

@@ -20,9 +20,8 @@ from matplotlib.figure import Figure
 
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics import Limit, Optimizer, Save, Simulation, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.estimate import mean_and_range
-from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
 from attnlab.papers.joma.model import Activation, Attention, Joint
 from attnlab.papers.joma.predict import IN_SIZE

@@ -11,9 +11,8 @@ import scipy
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.estimate import mean_and_range
-from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.plots import style

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, Judgement, Standing, Table
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import text_runs
 from attnlab.papers.scan_and_snap.figures.text_runs import TextRecipe

@@ -6,7 +6,7 @@ from functools import partial
 
 import xarray as xr
 
-from attnlab.experiments.base import Experiment, Judgement
+from attnlab.experiments import Experiment, Judgement
 from attnlab.papers.scan_and_snap.figures.recall import (
     RecallRecipe,
     curves,

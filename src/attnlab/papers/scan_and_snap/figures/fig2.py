@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from attnlab import measures
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures import roles

@@ -11,8 +11,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import formulas, measures
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory

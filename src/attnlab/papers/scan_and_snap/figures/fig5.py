@@ -10,8 +10,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style

@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab import measures
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing, Table
 from attnlab.experiments.panels import FEWEST_SEEDS, Agreement, agreement
-from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import published
 from attnlab.papers.scan_and_snap.figures.recall import by_size, size_titles

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing
+from attnlab.experiments import Experiment, Judgement, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import text_runs

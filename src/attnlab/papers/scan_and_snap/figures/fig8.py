@@ -9,8 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.figures import joint_runs as joint

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import measures
-from attnlab.experiments.base import Standing
-from attnlab.experiments.recipe import ExperimentRecipe, SimulationRecipe
+from attnlab.experiments import ExperimentRecipe, SimulationRecipe, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures.roles import in_play

@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 
 from attnlab import measures
 from attnlab.dynamics import simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style

@@ -27,18 +27,10 @@ from numpy.typing import NDArray
 
 from attnlab.data import classes_from, single_common
 from attnlab.dynamics import Engine, Limit, Sampled, Save, simulate
-from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments import Estimate, Experiment, Judgement, Standing, StudyRecipe, jackknife
 from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_estimates
-from attnlab.experiments.estimate import (
-    COVERAGE,
-    Estimate,
-    jackknife,
-    number_name,
-    numbers_of,
-    power,
-    standard_error,
-)
+from attnlab.experiments.estimate import COVERAGE, number_name, numbers_of, power, standard_error
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
