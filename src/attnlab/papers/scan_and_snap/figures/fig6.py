@@ -48,13 +48,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     deviation: ours minus theirs in standard errors, both sides' noise counted.
     """
     results = run_apart(recipe, progress=progress, keep=keep)
-    entropies = []
-    for result in results:
-        entropy = measures.distinct_entropy(result).isel(step=-1, drop=True)
-        entropy = entropy.mean("sequence_class").astype(np.float64)
-        entropies.append(entropy)
-    entropy = by_size(results, entropies).transpose(*AXES, "seed")
-    return compared(entropy)
+    at_end = [measures.distinct_entropy(result).isel(step=-1, drop=True) for result in results]
+    entropy = by_size(results, [of.mean("sequence_class").astype(np.float64) for of in at_end])
+    return compared(entropy.transpose(*AXES, "seed"))
 
 
 def compared(entropy: xr.DataArray) -> xr.Dataset:
@@ -100,11 +96,8 @@ def _agreement(cells: xr.Dataset) -> Agreement | None:
 
 def table(cells: xr.Dataset) -> Table:
     """A row for each cell; a page shows those that are published beside what is published."""
-    rows = []
-    for index in np.ndindex(*(cells.sizes[name] for name in AXES)):
-        cell = cells.isel(dict(zip(AXES, index, strict=True)))
-        row = {name: float(cell[name]) for name in (*AXES, "entropy_mean", "entropy_std")}
-        rows.append(row | {"num_last": int(cell["num_last"]), "seeds": cells.attrs["seeds"]})
+    frame = cells[["entropy_mean", "entropy_std"]].to_dataframe(dim_order=AXES).reset_index()
+    frame = frame[[*AXES, "entropy_mean", "entropy_std"]].assign(seeds=cells.attrs["seeds"])
     theirs = cells["published_mean"].notnull()
     axes = {name: cells[name].values[theirs.any([a for a in AXES if a != name])] for name in AXES}
     queries, rates, ratios = axes.values()
@@ -114,7 +107,7 @@ def table(cells: xr.Dataset) -> Table:
         for n, eta_z in product(queries, rates)
     ]
     heading = ["queries", "eta_Z", *(f"ratio {ratio:.4g}" for ratio in ratios)]
-    return Table(rows, CAPTION, [heading, *shown] if shown else ())
+    return Table(frame.to_dict("records"), CAPTION, [heading, *shown] if shown else ())
 
 
 def _beside(cell: xr.Dataset) -> str:
@@ -156,12 +149,9 @@ def draw(cells: xr.Dataset) -> Figure:
         style.panel_titles(axes, size_titles(cells))
         axes[0].set_ylabel("entropy over distinct\ntokens (nats)")
         handles, labels = axes[0].get_legend_handles_labels()
-        handles.append(
-            Line2D([], [], color="black", marker="o", markerfacecolor="none", linestyle="none")
-        )
-        figure.legend(
-            handles, [*labels, "published"], loc="outside upper center", ncols=len(handles)
-        )
+        mark = Line2D([], [], color="black", marker="o", markerfacecolor="none", linestyle="none")
+        where = {"loc": "outside upper center", "ncols": len(handles) + 1}
+        figure.legend([*handles, mark], [*labels, "published"], **where)
     return figure
 
 
@@ -203,10 +193,7 @@ def judge(cells: xr.Dataset) -> Judgement:
         f"{low:.2f} and {high:.2f} nats. {match}{trends}"
     )
     in_trend = bool(falls.all()) and numbers["cells_rising_with_ratio_from_2"] > 0.9
-    if not agrees:
-        outcome = Standing.FAILS
-    else:
-        outcome = Standing.HOLDS if in_trend else Standing.PARTLY
+    outcome = Standing.of(agrees and in_trend, in_part=agrees)
     return Judgement(outcome, headline, match + trends, alt, numbers)
 
 
