@@ -254,6 +254,11 @@ def share(hits: xr.DataArray, *, of: xr.DataArray | None = None) -> Share:
     return Share(found.value, found.error, found.count, int(both[0].sum()), int(both[1].sum()))
 
 
+def count_of(hits: xr.DataArray) -> str:
+    """Return how many entries are true, as "k of n"."""
+    return f"{int(hits.sum())} of {hits.size}"
+
+
 def power(x: ArrayLike, y: ArrayLike) -> float:
     """The exponent a of y ~ x^a, by least squares in logarithms; NaN where y is not positive."""
     y = np.asarray(y, dtype=np.float64)

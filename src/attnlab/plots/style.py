@@ -163,7 +163,7 @@ def letter_at(ax: Any, x: float, letter: str, *, shift: int = 2, colour: str = "
     )  # fmt: skip
 
 
-def log_ticks(ax: Any, values: Sequence[float]) -> None:
+def log_ticks(ax: Any, values: Any) -> None:
     """Make the x axis logarithmic, with ticks at these values only."""
     ax.set_xscale("log")
     ax.set_xticks(values, [f"{value:g}" for value in values])

@@ -287,8 +287,7 @@ def judge(runs: xr.Dataset) -> Judgement:
     summary = (
         f"{headline} At step {end:,} the error is {100 * numbers['linear_error']:.1g} % of what z "
         f"has moved for linear attention, but up to {numbers['exp_error']:.1f} times that for exp. "
-        f"{_reason(runs, plain_exp)} "
-        f"For softmax attention at step {step} the fixed form is off by "
+        f"{_reason(runs, plain_exp)} For softmax attention at step {step} the fixed form is off by "
         f"{100 * numbers['fixed_early_error']:.2g} % at worst and the moving one by "
         f"{100 * numbers['moving_early_error']:.2g} %; at the end the moving one by up to "
         f"{100 * numbers['nonlinear_moving_error']:.0f} % with ReLU or GELU (means over draws). "

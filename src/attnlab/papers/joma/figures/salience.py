@@ -162,9 +162,8 @@ def judge(curves: xr.Dataset) -> Judgement:
 
     headline = (
         f"Salient components are {'' if ordered else 'not always '}first. As claimed (as we read "
-        f"it) the ratios are those of the limit to "
-        f"{100 * numbers['claimed_ratio_error_most']:.2g} % and entropy falls to "
-        f"{numbers['claimed_lowest_entropy']:.2f} and comes back to "
+        f"it) the ratios are those of the limit to {100 * numbers['claimed_ratio_error_most']:.2g} "
+        f"% and entropy falls to {numbers['claimed_lowest_entropy']:.2f} and comes back to "
         f"{numbers['claimed_last_entropy']:.2f}; as drawn the ratios are off by "
         f"{percent('drawn_ratio_error')} and entropy makes {percent('drawn_entropy_back')} of the "
         f"way back (mean {100 * numbers['drawn_entropy_back']:.0f} %, {curves.sizes['draw']} draws "

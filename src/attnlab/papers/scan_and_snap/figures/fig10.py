@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -101,7 +102,7 @@ def judge(cells: xr.Dataset) -> Judgement:
         entropy = own["entropy_mean"]
         best = float(rates[int(loss.sel(layers=depth).argmin("rate"))])
         sparsest = float(rates[int(entropy.argmin("rate"))])
-        found = {
+        found: dict[str, Any] = {
             "falls": falls, "rises": rises, "entropy_smallest_rate": entropy[0],
             "entropy_largest_rate": entropy[-1], "sparsest_rate": sparsest,
         }  # fmt: skip

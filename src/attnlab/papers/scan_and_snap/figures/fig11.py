@@ -7,6 +7,7 @@ from functools import partial
 import xarray as xr
 
 from attnlab.experiments import Experiment, Judgement
+from attnlab.experiments.estimate import count_of
 from attnlab.papers.scan_and_snap.figures import recall
 
 
@@ -25,13 +26,12 @@ def judge(recalls: xr.Dataset) -> Judgement:
     }
     summary = (
         f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at ratio "
-        f"{ratios[0]:g} and {ratios[-1]:g}: {words}. Neighbouring ratios have the paper's "
-        f"order in {int(slower.sum())} of {slower.size} cases, and from ratio 2 on, where Fig. 6 "
-        f"turns, in {int(beyond.sum())} of {beyond.size}."
+        f"{ratios[0]:g} and {ratios[-1]:g}: {words}. Neighbouring ratios have the paper's order in "
+        f"{count_of(slower)} cases, and from ratio 2 on, where Fig. 6 turns, in {count_of(beyond)}."
     )
     headline = (
-        f"Neighbouring ratios have this order in {int(slower.sum())} of {slower.size} cases, and "
-        f"from ratio 2 on in {int(beyond.sum())} of {beyond.size}."
+        f"Neighbouring ratios have this order in {count_of(slower)} cases, and from ratio 2 on in "
+        f"{count_of(beyond)}."
     )
     found = recall.outcome(slower, at_ends=first > last)
     return Judgement(found, headline, summary, alt, numbers)

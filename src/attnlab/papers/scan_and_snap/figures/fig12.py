@@ -7,6 +7,7 @@ from functools import partial
 import xarray as xr
 
 from attnlab.experiments import Experiment, Judgement
+from attnlab.experiments.estimate import count_of
 from attnlab.papers.scan_and_snap.figures import recall
 
 
@@ -23,9 +24,9 @@ def judge(recalls: xr.Dataset) -> Judgement:
     summary = (
         f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at "
         f"eta_Z = {rates[0]:g} and {rates[-1]:g}: {words}. Neighbouring rates have the "
-        f"paper's order in {int(slower.sum())} of {slower.size} cases."
+        f"paper's order in {count_of(slower)} cases."
     )
-    headline = f"Neighbouring rates have this order in {int(slower.sum())} of {slower.size} cases."
+    headline = f"Neighbouring rates have this order in {count_of(slower)} cases."
     found = recall.outcome(slower, at_ends=last > first)
     return Judgement(found, headline, summary, alt, numbers)
 

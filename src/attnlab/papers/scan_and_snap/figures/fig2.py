@@ -97,10 +97,8 @@ def draw(frames: xr.Dataset) -> Figure:
     runs = frames.sizes["eta_z"]
     with style.page(4.1) as figure:
         rows = figure.add_gridspec(2, 1, height_ratios=[1.15, 1])
-        bars, courses = rows[0].subgridspec(1, len(STAGES)), rows[1].subgridspec(1, runs)
-        above, below = (
-            [figure.add_subplot(place) for place in places] for places in (bars, courses)
-        )
+        above: Any = rows[0].subgridspec(1, len(STAGES)).subplots(squeeze=False)[0]
+        below: Any = rows[1].subgridspec(1, runs).subplots(squeeze=False)[0]
         first = frames.isel(eta_z=0)
         _bars(above, first)
         for i, ax in enumerate(below):
@@ -200,10 +198,9 @@ def judge(frames: xr.Dataset) -> Judgement:
     else:
         order = "no pair of thresholds is reached"
     summary = (
-        f"{' '.join(told)} So {order} (common tokens below "
-        f"{_list(frames['suppressed'].values)} of their start; the winner above "
-        f"{_list(frames['times'].values)} times its own; the first of each marks a stage). "
-        f"Assumption 1(c) asks for eta_Y >> eta_Z."
+        f"{' '.join(told)} So {order} (common tokens below {_list(frames['suppressed'].values)} of "
+        f"their start; the winner above {_list(frames['times'].values)} times its own; the first "
+        f"of each marks a stage). Assumption 1(c) asks for eta_Y >> eta_Z."
     )
     headline = f"{short[0][0].upper()}{'; '.join(short)[1:]}. In all, {order}."
     alt = (

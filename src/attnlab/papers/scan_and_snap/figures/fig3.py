@@ -220,9 +220,8 @@ def judge(curves: xr.Dataset) -> Judgement:
         outcome = Standing.CORRECTED if inside else Standing.PARTLY
     headline = (
         f"Theory {'has' if in_theory else 'does not have'} this order; training "
-        f"{', and '.join(orders)}. With our classes the printed "
-        f"theorem ends at {numbers['printed_end']:.0f}, the corrected one at "
-        f"{numbers['corrected_end']:.2f}."
+        f"{', and '.join(orders)}. With our classes the printed theorem ends at "
+        f"{numbers['printed_end']:.0f}, the corrected one at {numbers['corrected_end']:.2f}."
     )
     return Judgement(outcome, headline, summary, alt, numbers)
 

@@ -102,10 +102,9 @@ def judge(frames: xr.Dataset) -> Judgement:
     relation = "differ between the rates" if differ else "coincide at some of the rates"
     summary = (
         f"After {steps} the most attended distinct tokens {relation} ({chosen}). Attention is not "
-        f"sparse by then: the entropy over distinct tokens is between "
-        f"{min(entropy):.2f} and {max(entropy):.2f}, against "
-        f"{_entropy(frames['probability'].values):.2f} at the start and "
-        f"{np.log(frames.sizes['token']):.2f} for equal attention. The number of steps is "
+        f"sparse by then: the entropy over distinct tokens is between {min(entropy):.2f} and "
+        f"{max(entropy):.2f}, against {_entropy(frames['probability'].values):.2f} at the start "
+        f"and {np.log(frames.sizes['token']):.2f} for equal attention. The number of steps is "
         f"ours; the paper does not give it."
     )
     alt = (

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 
 from attnlab import measures
 from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing, Table
+from attnlab.experiments.estimate import count_of
 from attnlab.experiments.panels import FEWEST_SEEDS, Agreement, agreement
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import published
@@ -150,8 +151,8 @@ def draw(cells: xr.Dataset) -> Figure:
         axes[0].set_ylabel("entropy over distinct\ntokens (nats)")
         handles, labels = axes[0].get_legend_handles_labels()
         mark = Line2D([], [], color="black", marker="o", markerfacecolor="none", linestyle="none")
-        where = {"loc": "outside upper center", "ncols": len(handles) + 1}
-        figure.legend([*handles, mark], [*labels, "published"], **where)
+        handles, labels = [*handles, mark], [*labels, "published"]
+        figure.legend(handles, labels, loc="outside upper center", ncols=len(handles))
     return figure
 
 
@@ -165,8 +166,8 @@ def judge(cells: xr.Dataset) -> Judgement:
         "cells_rising_with_ratio_from_2": float(rises.mean()) if rises.size else float("nan"),
     }
     trends = (
-        f"Entropy falls with eta_Z in {int(falls.sum())} of {falls.size} comparisons, and rises "
-        f"with the ratio beyond 2 in {int(rises.sum())} of {rises.size}."
+        f"Entropy falls with eta_Z in {count_of(falls)} comparisons, and rises with the ratio "
+        f"beyond 2 in {count_of(rises)}."
     )
     panels, joint = by_panel(cells), _agreement(cells)
     agrees = all(
@@ -200,9 +201,9 @@ def judge(cells: xr.Dataset) -> Judgement:
 def _in_words(cells: xr.Dataset, panels: dict[int, Agreement], headline: str) -> str:
     return (
         f"{headline} Taken one by one, equal panels lie further apart in "
-        f"{_each([f'{100 * of.shift_chance:.2g}' for of in panels.values()])} % of cases. What is "
-        f"left of the cells' deviations is "
-        f"{_each([f'{of.rest:.1f}' for of in panels.values()])} times what chance gives. Cells "
+        f"{', '.join(f'{100 * of.shift_chance:.2g}' for of in panels.values())} % of cases. What "
+        f"is left of the cells' deviations is "
+        f"{', '.join(f'{of.rest:.1f}' for of in panels.values())} times what chance gives. Cells "
         f"share their seeds and deviate together, so a panel, and the figure as a whole, is judged "
         f"by its common shift and by the rest, with the correlations of our "
         f"{cells.attrs['seeds']} seeds over its cells. The paper prints a picture; the published "
@@ -217,16 +218,12 @@ def _headline(
     deviation = cells["deviation"].values[np.isfinite(cells["deviation"].values)]
     return (
         f"Entropy is higher here in {int((deviation > 0).sum())} of {deviation.size} published "
-        f"cells; the panels of {_each([str(n) for n in panels])} queries lie "
-        f"{_each([f'{of.shift:+.1f}' for of in panels.values()])} standard errors from the "
+        f"cells; the panels of {', '.join(map(str, panels))} queries lie "
+        f"{', '.join(f'{of.shift:+.1f}' for of in panels.values())} standard errors from the "
         f"published ones as a whole, all cells together {joint.shift:+.1f}: joint p = "
         f"{joint.shift_chance:.2g} for such a shift, {joint.rest_chance:.2g} for the rest. At our "
         f"bound of {LEAST_CHANCE:g} the figures {'do not differ' if agrees else 'differ'}."
     )
-
-
-def _each(values: list[str]) -> str:
-    return ", ".join(values)
 
 
 EXPERIMENT = Experiment(

@@ -120,8 +120,7 @@ def judge(curves: xr.Dataset) -> Judgement:
         f"h* is above h by at most {peak:.2f} eta_Y / M and {'nowhere' if within else 'somewhere'} "
         f"below it or beyond the eta_Y / M that the proof of Lemma 7 gives (the lemma has twice "
         f"that); after {visits} visits the gap is {last:.2f} eta_Y / M. Joint training follows "
-        f"h(t/K) to "
-        f"{100 * numbers['largest_training_error']:.2f} % at worst and "
+        f"h(t/K) to {100 * numbers['largest_training_error']:.2f} % at worst and "
         f"{100 * numbers['last_training_error']:.2f} % at the end."
     )
     alt = (

@@ -295,16 +295,8 @@ def judge(runs: xr.Dataset) -> Judgement:
     """The sharpening of each choice by rate at the matched loss, the crossover in epsilon, the law,
     inside its conditions and outside."""
     matched = runs.attrs["matched"]
-    sharpening, straight = (
-        {
-            str(name): {
-                float(of_rate["eta"]): mean(of_rate)
-                for of_rate in runs[measure].sel(loss=matched, choice=name)
-            }
-            for name in runs["choice"].values
-        }
-        for measure in ("sharpening", "straight")
-    )
+    alike = runs.sel(loss=matched)
+    sharpening, straight = (_by_choice(alike[of]) for of in ("sharpening", "straight"))
     crossings = {
         (int(s["classes"]), float(s["speed"])): jackknife(crossing, s)
         for of_size in runs["by_epsilon"].transpose("classes", "speed", ...)
@@ -369,6 +361,12 @@ def judge(runs: xr.Dataset) -> Judgement:
     )
     outcome = Standing.OPEN if favours else Standing.FAILS if opposes else Standing.PARTLY
     return Judgement(outcome, headline, summary, alt, numbers)
+
+
+def _by_choice(values: xr.DataArray) -> dict[str, dict[float, Estimate]]:
+    """The mean of each choice, by its rate."""
+    choices = values.transpose("choice", "rate", "seed")
+    return {str(of["choice"].item()): {float(s["eta"]): mean(s) for s in of} for of in choices}
 
 
 def _by_rate(found: dict[float, Estimate]) -> str:

@@ -263,10 +263,8 @@ def judge(tokens: xr.Dataset) -> Judgement:
         f"0. Right, the share of signs that the criterion gives, above that of always saying loses "
         f"except where nearly all lose."
     )
-    if all_fell < runs / 2:
-        outcome = Standing.FAILS
-    else:
-        outcome = Standing.PARTLY if any(one.hits for one in by.values()) else Standing.HOLDS
+    mostly = all_fell >= runs / 2
+    outcome = Standing.of(mostly and not any(one.hits for one in by.values()), in_part=mostly)
     return Judgement(outcome, headline, summary, alt, numbers)
 
 

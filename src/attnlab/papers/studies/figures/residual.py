@@ -250,10 +250,7 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"jitter and with fewer outputs, down to {fewest.value:.2f}; without the residual "
         f"connection mostly below a half."
     )
-    if local.all():
-        outcome = Standing.HOLDS
-    else:
-        outcome = Standing.PARTLY if local.any() else Standing.FAILS
+    outcome = Standing.of(local.all(), in_part=local.any())
     return Judgement(outcome, headline, summary, alt, numbers)
 
 

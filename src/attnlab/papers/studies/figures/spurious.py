@@ -261,11 +261,10 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"start. The excess to tokens that were seen falls from {left[smallest]} to "
         f"{left[largest]} and is {'no' if bends else 'about a'} power of N: its exponent is "
         f"{first} between the two smallest sizes and {last} between the two largest ({slope} over "
-        f"all). With {smallest} "
-        f"sequences the classes give {few} of their attention to common tokens that have gained, "
-        f"with {largest} {many}. The prior leaves {helped} of that, over all N, and "
-        f"{helped_most_data} at N = {largest}. With it {gained} times as many common tokens gain "
-        f"as without it: it does not teach which are common, but they start at "
+        f"all). With {smallest} sequences the classes give {few} of their attention to common "
+        f"tokens that have gained, with {largest} {many}. The prior leaves {helped} of that, over "
+        f"all N, and {helped_most_data} at N = {largest}. With it {gained} times as many common "
+        f"tokens gain as without it: it does not teach which are common, but they start at "
         f"exp(-{strongest:g}) = {np.exp(-strongest):.2f} of their attention, and a logit moves as "
         f"the square of that. ({slope.count} seeds, each with its own training set.)"
     )
@@ -278,10 +277,7 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"{many.value:.3f} without a prior, and lower with one at small sizes; the share of common "
         f"tokens that gain; then excess and attention without a prior in {len(ranges)} settings."
     )
-    if falling == helped_in == len(ranges):
-        outcome = Standing.HOLDS
-    else:
-        outcome = Standing.PARTLY if falling else Standing.FAILS
+    outcome = Standing.of(falling == helped_in == len(ranges), in_part=falling)
     return Judgement(outcome, headline, summary, alt, numbers)
 
 
