@@ -53,8 +53,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         save=Save("logits", at=[*times, 2 * end]),
     )  # fmt: skip
     try:
-        simulate(held, progress=False)
-        reached, run = np.inf, None
+        reached, run = np.inf, simulate(held, progress=False)
     except Diverged as problem:
         run = problem.dataset
         reached = float(run["diverged_step"].isel(seed=0))
