@@ -82,7 +82,7 @@ def test_presets_models_and_figures_are_what_they_should_be(made):
         ("presets.zipf", {"presets": {"zipf": "a:three"}}, "a preset of attnlab's own; rename it"),
         ("models.one", {"models": {"one": "a:value"}}, "expected a Model class, got int"),
         ("figures.one", {"figures": {"one": "a:value"}}, "expected an Experiment, got int"),
-        ("commentary", {"commentary": "a:value"}, "expected a function, functions by name, or"),
+        ("commentary", {"commentary": "a:valeu"}, "a has no 'valeu'; correct it in"),
     ):
         found = made(f"reference {wanted}", code=code, **offers)
         assert found.standing == "failed" and words in found.note
