@@ -27,7 +27,7 @@ class Early(attnlab.Theory):
 
     def predict(self, case, t):
         rows = np.zeros((case.psi.max() + 1, case.P.shape[1]))  # (query, token)
-        f = unit_attention(case.P, rows, psi=case.psi)  # (class, token)
+        f = unit_attention(case, rows)  # (class, token)
         target = case.classes.next_token
         shared = case.prior * ((target[:, None] == target) - 1.0 / case.M)
         push = case.prior[:, None] * logit_gradient(f, shared @ f)  # Lemma 1, per eta_Y eta_Z t

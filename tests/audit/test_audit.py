@@ -162,7 +162,7 @@ def test_of_classes_alone_it_is_the_flow_for_100_t0():
 def lose(trial):
     """z of the common tokens at the end is below 0, where there is a trial to read."""
     assert isinstance(trial, Trial)
-    common = formulas.token_roles(trial.P).common
+    common = formulas.token_roles(trial).common
     z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
     z = z.values[:, common].max()
     return Measurement(

@@ -36,17 +36,14 @@ def logit_gradient(f: ArrayLike, g: ArrayLike) -> FloatArray:
 
     Eq. 4 has diag(c) P_c^perp / |c|, which is the same thing because f = c/|c|.
 
+    Returns what moves the logits, (..., L).
+
     Parameters
     ----------
     f : array_like
         Attention with norm 1, (..., L).
     g : array_like
         The gradient that arrives, (..., L); rows pair with rows.
-
-    Returns
-    -------
-    ndarray
-        What moves the logits, (..., L).
 
     Examples
     --------
@@ -65,6 +62,8 @@ def sample_gradient(q: ArrayLike, z: ArrayLike, Y: ArrayLike, *, target: int) ->
     X^T b is the attention of Eq. 5 with q for P, and X^T diag(b) X its diagonal matrix (Eqs. 20 and
     22), with no approximation at finite T.
 
+    Returns both in units of the learning rates.
+
     Parameters
     ----------
     q : array_like
@@ -76,11 +75,6 @@ def sample_gradient(q: ArrayLike, z: ArrayLike, Y: ArrayLike, *, target: int) ->
         The decoder, tokens to outputs, (L, outputs).
     target : int
         x_{T+1}.
-
-    Returns
-    -------
-    SampleGradient
-        Both gradients, in units of the learning rates.
 
     Examples
     --------

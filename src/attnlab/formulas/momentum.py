@@ -25,11 +25,6 @@ def momentum_time(t: ArrayLike, *, momentum: float) -> FloatArray:
     momentum : float
         mu, in [0, 1).
 
-    Returns
-    -------
-    ndarray
-        Plain steps.
-
     Examples
     --------
     >>> from attnlab.formulas import momentum_time
@@ -50,11 +45,6 @@ def momentum_steps(t: ArrayLike, *, momentum: float) -> FloatArray:
         Plain steps.
     momentum : float
         mu, in [0, 1).
-
-    Returns
-    -------
-    ndarray
-        Steps with momentum.
 
     Examples
     --------

@@ -8,11 +8,9 @@ from attnlab.papers.joma.theory.assumptions import JointAssumptions, joint_assum
 from attnlab.papers.joma.theory.delta import delta, discriminancy, start_gradient
 from attnlab.papers.joma.theory.gradient import (
     JointGradient,
-    Mixture,
     attend,
     joint_gradient,
     mean_attention,
-    mixture,
 )
 from attnlab.papers.joma.theory.invariants import (
     exp_invariant,
@@ -45,7 +43,6 @@ __all__ = [
     "EntropyDip",
     "JointAssumptions",
     "JointGradient",
-    "Mixture",
     "ReducedJoint",
     "SalientFlow",
     "StationaryLaw",
@@ -62,7 +59,6 @@ __all__ = [
     "joint_gradient",
     "linear_invariant",
     "mean_attention",
-    "mixture",
     "moving_invariant",
     "reduced_joint_flow",
     "salient_entropy",

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlab.formulas.checks import Contexts, FloatArray
-from attnlab.papers.joma.theory.gradient import Mixture, joint_gradient, mean_attention, mixture
+from attnlab.formulas.checks import FloatArray
+from attnlab.formulas.setting import Setting, SettingLike
+from attnlab.papers.joma.theory.gradient import by_query, joint_gradient, mean_attention
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,7 @@ class JointAssumptions:
 
 
 def joint_assumptions(
-    P: Contexts | Mixture,
-    v: ArrayLike,
-    z: ArrayLike,
-    *,
-    psi: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
-    target: ArrayLike | None = None,
-    **model: Any,
+    setting: SettingLike, v: ArrayLike, z: ArrayLike, **model: Any
 ) -> JointAssumptions:
     """Measure what JoMA assumes of a run, from its start on.
 
@@ -52,28 +46,12 @@ def joint_assumptions(
 
     Parameters
     ----------
-    P : array_like, SequenceClasses or Mixture
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        and a `Mixture` bring the following three with them.
     v : array_like
         Lower weights of the run, (time, H, L).
     z : array_like
         Its attention logits, (time, Q, L).
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-    weight : array_like, optional
-        How often each class is drawn, P(n); 1/K by default.
-    target : array_like, optional
-        The label of each class, numbered from 0 without gaps. By default each class has its own, or
-        what `SequenceClasses` have as next tokens.
     **model
         The other arguments of `joint_gradient`.
-
-    Returns
-    -------
-    JointAssumptions
-        Three numbers along the run.
 
     Examples
     --------
@@ -84,11 +62,11 @@ def joint_assumptions(
     array([[0.],
            [0.]])
     """
-    s = mixture(P, psi=psi, weight=weight, target=target)
+    s = Setting.of(setting)
     found = joint_gradient(s, v, z, **model)
     mean = mean_attention(s, found.attention)
-    together = s.by_query(found.pull[..., None] * found.attention)
-    apart = s.by_query(found.pull[..., None]) * mean
+    together = by_query(s, found.pull[..., None] * found.attention)
+    apart = by_query(s, found.pull[..., None]) * mean
     size = np.linalg.norm(together, axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         residual = np.linalg.norm(together - apart, axis=-1) / size

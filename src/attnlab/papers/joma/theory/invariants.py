@@ -59,23 +59,7 @@ def linear_invariant(
 
     The temperature drops out.
 
-    Parameters
-    ----------
-    v : array_like
-        Lower weights of the MLP, (..., H, L).
-    v0 : array_like, optional
-        The same at the start.
-    z0 : array_like, optional
-        Logits at the start, (L,) or (Q, L).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-
-    Returns
-    -------
-    ndarray
-        z^2 of one query, (..., L); of several, the sum of z_m^2 over them.
+    Returns z^2 of one query, (..., L); of several, the sum of z_m^2 over them.
 
     Examples
     --------
@@ -99,25 +83,7 @@ def exp_invariant(
 ) -> FloatArray:
     """z = z(0) + (eta_z/(2 eta_w T)) sum_k (v_k^2 - v_k(0)^2), for exp attention: exact.
 
-    Parameters
-    ----------
-    v : array_like
-        Lower weights of the MLP, (..., H, L).
-    v0 : array_like, optional
-        The same at the start.
-    z0 : array_like, optional
-        Logits at the start, (L,) or (Q, L).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-
-    Returns
-    -------
-    ndarray
-        z of one query, (..., L); of several, the sum over them.
+    Returns z of one query, (..., L); of several, the sum over them.
 
     Examples
     --------
@@ -145,27 +111,12 @@ def softmax_invariant(
 
     For one query, and a mean attention that does not move.
 
+    Returns z, (..., L).
+
     Parameters
     ----------
-    v : array_like
-        Lower weights of the MLP, (..., H, L).
     mean_attention : array_like
         b-bar, (L,).
-    v0 : array_like, optional
-        The same at the start.
-    z0 : array_like, optional
-        Logits at the start, (L,).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-
-    Returns
-    -------
-    ndarray
-        z, (..., L).
 
     Examples
     --------
@@ -193,25 +144,14 @@ def moving_invariant(
     For one query. Ours. The integral is the trapezoidal rule between records, which is right to
     second order in their distance; it needs no times, only b-bar as a function of s.
 
+    Returns z, (time, L).
+
     Parameters
     ----------
     v : array_like
         Lower weights of a run, from the start on, (time, H, L).
     mean_attention : array_like
         b-bar(t), (time, L).
-    z0 : array_like, optional
-        Logits at the start, (L,).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-
-    Returns
-    -------
-    ndarray
-        z, (time, L).
 
     Examples
     --------
@@ -253,6 +193,8 @@ def shared_invariant(
     For exp attention it is exact but for the rule of integration (trapezoidal, between the times
     t); for linear attention z_m^2 = z_m(0)^2 + 2 eta_z integral of sum_k v_k * u_mk dt.
 
+    Returns z, (time, Q, L).
+
     Parameters
     ----------
     v : array_like
@@ -263,19 +205,8 @@ def shared_invariant(
         b-bar, (time, Q, L), for softmax attention; None for exp and linear attention.
     t : array_like
         The times of the records, (time,).
-    z0 : array_like, optional
-        Logits at the start, (Q, L).
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
     linear : bool, optional
         Whether attention is linear.
-
-    Returns
-    -------
-    ndarray
-        z, (time, Q, L).
 
     Examples
     --------

@@ -11,15 +11,12 @@ from attnlab.formulas.checks import FloatArray, unwrap
 def stable_rank(W: ArrayLike) -> FloatArray:
     """|W|_F^2/|W|_2^2 of the last two axes.
 
+    Returns 1 to the rank; nan for a zero matrix.
+
     Parameters
     ----------
     W : array_like
         Matrices, (..., m, n).
-
-    Returns
-    -------
-    ndarray
-        From 1 to the rank; nan for a zero matrix.
 
     Examples
     --------

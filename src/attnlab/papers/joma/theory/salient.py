@@ -90,26 +90,6 @@ def salient_flow(
 ) -> SalientFlow:
     """v' = (mu - v) * exp(c v^2) from v0, which is below every mu.
 
-    Parameters
-    ----------
-    mu : array_like
-        Centres to which the tokens are pulled, (L,).
-    t : array_like
-        Times, in any order.
-    v0 : array_like, optional
-        Where the tokens start, 0 <= v0 < mu.
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-    normalised : bool, optional
-        Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
-    rtol, atol : float, optional
-        Tolerances of the solver.
-
-    Returns
-    -------
-    SalientFlow
-        v and ln(1/delta) at each t.
-
     Examples
     --------
     >>> from attnlab.papers.joma.theory import salient_flow
@@ -138,13 +118,6 @@ def salient_ratio(mu: ArrayLike, other: ArrayLike, *, sharpness: float = 0.5) ->
         The centre of the one token.
     other : array_like
         The centre of the other.
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-
-    Returns
-    -------
-    ndarray
-        The ratio.
 
     Examples
     --------
@@ -159,19 +132,7 @@ def salient_ratio(mu: ArrayLike, other: ArrayLike, *, sharpness: float = 0.5) ->
 def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> FloatArray:
     """C of each mu: how far ln(1/delta) stays behind a token that had its speed from the start.
 
-    Parameters
-    ----------
-    mu : array_like
-        Centres to which the tokens are pulled, (L,).
-    v0 : float, optional
-        Where the tokens start.
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-
-    Returns
-    -------
-    ndarray
-        C, in the shape of mu.
+    Returns C, in the shape of mu.
 
     Examples
     --------
@@ -196,17 +157,12 @@ def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> Fl
 def salient_entropy(v: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
     """The entropy of softmax(c v^2) over the last axis.
 
+    Returns nats.
+
     Parameters
     ----------
     v : array_like
         Weights, (..., L).
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-
-    Returns
-    -------
-    ndarray
-        In nats.
 
     Examples
     --------
@@ -222,22 +178,6 @@ def entropy_dip(
     mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5, normalised: bool = False
 ) -> EntropyDip:
     """The entropy of softmax(c v^2) along `salient_flow`: its two limits and its lowest point.
-
-    Parameters
-    ----------
-    mu : array_like
-        Centres to which the tokens are pulled, (L,).
-    v0 : float, optional
-        Where all tokens start, 0 <= v0 < min mu.
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-    normalised : bool, optional
-        Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
-
-    Returns
-    -------
-    EntropyDip
-        Start, lowest, when, and end.
 
     Examples
     --------

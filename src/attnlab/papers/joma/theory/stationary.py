@@ -69,23 +69,7 @@ def blow_up_time(
 ) -> float:
     """t* = T sqrt(pi/(2 eta_w eta_z)) / max over tokens of |Delta_l|.
 
-    Parameters
-    ----------
-    Delta : array_like
-        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-    z0 : array_like, optional
-        Logits at the start, (L,).
-
-    Returns
-    -------
-    float
-        t*; infinite if nothing moves.
+    Returns infinity if nothing moves.
 
     Examples
     --------
@@ -108,26 +92,6 @@ def erf_law(
     z0: ArrayLike = 0.0,
 ) -> StationaryLaw:
     """v and z of exp attention at times t, from v(0) = 0 and z(0) = z0.
-
-    Parameters
-    ----------
-    Delta : array_like
-        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
-    t : array_like
-        Times.
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-    z0 : array_like, optional
-        Logits at the start, (L,).
-
-    Returns
-    -------
-    StationaryLaw
-        Both at each t.
 
     Examples
     --------
@@ -158,23 +122,7 @@ def frozen_weights(
 ) -> FloatArray:
     """|v_l| at t*: sqrt(2/r) erfinv(|Delta_l|/max |Delta|), with r = eta_z/(eta_w T^2).
 
-    Parameters
-    ----------
-    Delta : array_like
-        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-    z0 : array_like, optional
-        Logits at the start, (L,).
-
-    Returns
-    -------
-    ndarray
-        (L,); infinite for the winner.
+    Returns (L,); infinite for the winner.
 
     Examples
     --------
@@ -197,26 +145,6 @@ def cosh_law(
     z0: ArrayLike = 1.0,
 ) -> StationaryLaw:
     """v and z of linear attention at times t, from v(0) = 0 and z(0) = z0.
-
-    Parameters
-    ----------
-    Delta : array_like
-        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
-    t : array_like
-        Times.
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-    z0 : array_like, optional
-        Logits at the start, (L,).
-
-    Returns
-    -------
-    StationaryLaw
-        Both at each t.
 
     Examples
     --------

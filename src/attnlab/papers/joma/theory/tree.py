@@ -31,11 +31,6 @@ def tree_co_occurrence(
     rho_0 : array_like, optional
         The mean spin of the root's child above the two leaves, P(off) - P(on), over all labels.
 
-    Returns
-    -------
-    ndarray
-        The probability.
-
     Examples
     --------
     >>> from attnlab.papers.joma.theory import tree_co_occurrence

@@ -62,13 +62,6 @@ def visits_radius(N: ArrayLike, *, delta: ArrayLike, form: str = "corrected") ->
         Batch-1 steps.
     delta : array_like
         The chance of being outside, for one class; for all K at once pass delta/K.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        The radius.
 
     Examples
     --------
@@ -104,19 +97,6 @@ def decoder_deviations(
         Batch-1 steps.
     radius : array_like
         How far the visits of a class are from N/K (`visits_radius`).
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    Deviations
-        Both bounds.
 
     Examples
     --------
@@ -151,15 +131,6 @@ def visit_deviations(visits: ArrayLike, *, M: float, eta_y: float) -> Deviations
     ----------
     visits : array_like
         N_n of each class, (K,).
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    Deviations
-        Both, (K,).
 
     Examples
     --------
@@ -186,15 +157,8 @@ def frequency_interval(P: ArrayLike, *, length: ArrayLike, delta: ArrayLike) -> 
     ----------
     P : array_like
         P(l|m, n), any shape.
-    length : array_like
-        T: a sequence has T - 1 contextual tokens.
     delta : array_like
         The chance of being outside, for each token separately.
-
-    Returns
-    -------
-    Interval
-        The two ends.
 
     Examples
     --------
@@ -218,13 +182,6 @@ def expected_squared_norm(P: ArrayLike, *, length: ArrayLike) -> FloatArray:
     ----------
     P : array_like
         Probabilities, (..., L).
-    length : array_like
-        T: a sequence has T - 1 contextual tokens.
-
-    Returns
-    -------
-    ndarray
-        One value for each row.
 
     Examples
     --------
@@ -259,25 +216,16 @@ def losing_length(
 
     Holds to first order in 1/T, for eta_Z small against eta_Y, while attention is near its start.
 
+    Returns T* of each token; 1 where a token gains at every length; NaN where p is 0.
+
     Parameters
     ----------
     p : array_like
         P(l|n) of one class, (L,). The result applies to its distinct tokens only.
     t : float
         Batch-1 optimiser steps, > 0.
-    K : int
-        Number of classes, drawn uniformly.
-    M : int
-        Size of the vocabulary.
     rho : float
         The overlap f_n . f_n' of any two classes, > 0.
-    eta_y : float
-        Learning rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        T* of each token; 1 where a token gains at every length; NaN where p is 0.
 
     Examples
     --------

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
-from attnlab.formulas.checks import Contexts, FloatArray, at_least, is_printed
+from attnlab.formulas.checks import FloatArray, at_least, is_printed
+from attnlab.formulas.setting import SettingLike
 from attnlab.formulas.tokens import unit_attention
 
 
@@ -89,15 +90,7 @@ class SpectrumBounds(NamedTuple):
 def gram(f: ArrayLike) -> FloatArray:
     """E = F^T F - I from the rows f_n (Assumption 2), with its diagonal exactly 0.
 
-    Parameters
-    ----------
-    f : array_like
-        Attention of each class with norm 1, (..., K, L) (`unit_attention`).
-
-    Returns
-    -------
-    ndarray
-        E, (..., K, K).
+    Returns E, (..., K, K).
 
     Examples
     --------
@@ -113,28 +106,12 @@ def gram(f: ArrayLike) -> FloatArray:
     return np.asarray(E)
 
 
-def correlation(
-    P: Contexts, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
-) -> FloatArray:
+def correlation(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
     """E_{nn'} = f_n . f_n' for n != n', 0 on the diagonal (Assumption 2).
 
     P may list only the contextual tokens in play: the others add nothing.
 
-    Parameters
-    ----------
-    P : array_like or SequenceClasses
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        bring psi, M and the shares of the classes with them.
-    z : array_like, optional
-        Attention logits, a row for each query, (..., Q, L). By default zero.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-
-    Returns
-    -------
-    ndarray
-        E, (..., K, K).
+    Returns E, (..., K, K).
 
     Examples
     --------
@@ -143,7 +120,7 @@ def correlation(
     array([[0. , 0.5],
            [0.5, 0. ]])
     """
-    return gram(unit_attention(P, z, psi=psi))
+    return gram(unit_attention(setting, z))
 
 
 def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
@@ -153,17 +130,7 @@ def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
     (I + E)^-1 - I, the opposite sign; with it Eq. 26 does not give Eq. 8 and Theorem 5, and Lemmas
     16 and 17 fail.
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        E', (..., K, K).
+    Returns E', (..., K, K).
 
     Raises
     ------
@@ -191,16 +158,6 @@ def spectrum_bounds(E: ArrayLike) -> SpectrumBounds:
     l is the eigenvalue of largest modulus. Lemma 17 prints l < 1; it needs |l| < 1, as Lemmas 14
     and 15 do, and where that fails the last two bounds are infinite.
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
-
-    Returns
-    -------
-    SpectrumBounds
-        The three bounds.
-
     Examples
     --------
     >>> from attnlab.papers.scan_and_snap.theory import spectrum_bounds
@@ -219,18 +176,6 @@ def assumption_2(E: ArrayLike, *, M: float) -> Assumption2:
     For equal off-diagonals rho the eigenvalue parts read 6/sqrt(M) <= rho < 1/(K (K - 1)), which is
     empty unless M > 36 K^2 (K - 1)^2. The factor 6 is more than the proof uses: its last line needs
     min lambda^2 > 6/M, and with the corrected `beta` no lower bound is needed at all.
-
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (K, K), with 0 on the diagonal (`correlation`).
-    M : float
-        Size of the vocabulary.
-
-    Returns
-    -------
-    Assumption2
-        Its parts, and whether they hold.
 
     Examples
     --------

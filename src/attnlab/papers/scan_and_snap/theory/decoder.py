@@ -54,17 +54,12 @@ class PlainCoefficients(NamedTuple):
 def class_logits(growth: ArrayLike, *, M: int) -> FloatArray:
     """W with rows w_n = (M - 1) h_n zeta_n (Lemma 5, Eq. 31), class n predicting token n.
 
+    Returns W, (K, M).
+
     Parameters
     ----------
     growth : array_like
         h of each class: h(t/K) on average, h_star(N_n) for exactly N_n visits of class n.
-    M : int
-        Size of the vocabulary.
-
-    Returns
-    -------
-    ndarray
-        W, (K, M).
 
     Examples
     --------
@@ -87,19 +82,12 @@ def decoder_weights(f: ArrayLike, growth: ArrayLike, *, M: int) -> FloatArray:
     it is the exact state of the modified update (Eq. 26) from Y(0) = 0 after any sequence of N_n
     visits, so the N >> K^2 of the theorem concerns the size of Theta only.
 
+    Returns Y, (L, M).
+
     Parameters
     ----------
-    f : array_like
-        Attention of each class with norm 1, (K, L) (`unit_attention`).
     growth : array_like
         h of each class, as in `class_logits`.
-    M : int
-        Size of the vocabulary.
-
-    Returns
-    -------
-    ndarray
-        Y, (L, M).
 
     Examples
     --------
@@ -119,22 +107,6 @@ def decoder_error(t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike)
     """|x_{T+1} - alpha_n|_2 at step t, from Eq. 71 with sigma = 0; it falls like K / (eta_Y t).
 
     The norm of zeta_n is sqrt(M/(M - 1)).
-
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        The error at each t.
 
     Examples
     --------
@@ -161,19 +133,6 @@ def steps_to_error(
     ----------
     epsilon : array_like
         Errors to reach, > 0.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        Steps.
 
     Examples
     --------
@@ -209,26 +168,6 @@ def plain_decoder(
     two coupled equations by exchangeability. The gap own - other still learns at the rate (1 - rho)
     eta_Y; but for K < M own - outside starts at the full rate eta_Y, and `other` rises with it at
     rho eta_Y.
-
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : int
-        How many classes there are, drawn uniformly.
-    M : int
-        Size of the vocabulary.
-    rho : float
-        The overlap of any two classes.
-    eta_y : float
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ClassLogits
-        w_n at each t.
 
     Examples
     --------
@@ -281,19 +220,6 @@ def plain_coefficients(
     ----------
     t : array_like
         Batch-1 optimiser steps, > 0.
-    K : int
-        How many classes there are, drawn uniformly.
-    M : int
-        Size of the vocabulary.
-    rho : float
-        The overlap of any two classes.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    PlainCoefficients
-        Both at each t.
 
     Examples
     --------

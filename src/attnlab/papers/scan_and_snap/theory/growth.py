@@ -47,15 +47,6 @@ def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
     t : array_like
         Flow time in visits of one class, any shape; infinity is allowed. With K uniform classes and
         t batch-1 steps, pass t/K.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        h at each t, >= 0.
 
     Examples
     --------
@@ -69,19 +60,12 @@ def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
 def h_inverse(value: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
     """The time t at which h(t) = value (Eq. 45 read backwards).
 
+    Returns the time in visits of one class.
+
     Parameters
     ----------
     value : array_like
         Values of h, >= 0.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        Time in visits of one class.
 
     Examples
     --------
@@ -104,15 +88,6 @@ def h_star(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     ----------
     steps : array_like
         Whole numbers >= 0, in any order.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        h* at each of the steps.
 
     Examples
     --------
@@ -147,20 +122,6 @@ def h_gap_bound(*, M: ArrayLike, eta_y: ArrayLike, form: str = "corrected") -> F
     then the gap is at most one step h*(s) - h*(s - 1) <= eta_Y / M, or the gap is smaller than it
     was at s - 1; induction on s gives eta_Y / M with no factor of 2.
 
-    Parameters
-    ----------
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        The bound.
-
     Examples
     --------
     >>> from attnlab.papers.scan_and_snap.theory import h, h_gap_bound, h_star
@@ -183,15 +144,6 @@ def h_lead(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     ----------
     steps : array_like
         Whole numbers >= 0, in any order.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        c at each of the steps.
 
     Examples
     --------

@@ -71,22 +71,6 @@ def gamma(t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Floa
     Eq. 85 has h at ceil(t/K) instead; Lemma 9 and Appendix F drop the ceiling, and so do we,
     because Theorem 4 integrates gamma over continuous t.
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        gamma at each t.
-
     Examples
     --------
     >>> from attnlab.papers.scan_and_snap.theory import gamma
@@ -106,19 +90,7 @@ def gamma_peak(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Peak:
     d gamma / dx = 0 at (x - 1) e^x = M - 1, that is x = 1 + W((M - 1)/e) for x = M h, and there
     gamma = ((M - 1)/M) W((M - 1)/e). It comes before t_0' for every M >= 19.
 
-    Parameters
-    ----------
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    Peak
-        Where it is, in batch-1 steps, and its value.
+    Returns where it is, in batch-1 steps, and its value.
 
     Examples
     --------
@@ -141,24 +113,6 @@ def gamma_stages(
     gamma is never above `early`, and lies between 1 - 2/M and 2 times `late` for t >= t_0. Printed
     (Theorems 1b and 4): ln(eta_Y t / K) without the M that Lemma 9 has, so that the constant in the
     O is not uniform in M: at t_0, gamma is 5.6, 9.0 and 11.9 times it for M = 1e3, 1e6 and 1e9.
-
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    GammaStages
-        Both rates at each t.
 
     Examples
     --------
@@ -192,11 +146,6 @@ def omega_0(M: ArrayLike) -> FloatArray:
     M : array_like
         Size of the vocabulary, at least 1 + e.
 
-    Returns
-    -------
-    ndarray
-        omega_0, which tends to 0.
-
     Examples
     --------
     >>> from attnlab.papers.scan_and_snap.theory import omega_0
@@ -217,11 +166,6 @@ def omega_1(M: ArrayLike) -> FloatArray:
     M : array_like
         Size of the vocabulary, at least 1 + e.
 
-    Returns
-    -------
-    ndarray
-        omega_1.
-
     Examples
     --------
     >>> from attnlab.papers.scan_and_snap.theory import omega_1
@@ -236,20 +180,6 @@ def transition_times(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Transit
     """t_0' = K ln M / eta_Y and t_0 = 2 (1 + omega_1) K ln M / eta_Y (Lemma 9).
 
     Between the two neither rate of Lemma 9 is claimed.
-
-    Parameters
-    ----------
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    TransitionTimes
-        Both, in batch-1 steps.
 
     Examples
     --------
@@ -269,24 +199,6 @@ def reduced_time(
 
     This is the clock of attention: in tau = Gamma(t) Eq. 10 has no gamma, no learning rate and no
     explicit time left in it (see `attention_flow`).
-
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    eta_z : array_like
-        Rate of attention.
-
-    Returns
-    -------
-    ndarray
-        tau at each t.
 
     Examples
     --------

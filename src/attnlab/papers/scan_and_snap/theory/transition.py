@@ -88,25 +88,8 @@ def growth_bound(
 
     Parameters
     ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    eta_z : array_like
-        Rate of attention.
     C0 : float
         C_0 of Section 6, > 0; rho0^4/K as printed (`common_token_path`).
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        B_n at each t.
 
     Examples
     --------
@@ -139,25 +122,10 @@ def snapping(
 
     Parameters
     ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : float
-        How many classes there are, drawn uniformly.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-    eta_z : float
-        Rate of attention.
     C0 : float
         C_0 of Section 6, > 0; rho0^4/K as printed (`common_token_path`).
     form : {"corrected", "printed"}
         As in `growth_bound`; it shifts each expression by (1/4) ln C_0.
-
-    Returns
-    -------
-    Snapping
-        All of it at each t.
 
     Examples
     --------
@@ -209,25 +177,8 @@ def common_token_path(
 
     Parameters
     ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : int
-        How many classes there are, drawn uniformly.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-    eta_z : float
-        Rate of attention.
     rho0 : float
         1/f_nl(0), at least 1.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    CommonTokenPath
-        Both at each t.
 
     Examples
     --------
@@ -252,20 +203,6 @@ def density_threshold(*, K: ArrayLike, M: float, eta_y: ArrayLike) -> FloatArray
     proportional to h^2/eta_Y, and its derivative in eta_Y changes sign once, from + to -, at (x -
     2) e^x + 2 = (M - 1) x with x = M h. That is at eta_Y t / K = 8.6 for M = 1000, between t_0'
     (6.9) and t_0 (18.2); before it, larger eta_Y means sparser attention.
-
-    Parameters
-    ----------
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : float
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        Batch-1 steps.
 
     Examples
     --------
