@@ -19,6 +19,7 @@ extensions = [
     "extension.fields",
     "extension.katex",
     "extension.names",
+    "extension.papers",
     "extension.playground",
     "extension.schema",
     "extension.sources",

@@ -21,7 +21,8 @@ from sphinx.util.docutils import SphinxDirective
 
 SHORT = 70  # characters of a constant that is shown
 PAGES = {
-    f"attnlab.{page.stem}" for page in (Path(__file__).parents[1] / "reference/names").iterdir()
+    page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    for page in (Path(__file__).parents[1] / "reference/names").iterdir()
 }
 
 
@@ -46,8 +47,10 @@ def _home(folder: str, name: str, value: Any) -> str:
     """The folder whose page explains a value: the one that makes it, if it lists it, too."""
     if inspect.ismodule(value):
         return value.__name__ if value.__name__ in PAGES else folder
-    above = ".".join((getattr(value, "__module__", None) or "").split(".")[:2])
-    return above if above in PAGES and name in import_module(above).__all__ else folder
+    parts = (getattr(value, "__module__", None) or "").split(".")
+    above = [".".join(parts[:n]) for n in range(len(parts), 1, -1)]
+    homes = [page for page in above if page in PAGES and name in import_module(page).__all__]
+    return homes[0] if homes else folder
 
 
 def _target(folder: str, name: str, value: Any) -> str:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from attnlab.auditing import SOURCES, Verdict, select
-from attnlab.cli.audit import SOURCES as KNOWN_SOURCES
+from attnlab.auditing import Verdict, select
 from attnlab.cli.audit import audit_verb
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -29,12 +28,67 @@ def test_claims_by_name(tmp_path, call):
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_source_has_its_claims(monkeypatch, capsys):
-    assert tuple(SOURCES) == KNOWN_SOURCES
+def test_each_paper_has_a_table_of_its_own(tmp_path, call):
+    code, out, err = call("audit", "--claim", "joma-tree", "--claim", "lemma-6", cwd=tmp_path)
+    assert code == 0, err
+    printed, known = out.index("Scan and Snap (2023; printed text)"), out.index("JoMA (2024; as we")
+    assert printed < out.index("lemma-6") < known < out.index("joma-tree")
+    assert "exact, as we know it" in out
+    assert "2 claims, all as recorded" in out
+
+
+def test_a_paper_has_its_claims(monkeypatch, capsys):
     few = select(["joma-tree", "joma-delta"])
-    monkeypatch.setattr("attnlab.auditing.claims_of", lambda source: few)
-    audit_verb(source="joma")
+    monkeypatch.setattr(
+        "attnlab.auditing.built_in.claims_of", lambda name: few if name == "joma" else ()
+    )
+    audit_verb(paper="joma")
     assert "2 claims, all as recorded" in capsys.readouterr().out
+
+
+PAPER = """
+name: mine
+title: Mine
+short: Mine
+authors: Me
+year: 2001
+question: Is one below two?
+reading: ours
+attnlab: ">=0.1"
+claims:
+  - {section: Numbers, modules: [claims]}
+"""
+CLAIMS = '''
+from attnlab.auditing import Measurement, claim
+from attnlab.papers.scan_and_snap.cases import WEAK
+from attnlab.theory import Check
+from attnlab.theory.relation import BELOW
+
+
+@claim("one-below-two", source="here", statement="$1 < 2$", relation=BELOW, case=WEAK)
+def one_below_two(case):
+    """Compare 2 with 1."""
+    return Measurement((Check("one", 2.0, 1.0),), number=0.123456)
+'''
+
+
+def test_a_folder_is_audited_and_put_on_record(tmp_path, monkeypatch, call):
+    monkeypatch.setenv("ATTNLAB_PAPERS", "")  # and as it was, afterwards
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name, text in (("__init__.py", ""), ("paper.yaml", PAPER), ("claims.py", CLAIMS)):
+        (folder / name).write_text(text)
+    code, out, err = call("audit", "--paper", "mine", "--record", cwd=tmp_path)
+    assert code == 0, err
+    assert "mine/expected.json" in out
+    assert json.loads((folder / "expected.json").read_text()) == {
+        "claims": {"one-below-two": {"verdict": "holds", "number": 0.1235}}
+    }
+    code, out, err = call("audit", "--paper", "mine", "--claim", "one-below-two", cwd=tmp_path)
+    assert code == 0, err
+    assert "Mine (2001; ours)" in out
+    assert "Compare 2 with 1." in out
+    assert "1 claim, as recorded" in out
 
 
 def test_json_is_one_document_and_nothing_else(tmp_path):
@@ -67,7 +121,7 @@ def test_classes_of_a_file(tmp_path, call):
     assert {"predicted", "simulated", "claimed"} <= set(trial["fates"][0])
     assert list(trial["fates"][0]["predicted"]) == ["printed", "corrected", "sgd"]
     ladder = trial["ladder"]
-    assert ladder["at"] == ["t_0", "end"]
+    assert ladder["at"] == ["transition", "end"]
     printed, corrected, sgd = (rung["z_error"][0] for rung in ladder["rungs"])
     assert printed > corrected > 10 * sgd
     assert len(ladder["costs"]) == 3
@@ -76,8 +130,8 @@ def test_classes_of_a_file(tmp_path, call):
     assert tokens["the"]["role"] == "common"
     assert tokens["president"]["simulated"] > 0 > tokens["the"]["simulated"]
     assert {row["next"] for row in trial["snap"]} == {"born", "elected"}
-    assert all(row["simulated"] > trial["t0"] for row in trial["snap"])
-    assert trial["conclusion"]["claimed"] == 6
+    assert all(row["simulated"] > trial["transition"][1] for row in trial["snap"])
+    assert trial["commentary"]["scan_and_snap"]["claimed"] == 6
     shown = (tmp_path / "mine.html").read_text()
     assert "president" in shown
     assert shown.count('src="data:image/png;base64,') == 1
@@ -91,7 +145,8 @@ def test_the_table_has_the_ladder_and_its_costs(tmp_path, call):
     assert code == 0, err
     shown = " ".join(out.split())
     for words in (
-        "theory z at t_0 z at end attention at t_0 attention at end printed",
+        "theory z at the transition z at the end attention at the transition attention at the end "
+        "printed",
         "Without Theorem 1's decoder (Eq. 26, weak correlations, uniform classes, a large "
         "vocabulary) the error in z goes",
         "theorem printed corrected sgd training",
@@ -123,8 +178,10 @@ def test_a_claim_is_shown_with_its_hypotheses_and_how_they_were_read(tmp_path, c
     ("arguments", "message"),
     [
         (["--claim", "theorem-33"], "did you mean theorem-3"),
-        (["--source", "jama"], "source: 'jama' is not one; did you mean 'joma'"),
-        (["--source", "joma", "--claim", "joma-tree"], "leave out CLASSES and --claim"),
+        (["--paper", "jama"], "paper: 'jama' is not on the shelf; did you mean 'joma'"),
+        (["--paper", "joma", "--claim", "lemma-6"], "claim: 'lemma-6' is not one"),
+        (["syn-small", "--paper", "joma"], "paper: it is for the claims on built-in settings"),
+        (["syn-small", "--record"], "record: it is for the claims on built-in settings"),
         (["--eta-y", "1"], "eta-y: the built-in settings have their own"),
         (["syn-smal"], "did you mean 'syn-small'"),
         (["syn-small", "--eta-z", "0"], "eta_z: expected a finite number above 0"),
@@ -148,7 +205,7 @@ def test_bad_input_exits_with_2_and_one_message(tmp_path, call, arguments, messa
 def test_a_changed_verdict_exits_with_1(monkeypatch, capsys):
     (claim,) = select(["eq-128"])
     moved = replace(claim, recorded=replace(claim.recorded, verdict=Verdict.HOLDS))
-    monkeypatch.setattr("attnlab.auditing.select", lambda ids: (moved,))
+    monkeypatch.setattr("attnlab.auditing.select", lambda ids, paper: (moved,))
     with pytest.raises(typer.Exit) as stopped:
         audit_verb(claim=["eq-128"])
     assert stopped.value.exit_code == 1

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "llms.txt", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+PAGES = [
+    ROOT / "llms.txt",
+    *ROOT.glob("*.md"),
+    *(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "papers"),
+    *(ROOT / "src").rglob("page.md"),
+]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 

@@ -5,15 +5,16 @@ from html.parser import HTMLParser
 
 import pytest
 
-from attnlab.auditing import CLAIMS, SOURCES, claims_of
-from attnlab.auditing.catalogue import ORIGINS
+from attnlab.auditing import all_claims, claims_of
+from attnlab.auditing.document import paper_document
 from attnlab.experiments import Made, names_of
-from attnlab.experiments.scan_and_snap import fig6
 from attnlab.files.mathematics import mathml
-from attnlab.papers.scan_and_snap.figures import published
+from attnlab.papers.scan_and_snap.figures import fig6, published
 from attnlab.report.page import page
 from attnlab.report.recorded import ShownStudy
+from attnlab.shelf import paper
 
+CLAIMS = all_claims()
 NAMES = names_of("figure")
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (700).to_bytes(4, "big") + (300).to_bytes(4, "big")
 
@@ -33,11 +34,12 @@ def part(name, **changes):
 def claims():
     """A document of an audit in which nothing was measured."""
     return {
+        "papers": {name: paper_document(paper(name)) for name in ("scan_and_snap", "joma")},
         "claims": [
             {
-                "id": claim.id, "statement": claim.statement, "latex": claim.latex,
-                "source": claim.source,
-                "ours": claim.ours, "origin": ORIGINS[claim.id], "as_read": claim.as_read,
+                "id": claim.id, "paper": claim.paper, "section": claim.section,
+                "origin": claim.origin, "reading": claim.reading, "statement": claim.plain,
+                "latex": claim.statement, "source": "; ".join(claim.source), "ours": claim.ours,
                 "verdict": claim.recorded.verdict, "number": "1.5 < 2",
                 "training": None, "training_number": "", "counterexample": "",
                 "as_recorded": True, "figure": claim.figure,
@@ -148,7 +150,7 @@ def test_texts_are_escaped_and_letters_are_set(whole):
     assert "&lt;b&gt;beats" in whole
     assert mathml(r"\eta_Y") in whole
     for claim in CLAIMS:
-        for formula in claim.latex.split("$")[1::2]:
+        for formula in claim.statement.split("$")[1::2]:
             assert mathml(formula) in whole
 
 
@@ -164,10 +166,11 @@ def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
 def test_its_subtitle_counts_what_it_has(whole):
     lead = whole.partition('<p class="lead">')[2].partition("</p>")[0]
     assert lead.startswith(f"{len(NAMES)} experiments about what")
-    read, as_read = (len(claims_of(source)) for source in SOURCES)
-    counted = f"{read} claims of Scan and Snap and {as_read} claims of JoMA as we read it"
+    read, known = (len(claims_of(name)) for name in ("scan_and_snap", "joma"))
+    counted = f"{read} claims of Scan and Snap and {known} claims of JoMA as we know it"
     assert f"and {counted}, examined one by one" in lead
-    some = {"claims": claims()["claims"][:3]}
+    of_one = {"scan_and_snap": claims()["papers"]["scan_and_snap"]}
+    some = {"papers": of_one, "claims": claims()["claims"][:3]}
     text = page(figures=[], missing=[], pictures={}, audit=part("audit"), claims=some, seconds=1.0)
     assert "3 claims of Scan and Snap, examined one by one" in text
     assert text.count('scope="rowgroup"') == 1  # the section that they are of

@@ -11,8 +11,9 @@ The claims of papers are found through the shelf, and each can be examined on it
 from attnlab.auditing.audit import Audit, audit
 from attnlab.auditing.built_in import changed, examine_all, whole_audit
 from attnlab.auditing.catalogue import all_claims, claims_of, select
-from attnlab.auditing.claim import Claim, Finding, Measurement, OnRecord
+from attnlab.auditing.claim import Claim, Finding, Measurement, OnRecord, claim
 from attnlab.auditing.commentary import Commentary
+from attnlab.auditing.recording import record
 from attnlab.auditing.trial import Trial
 from attnlab.auditing.verdict import Verdict, judge
 
@@ -28,9 +29,11 @@ __all__ = [
     "all_claims",
     "audit",
     "changed",
+    "claim",
     "claims_of",
     "examine_all",
     "judge",
+    "record",
     "select",
     "whole_audit",
 ]

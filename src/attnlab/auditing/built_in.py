@@ -24,7 +24,7 @@ def whole_audit(
     Parameters
     ----------
     papers : sequence of str, optional
-        Names of papers; by default all on the shelf.
+        Names of papers; by default all on the shelf that can be imported (`readable`).
     tell : callable, optional
         Called with the name of each piece of work before its turn.
 
@@ -33,7 +33,7 @@ def whole_audit(
     list of Finding, dict of xarray.Dataset
         The findings, and the maps by name.
     """
-    chosen = _chosen(papers)
+    chosen, _ = readable(papers)
     claims = [claim for known in chosen for claim in claims_of(known.name)]
     makers = _makers(chosen)
 
@@ -49,12 +49,26 @@ def whole_audit(
 
 def amount(papers: Sequence[str] = ()) -> int:
     """Return how many pieces of work `whole_audit` names."""
-    chosen = _chosen(papers)
+    chosen, _ = readable(papers)
     return sum(len(claims_of(known.name)) for known in chosen) + len(_makers(chosen))
 
 
-def _chosen(papers: Sequence[str]) -> tuple[Paper, ...]:
-    return tuple(paper(name) for name in papers) or audited_papers()
+def readable(papers: Sequence[str] = ()) -> tuple[list[Paper], list[str]]:
+    """Return the papers that can be audited, and why others on the shelf cannot.
+
+    A paper that is asked for by its name and cannot be imported is an InputError.
+    """
+    found, faults = [], []
+    for known in [paper(name) for name in papers] or audited_papers():
+        try:
+            claims_of(known.name)
+            _makers([known])
+            found.append(known)
+        except InputError as fault:
+            if papers:
+                raise
+            faults.append(str(fault))
+    return found, faults
 
 
 def _makers(papers: Sequence[Paper]) -> dict[str, Callable[[], xr.Dataset]]:

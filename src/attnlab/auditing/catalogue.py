@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
 
-from attnlab.auditing.claim import Claim
+from attnlab.auditing.claim import Claim, OnRecord, claims_in
 from attnlab.files.errors import InputError
-from attnlab.shelf import Paper, paper, shelf
-
-Sections = dict[str, tuple[Claim, ...]]
+from attnlab.shelf import Paper, shelf
+from attnlab.shelf import paper as shelved
 
 
 def audited_papers() -> tuple[Paper, ...]:
     """Return the papers that have claims, in the order of the shelf."""
     return tuple(known for known in shelf().papers if known.claims)
-
-
-@cache
-def sections_of(name: str) -> Sections:
-    """Return the claims of a paper by section, in the order of its paper.yaml."""
-    found: dict[str, tuple[Claim, ...]] = {}
-    of = paper(name)
-    for section, _, module in of.claim_modules():
-        found[section] = (*found.get(section, ()), *of.load(module).CLAIMS)
-    return found
-
-
-def sections() -> Sections:
-    """Return the claims of all papers by section."""
-    return {
-        title: claims
-        for known in audited_papers()
-        for title, claims in sections_of(known.name).items()
-    }
 
 
 def claims_of(name: str) -> tuple[Claim, ...]:
@@ -48,7 +30,8 @@ def claims_of(name: str) -> tuple[Claim, ...]:
     Returns
     -------
     tuple of Claim
-        In the order of the paper.
+        In the order of the paper's sections, each with its section, whose statement it is, how we
+        know it, and what is on record.
 
     Examples
     --------
@@ -56,45 +39,27 @@ def claims_of(name: str) -> tuple[Claim, ...]:
     >>> claims_of("joma")[0].id
     'joma-linear'
     """
-    return tuple(claim for section in sections_of(name).values() for claim in section)
+    return tuple(_claims(shelved(name)))
 
 
 def all_claims() -> tuple[Claim, ...]:
-    """Return the claims of all papers on the shelf."""
-    return tuple(claim for known in audited_papers() for claim in claims_of(known.name))
-
-
-@cache
-def origins() -> dict[str, str]:
-    """Return whose statement each claim is, by its id.
-
-    Verdicts are counted for each origin apart: what a poster, a summary or we ourselves say is not
-    the paper's.
-    """
-    found = {}
+    """Return the claims of all papers on the shelf; one that cannot be imported has none."""
+    found: list[Claim] = []
     for known in audited_papers():
-        whose = {part.section: part.of for part in known.claims}
-        for title, claims in sections_of(known.name).items():
-            for claim in claims:
-                found[claim.id] = _origin(known, whose[title], claim)
-    return found
+        with suppress(InputError):
+            found += claims_of(known.name)
+    return tuple(found)
 
 
-def _origin(known: Paper, of: str, claim: Claim) -> str:
-    if claim.ours:
-        return f"our own questions about {known.short}"
-    if of != "the paper":
-        return of
-    return known.short if known.reading == "printed text" else f"{known.short}, {known.reading}"
-
-
-def select(ids: Sequence[str]) -> tuple[Claim, ...]:
+def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]:
     """Return the claims with these ids, in the order of the catalogue.
 
     Parameters
     ----------
     ids : sequence of str
-        Which; all claims for none.
+        The ids. Modules are imported until all of them are found, first those whose text has one.
+    paper : str, optional
+        The paper in which to look; by default all on the shelf.
 
     Returns
     -------
@@ -107,10 +72,67 @@ def select(ids: Sequence[str]) -> tuple[Claim, ...]:
     >>> [claim.id for claim in select(["lemma-6"])]
     ['lemma-6']
     """
-    claims = all_claims()
-    known = [claim.id for claim in claims]
-    for wanted in ids:
-        if wanted not in known:
-            near = difflib.get_close_matches(wanted, known, n=3) or known[:3]
-            raise InputError(f"claim: {wanted!r} is not one; did you mean {', '.join(near)}?")
-    return tuple(claim for claim in claims if not ids or claim.id in ids)
+    wanted = set(ids)
+    papers = audited_papers() if paper is None else (shelved(paper),)
+    places = [(of, *place) for of in papers for place in of.claim_modules()]
+    found: dict[str, tuple[int, Claim]] = {}
+    known, faults = [], []
+    for at, place in sorted(enumerate(places), key=lambda item: not _mentions(item[1], wanted)):
+        if len(found) == len(wanted):
+            break
+        try:
+            for claim in _in_module(*place):
+                known.append(claim.id)
+                if claim.id in wanted:
+                    found.setdefault(claim.id, (at, claim))
+        except InputError as fault:  # one paper takes no other down
+            faults.append(str(fault))
+    if len(found) == len(wanted):
+        return tuple(claim for _, claim in sorted(found.values(), key=lambda item: item[0]))
+    missing = next((name for name in ids if name not in found), "")
+    near = difflib.get_close_matches(missing, known, n=3) or known[:3]
+    raise InputError(
+        "; ".join([f"claim: {missing!r} is not one; did you mean {', '.join(near)}?", *faults])
+    )
+
+
+def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:
+    """Say whether the text of a module has one of these ids in it."""
+    of, _, _, module = place
+    path = of.folder.joinpath(*module.split(".")).with_suffix(".py")
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return any(f'"{name}"' in text for name in ids)
+
+
+def _claims(of: Paper) -> Iterator[Claim]:
+    for section, whose, module in of.claim_modules():
+        yield from _in_module(of, section, whose, module)
+
+
+@lru_cache(maxsize=512)
+def _in_module(of: Paper, section: str, whose: str, module: str) -> tuple[Claim, ...]:
+    """Return the claims of a module, with whose they are and what is on record."""
+    return tuple(
+        replace(
+            claim,
+            paper=of.name,
+            section=section,
+            origin=_origin(of, whose, claim),
+            reading=claim.reading or of.reading,
+            recorded=OnRecord.read(of.expected["claims"].get(claim.id, {})),
+        )
+        for claim in claims_in(of.load(module))
+    )
+
+
+def _origin(of: Paper, whose: str, claim: Claim) -> str:
+    """Return whose statement a claim is.
+
+    Verdicts are counted for each origin apart: what a poster, a summary or we ourselves say is not
+    the paper's, and what we read in print is not what we know otherwise.
+    """
+    if claim.ours:
+        return f"our own questions about {of.short}"
+    reading = claim.reading or of.reading
+    origin = of.short if whose == "the paper" else whose
+    return f"{origin}, {reading}" if reading == "as we know it" else origin

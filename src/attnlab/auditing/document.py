@@ -9,11 +9,13 @@ from typing import Any
 import xarray as xr
 
 from attnlab import __version__
-from attnlab.auditing.catalogue import origins
 from attnlab.auditing.claim import Finding
 from attnlab.auditing.runs import TRAINED_RATIOS
 from attnlab.files.provenance import versions
+from attnlab.shelf import Paper, paper
 from attnlab.theory.hypothesis import Hypothesis
+
+KNOWN = "as we know it"  # the reading of what we did not find in print
 
 
 def audit_document(
@@ -26,10 +28,39 @@ def audit_document(
     if trial is not None:
         document["trial"] = dict(trial)
     if findings:
+        names = dict.fromkeys(finding.claim.paper for finding in findings if finding.claim.paper)
+        document["papers"] = {name: paper_document(paper(name)) for name in names}
         document["claims"] = [finding_document(finding) for finding in findings]
     if maps is not None:
         document["breakdown"] = {name: map_document(table) for name, table in maps.items()}
     return document
+
+
+def paper_document(of: Paper) -> dict[str, Any]:
+    """Return how a paper is called, and how we know it, as plain data."""
+    return {"short": of.short, "year": of.year, "reading": of.reading}
+
+
+def sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the claims of a document by paper and section, in their order."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for claim in document.get("claims", ()):
+        found.setdefault((claim["paper"], claim["section"]), []).append(claim)
+    several = len(document.get("papers", ())) > 1
+    return [
+        {
+            "title": _section_title(document, name, title, with_paper=several),
+            "paper": name,
+            "claims": claims,
+        }
+        for (name, title), claims in found.items()
+    ]
+
+
+def _section_title(document: Mapping[str, Any], name: str, title: str, *, with_paper: bool) -> str:
+    if not name:
+        return "Claims of yours"
+    return f"{document['papers'][name]['short']}: {title}" if with_paper else title
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
@@ -37,12 +68,14 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     claim, measurement = finding.claim, finding.measurement
     return {
         "id": claim.id,
-        "statement": claim.statement,
-        "latex": claim.latex,
-        "source": claim.source,
+        "paper": claim.paper,
+        "section": claim.section,
+        "origin": claim.origin,
+        "reading": claim.reading,
+        "statement": claim.plain,
+        "latex": claim.statement,
+        "source": "; ".join(claim.source),
         "ours": claim.ours,
-        "origin": origins().get(claim.id, "yours"),
-        "as_read": claim.as_read,
         "relation": str(claim.relation),
         "case": {
             "classes": finding.case.classes.origin,
@@ -50,10 +83,8 @@ def finding_document(finding: Finding) -> dict[str, Any]:
             "eta_z": finding.case.eta_z,
             "time": finding.case.steps,
         },
-        "predicts": claim.predicts,
-        "measures": claim.measures,
+        "how": claim.how,
         "tolerance": claim.tolerance,
-        "because": claim.because,
         "verdict": finding.verdict and finding.verdict.value,
         "number": finding.number,
         "value": number(measurement.number),
@@ -82,8 +113,8 @@ def finding_document(finding: Finding) -> dict[str, Any]:
             }
             for check in measurement.checks
         ],
-        "code": [f"attnlab.theory.{name}" for name in claim.code],
-        "test": claim.test,
+        "code": list(claim.code),
+        "test": claim.test_file,
         "figure": claim.figure,
     }
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from attnlab.auditing.catalogue import audited_papers, claims_of, sections
-from attnlab.files.mathematics import typeset, typeset_plain
+from attnlab.auditing.document import sections
+from attnlab.files.mathematics import typeset
 from attnlab.files.pages import environment
 
 SIGNS = {"==": "=", "<=": "≤", "<": "<", ">=": "≥", ">": ">"}
@@ -26,25 +26,16 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
     pages = environment()
     pages.filters |= {"moment": moment, "said": said, "short": short, "sign": SIGNS.get}
     template = resources.files("attnlab.auditing").joinpath("page.html").read_text(encoding="utf-8")
-    found = {claim["id"]: claim for claim in document.get("claims", ())}
-    known = sections()
-    parts = [
-        {"title": title, "claims": [found[claim.id] for claim in claims if claim.id in found]}
-        for title, claims in known.items()
-    ]
-    in_catalogue = {claim.id for claims in known.values() for claim in claims}
-    others = [claim for name, claim in found.items() if name not in in_catalogue]
-    parts.append({"title": "Claims of yours", "claims": others})
     trial = document.get("trial")
     return pages.from_string(template).render(
-        title=_title(found) if trial is None else f"Audit of {trial['classes']}",
+        title=_title(document) if trial is None else f"Audit of {trial['classes']}",
         trial=trial,
         setting="" if trial is None else setting(trial),
         transition="" if trial is None else transition(trial),
         picture=picture and base64.b64encode(picture).decode(),
         caption=caption,
         rates=rates,
-        sections=[part for part in parts if part["claims"]],
+        sections=sections(document),
         maps=[_map(name, table) for name, table in document.get("breakdown", {}).items()],
         version=document["attnlab"],
     )
@@ -52,7 +43,7 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
 
 def said(claim: Mapping[str, Any]) -> Markup:
     """What a claim of the document says, typeset."""
-    return typeset(claim["latex"]) if claim["latex"] else typeset_plain(claim["statement"])
+    return typeset(claim["latex"])
 
 
 def rates(of: Mapping[str, Any]) -> str:
@@ -79,13 +70,9 @@ def moment(time: float | None, at_least: float | None = None) -> str:
     return short(time) if at_least is None else f"≥ {short(at_least)}"
 
 
-def _title(found: Mapping[str, Any]) -> str:
+def _title(document: Mapping[str, Any]) -> str:
     """Whose claims they are."""
-    whose = [
-        paper.short
-        for paper in audited_papers()
-        if any(claim.id in found for claim in claims_of(paper.name))
-    ]
+    whose = [known["short"] for known in document["papers"].values()]
     return f"{' and '.join(whose) or 'Claims'}, audited"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,22 +24,22 @@ if TYPE_CHECKING:
 
     from attnlab.auditing import Audit
 
-HELP = """Put every claim of the paper to the test, or the theories to classes of yours.
+HELP = """Put every claim of the papers to the test, or the theories to classes of yours.
 
-Without CLASSES: each claim of the source ("Scan and Snap", or joma for its successor) is
-predicted, measured and judged on built-in settings, against the algebra and against training, and
-compared with the verdict on record (exit code 1 if one has changed). With --claim: how it was read,
-its hypotheses with their values, its checks, and the counterexample. With CLASSES (a preset or a
-file): which assumptions hold, with their values; how far each theory (printed, corrected, sgd) is
-from training, and how the error changes from one to the next; the fate of each token and the snap
-of each class, predicted and simulated; and what that comes to, in words. --plot draws attention as
-predicted (by the last theory that speaks) and in training. The rates are those of attnlab simulate
-unless they are given; Assumption 1c asks for a smaller --eta-z.
+Without CLASSES: each claim is predicted, measured and judged on built-in settings, against the
+formulas and against training, and compared with the verdict on record (exit code 1 if one has
+changed); --record puts what was found on record, in expected.json of each paper. With --claim: how
+it was read, its hypotheses with their values, its checks, and the counterexample. With CLASSES (a
+preset or a file): which assumptions hold, with their values; how far each theory is from training,
+and how the error changes from one to the next; the fate of each token and the snap of each class,
+predicted and simulated; and what that comes to, in words. --plot draws attention as predicted (by
+the last theory that speaks) and in training. The rates are those of attnlab simulate unless they
+are given.
 
 \b
 Examples:
   attnlab audit
-  attnlab audit --source joma
+  attnlab audit --paper joma
   attnlab audit --claim theorem-2 --claim eq-88
   attnlab audit syn-small --eta-y 10 --eta-z 1
   attnlab audit recipes/classes-two-words.yaml --html mine.html --plot mine.png
@@ -76,8 +77,14 @@ def audit_verb(
     ] = None,
     paper: Annotated[
         str | None,
-        typer.Option(help="Claims of this paper only.", autocompletion=completing(*PAPERS)),
+        typer.Option(
+            help="Claims of this paper only: its name, or a folder.",
+            autocompletion=completing(*PAPERS),
+        ),
     ] = None,
+    recording: Annotated[
+        bool, typer.Option("--record", help="Write what was found to expected.json of the papers.")
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
     plot: Annotated[
         Path | None,
@@ -94,10 +101,12 @@ def audit_verb(
     if classes is None and given:
         option = next(iter(given)).replace("_", "-")
         raise InputError(f"{option}: the built-in settings have their own; give CLASSES with it")
-    if paper is not None and (classes is not None or claim):
-        raise InputError("paper: it is for all claims of a paper; leave out CLASSES and --claim")
+    if classes is not None and (paper is not None or recording):
+        option = "paper" if paper is not None else "record"
+        raise InputError(f"{option}: it is for the claims on built-in settings; leave CLASSES out")
+    written: list[Path] = []
     if classes is None:
-        document = _all(claim or [], paper, as_json)
+        document, written = _all(claim or [], paper, recording, as_json)
         picture = None
     else:
         found = _trial(classes, given, claim or [], as_json)
@@ -108,24 +117,42 @@ def audit_verb(
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
-        show(document, html, plot)
-    if classes is None and any(not found["as_recorded"] for found in document["claims"]):
+        show(document, html, plot, *written)
+    if recording or classes is not None:
+        return
+    if any(not found["as_recorded"] for found in document["claims"]):
         raise typer.Exit(NOT_AS_RECORDED)
 
 
-def _all(ids: list[str], paper: str | None, quiet: bool) -> dict[str, Any]:
+def _all(
+    ids: list[str], paper: str | None, recording: bool, quiet: bool
+) -> tuple[dict[str, Any], list[Path]]:
+    """Examine claims; return the document, and the files in which it was recorded."""
     with waiting(LOADING, quiet=quiet):
-        from attnlab.auditing import examine_all, select, whole_audit
-        from attnlab.auditing.built_in import amount
+        from attnlab.auditing import examine_all, record, select, whole_audit
+        from attnlab.auditing.built_in import amount, readable
         from attnlab.auditing.document import audit_document
 
+    name = None if paper is None else _name_of(paper)
+    maps = None
     if ids:
-        claims = select(ids)
+        claims = select(ids, paper=name)
         with _progress(len(claims), quiet) as tell:
-            return audit_document(examine_all(claims, tell=tell))
-    papers = [] if paper is None else [paper]
-    with _progress(amount(papers), quiet) as tell:
-        return audit_document(*whole_audit(papers, tell=tell))
+            findings = examine_all(claims, tell=tell)
+    else:
+        papers = [] if name is None else [name]
+        for fault in readable(papers)[1]:
+            print(fault, file=sys.stderr)
+        with _progress(amount(papers), quiet) as tell:
+            findings, maps = whole_audit(papers, tell=tell)
+    return audit_document(findings, maps or None), record(findings) if recording else []
+
+
+def _name_of(paper: str) -> str:
+    """Return the name of a paper that is given by its name, or by its folder."""
+    from attnlab.shelf import add_folder
+
+    return add_folder(paper).name if Path(paper).is_dir() else paper
 
 
 def _trial(text: str, given: dict[str, Any], ids: list[str], quiet: bool) -> Audit:

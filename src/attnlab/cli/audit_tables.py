@@ -26,7 +26,7 @@ def show(document: dict[str, Any], *written: Path | None) -> None:
     if "trial" in document:
         _show_trial(console, document["trial"])
     if "claims" in document:
-        _show_claims(console, document["claims"], compare="trial" not in document)
+        _show_claims(console, document, compare="trial" not in document)
     for knob, table in document.get("breakdown", {}).items():
         _show_map(console, knob, table)
     if "trial" in document:
@@ -37,40 +37,47 @@ def show(document: dict[str, Any], *written: Path | None) -> None:
     say_written(*written)
 
 
-def _show_claims(console: Any, claims: list[dict[str, Any]], compare: bool) -> None:
-    from rich.text import Text
-
-    rows = []
-    for found in claims:
-        cells = []
-        for verdict, number in (("verdict", "number"), ("training", "training_number")):
-            cell = Text(found[verdict] or "", style=COLOURS.get(found[verdict], ""))
-            if found[verdict] and found["as_read"]:
-                cell.append(", as we read it", style="default")
-            if found[number]:
-                cell.append(f"\n{found[number]}", style="default")
-            cells.append(cell)
-        same = "same" if found["as_recorded"] else _recorded(found)
-        now = [same.split()] if compare else []
-        name = f"{found['id']} (ours)" if found["ours"] else found["id"]
-        rows.append([name.split(), found["statement"].split(), *cells, *now])
-    columns = ["claim", "statement", "formulas", "in training"]
-    print_table(console, [*columns, "recorded"] if compare else columns, rows)
+def _show_claims(console: Any, document: dict[str, Any], compare: bool) -> None:
+    """Print a table for each paper, and for claims of no paper."""
+    claims = document["claims"]
+    for name in dict.fromkeys(found["paper"] for found in claims):
+        if name:
+            of = document["papers"][name]
+            console.print(f"\n{of['short']} ({of['year']}; {of['reading']})", style="bold")
+        rows = [_row(found, compare) for found in claims if found["paper"] == name]
+        columns = ["claim", "statement", "formulas", "in training"]
+        print_table(console, [*columns, "recorded"] if compare else columns, rows)
     if len(claims) <= FEW:
         for found in claims:
             _show_claim(console, found)
     if compare:
         moved = [found["id"] for found in claims if not found["as_recorded"]]
-        console.print(
-            f"{len(claims)} claims, all as recorded"
-            if not moved
-            else f"{len(claims)} claims, {len(moved)} not as recorded: {', '.join(moved)}",
-        )
+        count = f"{len(claims)} claims, all" if len(claims) != 1 else "1 claim,"
+        told = f"{len(moved)} not as recorded: {', '.join(moved)}" if moved else "as recorded"
+        console.print(f"{count.removesuffix(' all') if moved else count} {told}")
+
+
+def _row(found: dict[str, Any], compare: bool) -> list[Any]:
+    from rich.text import Text
+
+    cells = []
+    for verdict, number in (("verdict", "number"), ("training", "training_number")):
+        cell = Text(found[verdict] or "", style=COLOURS.get(found[verdict], ""))
+        if found[verdict] and found["reading"] == "as we know it":
+            cell.append(", as we know it", style="default")
+        if found[number]:
+            cell.append(f"\n{found[number]}", style="default")
+        cells.append(cell)
+    same = "same" if found["as_recorded"] else _recorded(found)
+    now = [same.split()] if compare else []
+    name = f"{found['id']} (ours)" if found["ours"] else found["id"]
+    return [name.split(), found["statement"].split(), *cells, *now]
 
 
 def _show_claim(console: Any, found: dict[str, Any]) -> None:
     """How one claim was read and tested."""
     console.print(f"\n{found['id']} ({found['source']})", style="bold")
+    console.print(found["how"])
     console.print(f"read as: {found['relation']}")
     if found["hypotheses"]:
         _show_hypotheses(console, found["hypotheses"])

@@ -63,7 +63,7 @@ def sgd_flow(
     """Attention under the decoder that SGD trains, from Y(0) = 0: both equations solved at times t.
 
     The decoder follows SGD with attention held at its start, and attention follows Lemma 1 with
-    that decoder (docs/theory-sgd.md).
+    that decoder (papers/studies/page.md).
 
     Parameters
     ----------

@@ -26,8 +26,8 @@ NUMBERS = ("data", "measures", "dynamics", "theory")
 CODE = ("formulas", "theory", "auditing", "papers")
 FOLDER, DOCUMENT = "audit", "audit.json"
 ABOUT = (
-    "Every lemma, theorem, corollary, remark and informal claim of Scan and Snap, predicted, "
-    "measured and judged; and, apart from them, the main ones of JoMA as we read it."
+    "Every claim of the papers on the shelf, predicted, measured and judged; what we did not read "
+    "in print is counted apart."
 )
 
 
@@ -79,7 +79,7 @@ def make_audit(*, out: Path, progress: Progress = False) -> Made:
         title="Audit of every claim",
         about=ABOUT,
         outcome="as recorded" if not changed else "changed",
-        headline=_headline(claims, changed),
+        headline=_headline(document, changed),
         summary=_summary(claims, changed),
         alt="",
         numbers={"claims": float(len(claims)), "changed": float(len(changed))},
@@ -101,15 +101,16 @@ def read_audit(out: Path) -> dict[str, Any]:
     return document
 
 
-def _headline(claims: list[dict[str, Any]], changed: list[str]) -> str:
-    """Count the paper's own statements apart from those of posters, summaries, JoMA and ours."""
-    first = audited_papers()[0].short
-    own = [found for found in claims if found["origin"] == first]
-    wrong = sum(claim["verdict"] in ("corrected", "fails") for claim in own)
+def _headline(document: dict[str, Any], changed: list[str]) -> str:
+    """Count what papers say in print apart from what others say, and from what is ours."""
+    claims, papers = document["claims"], document["papers"]
+    printed = [found for found in claims if found["origin"] == papers[found["paper"]]["short"]]
+    wrong = sum(found["verdict"] in ("corrected", "fails") for found in printed)
+    of = " and ".join(dict.fromkeys(found["origin"] for found in printed)) or "no paper"
     as_recorded = "all as recorded" if not changed else f"{len(changed)} not as recorded"
     return (
-        f"Of {len(own)} claims of {first} {wrong} do not hold as printed; beside them "
-        f"{len(claims) - len(own)} of other origin were examined; {as_recorded}."
+        f"Of {len(printed)} claims of {of} {wrong} do not hold as printed; beside them "
+        f"{len(claims) - len(printed)} of other origin were examined; {as_recorded}."
     )
 
 

@@ -6,6 +6,7 @@ import base64
 import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
@@ -13,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import __version__
-from attnlab.auditing import claims_of
-from attnlab.auditing.catalogue import audited_papers
-from attnlab.auditing.catalogue import sections as catalogue
+from attnlab.auditing.document import KNOWN, sections
 from attnlab.auditing.html import said
 from attnlab.experiments import Made, names_of
 from attnlab.experiments.base import WORDS
@@ -117,25 +116,13 @@ def page(
     )
 
 
-def sections(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The claims as found, in those sections of the catalogue that have some."""
-    found = {claim["id"]: claim for claim in claims["claims"]}
-    members = {
-        title: [found[claim.id] for claim in section if claim.id in found]
-        for title, section in catalogue().items()
-    }
-    return [{"title": title, "claims": some} for title, some in members.items() if some]
-
-
 def audited(claims: Mapping[str, Any]) -> list[str]:
-    """Count the claims examined of each paper; a paper that was not read is counted apart."""
-    found = {claim["id"]: claim for claim in claims["claims"]}
+    """Count the claims examined of each paper; one that we did not read in print says so."""
+    counts = Counter(claim["paper"] for claim in claims["claims"])
     told = []
-    for known in audited_papers():
-        some = [found[claim.id] for claim in claims_of(known.name) if claim.id in found]
-        if some:
-            reading = " as we read it" if all(claim["as_read"] for claim in some) else ""
-            told.append(f"{len(some)} claim{'s' if len(some) != 1 else ''} of {known.short}{reading}")
+    for name, of in claims["papers"].items():
+        reading = f" {KNOWN}" if of["reading"] == KNOWN else ""
+        told.append(f"{counts[name]} claim{'s' * (counts[name] != 1)} of {of['short']}{reading}")
     return told
 
 

@@ -6,7 +6,7 @@ the outputs, through any activation; attention is eliminated by the invariant wi
 (claim 1), for one query. `JomaMoving` (ours): with the b-bar of the moment, and several queries
 each by its own share. What is left, for softmax, is the factorisation of E[S b], which training
 does not need. All start from v(0) = 0, and measure what they assume on the path that they predict.
-JoMA's claims are as we read them.
+JoMA's claims are as we know them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Sgd(Level):
 
     It drops the modified update, weak correlations, uniform classes, one class to a next token, a
     large vocabulary and the conditions on eta_Y and t. It keeps Assumption 1 and Y(0) = 0, and adds
-    that the decoder is trained at the starting attention (docs/theory-sgd.md).
+    that the decoder is trained at the starting attention (papers/studies/page.md).
     """
 
     name = "sgd"

@@ -1,6 +1,6 @@
 """Where the two papers disagree, on the same classes: one-hot or not, freeze or dilution.
 
-JoMA's side is as we read it. Both claims are made from one map: models, with and without residual,
+JoMA's side is as we know it. Both claims are made from one map: models, with and without residual,
 activation, width and weight decay, over eta_z/eta_y. `./lab audit --claim one-hot-or-not --claim
 freeze-or-dilution` prints it.
 """
@@ -15,8 +15,7 @@ import numpy as np
 import xarray as xr
 
 from attnlab import measures
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
-from attnlab.auditing.verdict import Verdict
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.dynamics import Extended, Model
 from attnlab.papers.joma.claims.runs import PAIRS, stepped_long, trained_long
 from attnlab.papers.joma.model import Joint
@@ -99,7 +98,21 @@ def _per_model(of: xr.DataArray) -> str:
     )
 
 
-def _one_hot(case: Case) -> Measurement:
+@claim(
+    "one-hot-or-not", source="Scan and Snap (no winner takes all) against JoMA (claim 2)",
+    statement=r"No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or "
+    r"$\eta_z = 3 \eta_y$",
+    relation=ABOVE, case=PAIRS, ours=True,
+    code=("discriminancy", "erf_law"),
+    test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
+    training_number="with normalisation at most {:.2f}; with a hidden layer and eta_z <= eta_y "
+    "below 0.9",
+)  # fmt: skip
+def one_hot_or_not(case: Case) -> Measurement:
+    """Check that winners stay below 0.9 with l2 normalisation, have more without, and are above 0.9
+    as stated: twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1).
+    One-hot is read as a share of 0.9, at t = 10^4.
+    """
     top = disagreement_map()["top"]
     narrow, wide = top.sel(model=list(NARROW)).values, top.sel(model=list(WIDE)).values
     normal = top.sel(model=NORMALISED).values
@@ -119,31 +132,21 @@ def _one_hot(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-one_hot = Claim(
-    id="one-hot-or-not",
-    statement="No decay: not one-hot if normalised; else above 0.9 with no hidden layer or eta_z = "
-    "3 eta_y",
-    latex=(
-        r"No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or $\eta_z = "
-        r"3 \eta_y$"
-    ),
-    source="Scan and Snap (no winner takes all) against JoMA (claim 2, as we read it)",
-    relation=ABOVE,
-    case=PAIRS,
-    predicts="winners below 0.9 with l2 normalisation, and more without; above 0.9 as stated",
-    measures="twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1)",
-    because="one-hot is read as a share of 0.9, at t = 10^4",
-    code=("discriminancy", "erf_law"),
-    test="tests/audit/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
-    training_number="with normalisation at most {:.2f}; with a hidden layer and eta_z <= eta_y "
-    "below 0.9",
-    recorded=OnRecord(None, None, Verdict.HOLDS, 0.5129),
-    measure=_one_hot,
-    ours=True,
-)
-
-
-def _freeze(case: Case) -> Measurement:
+@claim(
+    "freeze-or-dilution", source="Scan and Snap (Section 6) against JoMA (claim 4)",
+    statement=r"One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay",
+    relation=BELOW, case=PAIRS, ours=True,
+    code=("entropy_dip", "gamma_stages"),
+    test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
+    training_number="at eta_z = 0.3 eta_y {:.0f} of 9 models still move faster than a tenth of "
+    "their peak",
+)  # fmt: skip
+def freeze_or_dilution(case: Case) -> Measurement:
+    """Check that attention settles and entropy does not rise for any residual, activation and
+    width, and that with decay and eta_z > eta_y it rises: twelve models over three ratios of rates,
+    flow to t = 10^4 (ReLU: steps of 0.1). Settled means a tenth of the peak speed in ln t, by t =
+    10^4; a rise is above 0.001.
+    """
     found = disagreement_map()
     free = found.sel(model=list(FREE))
     rise, late = free["rise"].values, free["late"].values
@@ -168,28 +171,3 @@ def _freeze(case: Case) -> Measurement:
         + ": here entropy rises only where weights tend to a mu (joma-dip), by decay, and "
         "attention outruns them",
     )  # fmt: skip
-
-
-freeze = Claim(
-    id="freeze-or-dilution",
-    statement="One layer: attention settles if eta_z >= eta_y; entropy rises only with decay",
-    latex=(
-        r"One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with "
-        r"decay"
-    ),
-    source="Scan and Snap (Section 6) against JoMA (claim 4, as we read it)",
-    relation=BELOW,
-    case=PAIRS,
-    predicts="any residual, activation, width: it settles, no rise; decay, eta_z > eta_y: a rise",
-    measures="twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1)",
-    because="settled: a tenth of the peak speed in ln t, by t = 10^4; a rise is above 0.001",
-    code=("entropy_dip", "gamma_stages"),
-    test="tests/audit/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
-    training_number="at eta_z = 0.3 eta_y {:.0f} of 9 models still move faster than a tenth of "
-    "their peak",
-    recorded=OnRecord(None, None, Verdict.HOLDS, 2.0),
-    measure=_freeze,
-    ours=True,
-)
-
-CLAIMS = (one_hot, freeze)

@@ -8,8 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
-from attnlab.auditing.verdict import Verdict
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.data import family
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.claims.runs import (
@@ -76,51 +75,59 @@ def _exact(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-linear_attention = Claim(
-    id="joma-linear",
-    statement="Linear attention: z^2 = sum_k v_k^2 + c along gradient flow, whatever arrives",
-    latex=r"Linear attention: $z_m^2 = \sum_k v_k^2 + c$ along gradient flow, whatever arrives",
-    source="JoMA, claim 1, as we read it; re-derived",
-    relation=EQUAL,
-    case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
-    hypotheses=(orthonormal, one_query),
-    predicts="z from the weights v",
-    measures="velocities at a random state; the flow of Joint to t = 100",
-    tolerance=1e-8,
-    because="an identity; in training the tolerance of the solver",
+@claim(
+    "joma-linear", source="JoMA, claim 1; re-derived",
+    statement=r"Linear attention: $z_m^2 = \sum_k v_k^2 + c$ along gradient flow, whatever arrives",
+    relation=EQUAL, case=replace(SHORT, model=Joint(attention="linear", temperature=0.5)),
+    hypotheses=(orthonormal, one_query), tolerance=1e-8,
     code=("linear_invariant", "joint_gradient"),
-    test="tests/theory/test_invariants.py::test_velocities_are_tied_at_any_state",
+    test="test_invariants.py::test_velocities_are_tied_at_any_state",
     number="error below 1e-08, at any temperature: it drops out",
-    recorded=OnRecord(Verdict.EXACT, None, Verdict.EXACT),
-    measure=_exact,
-)
+)  # fmt: skip
+def joma_linear(case: Case) -> Measurement:
+    """Compare z from the weights v with velocities at a random state, and with the flow of Joint to
+    t = 100. It is an identity; in training the tolerance is that of the solver.
+    """
+    return _exact(case)
 
-exp_attention = Claim(
-    id="joma-exp",
-    statement="Exp attention: z = 1/2 sum_k v_k^2 + c along gradient flow, whatever arrives",
-    latex=(
-        r"Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever arrives"
-    ),
-    source="JoMA, claim 1, as we read it; re-derived",
-    relation=EQUAL,
-    case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
-    hypotheses=(orthonormal, one_query),
-    predicts="z from the weights v; a temperature divides",
-    measures="velocities at a random state; the flow of Joint to t = 100",
-    tolerance=1e-8,
-    because="an identity; in training the tolerance of the solver",
+
+@claim(
+    "joma-exp", source="JoMA, claim 1; re-derived",
+    statement=r"Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever "
+    r"arrives",
+    relation=EQUAL, case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
+    hypotheses=(orthonormal, one_query), tolerance=1e-8,
     code=("exp_invariant", "joint_gradient"),
-    test="tests/theory/test_invariants.py::test_velocities_are_tied_at_any_state",
-    recorded=OnRecord(Verdict.EXACT, None, Verdict.EXACT),
-    measure=_exact,
-)
+    test="test_invariants.py::test_velocities_are_tied_at_any_state",
+)  # fmt: skip
+def joma_exp(case: Case) -> Measurement:
+    """Compare z from the weights v, which a temperature divides, with velocities at a random state,
+    and with the flow of Joint to t = 100. It is an identity; in training the tolerance is that of
+    the solver.
+    """
+    return _exact(case)
 
 
 def _range(of: xr.DataArray) -> str:
     return f"{float(of.min()):.2g} to {float(of.max()):.2g}"
 
 
-def _softmax(case: Case) -> Measurement:
+@claim(
+    "joma-softmax", source="JoMA, claim 1; re-derived",
+    statement=r"Softmax attention: $z_m = \frac{1}{2} \sum_k (v_k^2 - \lVert v_k \rVert_2^2 \bar "
+    r"b_m) + c$ if $\bar b_m = \mathbb{E}[b \mid m]$ is constant and $\mathbb{E}[\sum_k g_k h_k' "
+    r"b b^\top] = \bar b_m \mathbb{E}[\sum_k g_k h_k' b]^\top$",
+    relation=LEADING, case=TOY_EARLY, hypotheses=(orthonormal, one_query, fixed_mean, factorises),
+    tolerance=IN_SIZE,
+    code=("softmax_invariant", "joint_assumptions"),
+    test="test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
+    training_number="error at most {:.2g} of z over 30 draws",
+)  # fmt: skip
+def joma_softmax(case: Case) -> Measurement:
+    """Compare z from the weights v, with b-bar as it starts, with 30 draws of the paper's toy, as
+    long as b-bar and factorisation are within a tenth. Drift and residual of a tenth each are
+    allowed, and drift counts by its integral.
+    """
     draws = toy_draws()
     inside = (draws["drift"] <= SMALL) & (draws["residual"] <= SMALL)
     until = inside.argmin("time") - 1  # the last record up to which both hold
@@ -135,31 +142,20 @@ def _softmax(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-softmax_attention = Claim(
-    id="joma-softmax",
-    statement="Softmax attention: z = 1/2 sum_k (v_k^2 - |v_k|^2 b-bar) + c if b-bar is constant",
-    latex=(
-        r"Softmax attention: $z_m = \frac{1}{2} \sum_k (v_k^2 - \lVert v_k \rVert_2^2 \bar b_m) + "
-        r"c$ if $\bar b_m = \mathbb{E}[b \mid m]$ is constant and $\mathbb{E}[\sum_k g_k h_k' b "
-        r"b^\top] = \bar b_m \mathbb{E}[\sum_k g_k h_k' b]^\top$"
-    ),
-    source="JoMA, claim 1, as we read it; re-derived",
-    relation=LEADING,
-    case=TOY_EARLY,
-    hypotheses=(orthonormal, one_query, fixed_mean, factorises),
-    predicts="z from the weights v, with b-bar as it starts",
-    measures="30 draws of the paper's toy, as long as b-bar and factorisation are within a tenth",
-    tolerance=IN_SIZE,
-    because="drift and residual of a tenth each are allowed, and drift counts by its integral",
-    code=("softmax_invariant", "joint_assumptions"),
-    test="tests/theory/test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
-    training_number="error at most {:.2g} of z over 30 draws",
-    recorded=OnRecord(None, None, Verdict.HOLDS, 0.2804),
-    measure=_softmax,
-)
-
-
-def _correlation(case: Case) -> Measurement:
+@claim(
+    "joma-correlation", source="JoMA, experiment on claim 1",
+    statement="On the paper's toy $z_m$ and what the invariant predicts have a correlation near "
+    "$1$",
+    relation=ABOVE, case=TOY, hypotheses=(orthonormal, one_query),
+    code=("softmax_invariant",),
+    test="test_invariants.py::"
+    "test_with_equal_pulls_the_moving_mean_is_exact_and_the_fixed_one_is_not",
+    training_number="at least {:.3f} over 30 draws; its size is another matter: joma-size",
+)  # fmt: skip
+def joma_correlation(case: Case) -> Measurement:
+    """Compare z from the weights v, with b-bar as it starts, by Pearson's correlation over tokens
+    at t = 200 (2,000 steps at 0.1), in 30 draws. Near 1 is read as above 0.95.
+    """
     end = toy_draws()["correlation"].isel(time=-1)
     return Measurement(
         (Check("correlation at the end", 0.95, end.values, training=True),),
@@ -169,27 +165,19 @@ def _correlation(case: Case) -> Measurement:
     )
 
 
-correlation = Claim(
-    id="joma-correlation",
-    statement="On the paper's toy z and what the invariant predicts have a correlation near 1",
-    latex=r"On the paper's toy $z_m$ and what the invariant predicts have a correlation near $1$",
-    source="JoMA, experiment on claim 1, as we read it",
-    relation=ABOVE,
-    case=TOY,
-    hypotheses=(orthonormal, one_query),
-    predicts="z from the weights v, with b-bar as it starts",
-    measures="Pearson's correlation over tokens at t = 200 (2,000 steps at 0.1), 30 draws of it",
-    because="near 1 is read as above 0.95",
-    code=("softmax_invariant",),
-    test="tests/theory/test_invariants.py::"
-    "test_with_equal_pulls_the_moving_mean_is_exact_and_the_fixed_one_is_not",
-    training_number="at least {:.3f} over 30 draws; its size is another matter: joma-size",
-    recorded=OnRecord(None, None, Verdict.HOLDS, 0.9909),
-    measure=_correlation,
-)
-
-
-def _size(case: Case) -> Measurement:
+@claim(
+    "joma-size", source="JoMA, claim 1, on its own experiment; it reports correlations only",
+    statement="On the paper's toy the softmax invariant gives $z_m$ in size, too",
+    relation=LEADING, case=TOY, hypotheses=(orthonormal, one_query), tolerance=IN_SIZE, ours=True,
+    code=("softmax_invariant", "moving_invariant"),
+    test="test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
+    training_number="b-bar is not constant there: error {:.2g} times z (mean of 30 draws)",
+)  # fmt: skip
+def joma_size(case: Case) -> Measurement:
+    """Compare z with b-bar fixed by the error's norm over tokens at t = 200, over that of how far z
+    has moved, in 30 draws; the corrected form is 1/2 sum v^2 less the integral of b-bar d(|v|^2/2).
+    The tolerance is that of joma-softmax; its premise is that b-bar stays within a tenth.
+    """
     draws = toy_draws().isel(time=-1)
     fixed, moving, drift = (draws[name] for name in ("fixed", "moving", "drift"))
     return Measurement(
@@ -208,28 +196,21 @@ def _size(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-size = Claim(
-    id="joma-size",
-    statement="On the paper's toy the softmax invariant gives z in size, too",
-    latex=r"On the paper's toy the softmax invariant gives $z_m$ in size, too",
-    source="JoMA, claim 1, on its own experiment; as we read it, it reports correlations only",
-    relation=LEADING,
-    case=TOY,
-    hypotheses=(orthonormal, one_query),
-    predicts="z with b-bar fixed; corrected: 1/2 sum v^2 less the integral of b-bar d(|v|^2/2)",
-    measures="the error's norm over tokens at t = 200, over that of how far z has moved, 30 draws",
-    tolerance=IN_SIZE,
-    because="the tolerance of joma-softmax; its premise is that b-bar stays within a tenth",
-    code=("softmax_invariant", "moving_invariant"),
-    test="tests/theory/test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
-    training_number="b-bar is not constant there: error {:.2g} times z (mean of 30 draws)",
-    recorded=OnRecord(None, None, Verdict.PREMISE, 7.702),
-    measure=_size,
-    ours=True,
-)
-
-
-def _several(case: Case) -> Measurement:
+@claim(
+    "joma-several-queries", source="JoMA, claim 1, which does not cover them",
+    statement=r"Several queries that share one MLP: each $z_m$ keeps the invariant of one query, "
+    r"$z_m = \frac{1}{2} \sum_k v_k^2 + c$",
+    relation=EQUAL, case=SHARED, hypotheses=(orthonormal,), tolerance=1e-8, ours=True,
+    code=("exp_invariant", "shared_invariant"),
+    test="test_invariants.py::test_several_queries_keep_the_sum",
+    number="the velocity of z_m is tied to its own share of v': error below 1e-08",
+    training_number="each alone is off by {:.2g} of its size; the sum over queries is exact",
+)  # fmt: skip
+def joma_several_queries(case: Case) -> Measurement:
+    """Compare z_m from v with exp attention and two queries, to t = 100; the corrected form has the
+    sum of z_m over queries, and each by its own share of v'. The sum is an identity; each query is
+    right to one per cent, which integration takes.
+    """
     run, model = trained(case), joint_model(case.model)
     z, v = in_play(run["attention_logits"], case), in_play(run["mlp_weights"], case)
     total = theory.exp_invariant(
@@ -251,30 +232,3 @@ def _several(case: Case) -> Measurement:
         note=f"from the whole of v each z_m is off by {alone:.2f} of its size; their sum is exact, "
         f"and by its own share of v' each is right to {shared:.0e} (the rule of integration)",
     )  # fmt: skip
-
-
-several_queries = Claim(
-    id="joma-several-queries",
-    statement="Several queries that share one MLP: each z_m keeps the invariant of one query",
-    latex=(
-        r"Several queries that share one MLP: each $z_m$ keeps the invariant of one query, $z_m = "
-        r"\frac{1}{2} \sum_k v_k^2 + c$"
-    ),
-    source="JoMA, claim 1, which, as we read it, does not cover them",
-    relation=EQUAL,
-    case=SHARED,
-    hypotheses=(orthonormal,),
-    predicts="z_m from v; corrected: the sum of z_m over queries; each by its own share of v'",
-    measures="exp attention, two queries, to t = 100",
-    tolerance=1e-8,
-    because="the sum is an identity; each query to one per cent, which integration takes",
-    code=("exp_invariant", "shared_invariant"),
-    test="tests/theory/test_invariants.py::test_several_queries_keep_the_sum",
-    number="the velocity of z_m is tied to its own share of v': error below 1e-08",
-    training_number="each alone is off by {:.2g} of its size; the sum over queries is exact",
-    recorded=OnRecord(Verdict.EXACT, None, Verdict.CORRECTED, 1.0),
-    measure=_several,
-    ours=True,
-)
-
-CLAIMS = (linear_attention, exp_attention, softmax_attention, correlation, size, several_queries)

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnlab import formulas
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
-from attnlab.auditing.verdict import Verdict
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.claims.runs import PAIRS, implied, in_play, one_query, trained
 from attnlab.papers.joma.model import Joint
@@ -23,7 +22,20 @@ BLOW_UP = theory.blow_up_time(DELTA)
 EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0))
 
 
-def _continuum(case: Case) -> Measurement:
+@claim(
+    "joma-delta", source="JoMA, claim 2; re-derived",
+    statement=r"$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times "
+    r"frequency; common and distinct tokens are its two ends",
+    relation=EQUAL, case=PAIRS, hypotheses=(one_query,), tolerance=1e-12,
+    code=("delta", "discriminancy", "token_roles"),
+    test="test_joint_gradient.py::"
+    "test_common_and_distinct_tokens_are_the_two_ends_of_discriminancy",
+    number="error below 1e-12; among distinct tokens Delta is frequency, over a factor of {:.3g}",
+)  # fmt: skip
+def joma_delta(case: Case) -> Measurement:
+    """Compare discriminancy 0 of tokens that all labels have alike, and 1 of those that one label
+    has, with classes of one common and three distinct tokens each. The tolerance is rounding.
+    """
     found = theory.discriminancy(case.classes)[0]
     roles = formulas.token_roles(case.classes)
     common = np.asarray(roles.common)
@@ -37,31 +49,21 @@ def _continuum(case: Case) -> Measurement:
     )
 
 
-continuum = Claim(
-    id="joma-delta",
-    statement="Delta is discriminancy times frequency; common and distinct tokens are its two ends",
-    latex=(
-        r"$\Delta_l = \mathbb{E}[g \mid l,m] \mathbb{P}(l \mid m)$ is discriminancy times "
-        r"frequency; common and distinct tokens are its two ends"
-    ),
-    source="JoMA, claim 2, as we read it; re-derived",
-    relation=EQUAL,
-    case=PAIRS,
-    hypotheses=(one_query,),
-    predicts="discriminancy 0 of tokens that all labels have alike, 1 of those that one label has",
-    measures="classes with one common and three distinct tokens each",
-    tolerance=1e-12,
-    because="rounding",
-    code=("delta", "discriminancy", "token_roles"),
-    test="tests/theory/test_joint_gradient.py::"
-    "test_common_and_distinct_tokens_are_the_two_ends_of_discriminancy",
-    number="error below 1e-12; among distinct tokens Delta is frequency, over a factor of {:.3g}",
-    recorded=OnRecord(Verdict.EXACT, 10.0),
-    measure=_continuum,
-)
-
-
-def _erf(case: Case) -> Measurement:
+@claim(
+    "joma-erf", source="JoMA, claim 2; re-derived; several hidden units are ours",
+    statement=r"$v_l(t) = \sqrt{2} \operatorname{erf}^{-1}\left(\sqrt{2/\pi} \Delta_l t\right)$ "
+    r"while gradients are stationary, up to $t^* = \sqrt{\pi/2}/\max_l \lvert \Delta_l \rvert$",
+    relation=EQUAL, case=EXP, hypotheses=(one_query,), tolerance=1e-7,
+    code=("erf_law", "blow_up_time", "delta", "reduced_joint_flow"),
+    test="test_stationary.py::test_several_hidden_units_follow_the_length_of_delta",
+    number="t* = {:.4g} here",
+    training_number="with cross entropy it is right to a tenth up to {:.2f} t*",
+)  # fmt: skip
+def joma_erf(case: Case) -> Measurement:
+    """Compare the erf law with |Delta| over hidden units, and its end t*, with its equation,
+    solved, and with the flow of Joint with cross entropy and exp attention. The tolerance is the
+    solver's near a singularity; in training it is a tenth.
+    """
     t = np.array([0.3, 0.6, 0.9]) * BLOW_UP
     flow = theory.reduced_joint_flow(
         case.classes, t, eta_w=1.0, eta_z=1.0, attention="exp", stationary=True, rtol=1e-11,
@@ -93,31 +95,21 @@ def _erf(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-erf = Claim(
-    id="joma-erf",
-    statement="v = sqrt 2 erfinv(sqrt(2/pi) Delta t) while gradients are stationary, up to t*",
-    latex=(
-        r"$v_l(t) = \sqrt{2} \operatorname{erf}^{-1}\left(\sqrt{2/\pi} \Delta_l t\right)$ while "
-        r"gradients are stationary, up to $t^* = \sqrt{\pi/2}/\max_l \lvert \Delta_l \rvert$"
-    ),
-    source="JoMA, claim 2, as we read it; re-derived; several hidden units are ours",
-    relation=EQUAL,
-    case=EXP,
-    hypotheses=(one_query,),
-    predicts="the erf law with |Delta| over hidden units, and its end t*",
-    measures="its equation, solved; the flow of Joint with cross entropy and exp attention",
-    tolerance=1e-7,
-    because="the solver's tolerance near a singularity; in training a tenth",
-    code=("erf_law", "blow_up_time", "delta", "reduced_joint_flow"),
-    test="tests/theory/test_stationary.py::test_several_hidden_units_follow_the_length_of_delta",
-    number="t* = {:.4g} here",
-    training_number="with cross entropy it is right to a tenth up to {:.2f} t*",
-    recorded=OnRecord(Verdict.HOLDS, 12.66, Verdict.PREMISE, 0.55),
-    measure=_erf,
-)
-
-
-def _winner(case: Case) -> Measurement:
+@claim(
+    "joma-winner", source="JoMA, claim 2; re-derived",
+    statement=r"Winner takes all: at $t^*$ one token has all attention, the others are frozen at "
+    r"$v_l = \sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$",
+    relation=ABOVE, case=EXP, hypotheses=(one_query,),
+    code=("erf_law", "frozen_weights"),
+    test="test_stationary.py::test_the_winner_takes_all_at_the_blow_up",
+    number="the runner-up is frozen at |v| = {:.2f}",
+    training_number="with cross entropy the winners have {:.2f} of attention at 2 t*",
+)  # fmt: skip
+def joma_winner(case: Case) -> Measurement:
+    """Check a share above 0.99 for the largest |Delta|, and |v| of the others by frozen_weights:
+    the erf law at (1 - 1e-12) t*, and the flow of Joint with cross entropy at 2 t*. All attention
+    is read as 0.99.
+    """
     close = theory.erf_law(DELTA, BLOW_UP * (1 - 1e-12))
     share = formulas.attention_weights(case.classes, close.logits[None])
     frozen = theory.frozen_weights(DELTA)
@@ -137,28 +129,3 @@ def _winner(case: Case) -> Measurement:
         number=float(np.where(finite, frozen, 0.0).max()),
         training_number=float(top[-1].mean()),
     )  # fmt: skip
-
-
-winner = Claim(
-    id="joma-winner",
-    statement="Winner takes all: at t* one token has all attention, the others are frozen",
-    latex=(
-        r"Winner takes all: at $t^*$ one token has all attention, the others are frozen at $v_l = "
-        r"\sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$"
-    ),
-    source="JoMA, claim 2, as we read it; re-derived",
-    relation=ABOVE,
-    case=EXP,
-    hypotheses=(one_query,),
-    predicts="a share above 0.99 for the largest |Delta|; |v| of the others by frozen_weights",
-    measures="the erf law at (1 - 1e-12) t*; the flow of Joint with cross entropy at 2 t*",
-    because="all is read as 0.99",
-    code=("erf_law", "frozen_weights"),
-    test="tests/theory/test_stationary.py::test_the_winner_takes_all_at_the_blow_up",
-    number="the runner-up is frozen at |v| = {:.2f}",
-    training_number="with cross entropy the winners have {:.2f} of attention at 2 t*",
-    recorded=OnRecord(Verdict.HOLDS, 0.7554, Verdict.PREMISE, 0.7465),
-    measure=_winner,
-)
-
-CLAIMS = (continuum, erf, winner)

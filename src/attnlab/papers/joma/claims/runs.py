@@ -21,7 +21,7 @@ from attnlab.theory.relation import AT_MOST, EQUAL
 RECORDS = 201
 STEP = 0.1  # of time, where the flow is followed by small steps
 
-# JoMA's test of its invariants, as we read it: 2,000 steps at rate 0.1.
+# JoMA's test of its invariants, as we know it: 2,000 steps at rate 0.1.
 TOY = Case(joma_toy(), 1.0, 1.0, 200.0, model=Joint(temperature=0.5, scale=0.0))
 DRAWS = 30  # of the toy, half of whose frequencies are random; TOY is the first
 # A third of that time, in which b-bar has moved by less than a tenth.

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnlab import measures
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
-from attnlab.auditing.verdict import Verdict
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.claims.runs import PAIRS, trained_long
 from attnlab.papers.joma.model import Joint
@@ -26,29 +25,35 @@ def _centres(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float6
     return np.sort(np.random.default_rng(seed).uniform(1.0, 4.0, count))
 
 
-def _pull(case: Case) -> Measurement:
+@claim(
+    "joma-pull", source="JoMA, claim 3",
+    statement=r"A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ "
+    r"\exp(v^2/2)$",
+    relation=LEADING, case=NONLINEAR,
+    code=("salient_flow",), test="test_salient.py::test_it_solves_its_equation",
+    number="a heuristic, which we cannot derive; with cross entropy v has no mu: joma-dip",
+)  # fmt: skip
+def joma_pull(case: Case) -> Measurement:
+    """Measure nothing: the step is a heuristic as we know it, we could not derive it, and its
+    conditions on data and activation are not known to us.
+    """
     return Measurement(())
 
 
-pull = Claim(
-    id="joma-pull",
-    statement="A nonlinear activation on mixture data gives v' = (mu - v) * exp(v^2/2)",
-    latex=r"A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ \exp(v^2/2)$",
-    source="JoMA, claim 3, as we read it",
-    relation=LEADING,
-    case=NONLINEAR,
-    predicts="nothing that we could derive: as we read it, the step is a heuristic",
-    measures="nothing: its conditions on data and activation are not known to us",
-    because="nothing is compared",
-    code=("salient_flow",),
-    test="tests/theory/test_salient.py::test_it_solves_its_equation",
-    number="a heuristic, which we cannot derive; with cross entropy v has no mu: joma-dip",
-    recorded=OnRecord(Verdict.UNDECIDED),
-    measure=_pull,
-)
-
-
-def _ratio(case: Case) -> Measurement:
+@claim(
+    "joma-ratio", source="JoMA, claim 4 (its Theorem 4); re-derived",
+    statement=r"With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to "
+    r"\exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first",
+    relation=LEADING, case=NONLINEAR, tolerance=0.01,
+    code=("salient_flow", "salient_ratio", "salient_lag"),
+    test="test_salient.py::test_the_ratio_is_reached_as_one_over_time",
+    number="at the end of the paper's picture, t = 100, the ratio is {:.3f} of its limit",
+)  # fmt: skip
+def joma_ratio(case: Case) -> Measurement:
+    """Compare the limit, approached as 1/t, with v' = (mu - v) exp(v^2/2), for ten mu in U(1, 4) as
+    in the paper's picture; the constant of 1/t is ours, the order may not be. The tolerance is 1/t
+    of the last time.
+    """
     mu = _centres(0, 10)
     t = np.array([DRAWN, 10 * DRAWN, 100 * DRAWN])
     y = theory.salient_flow(mu, t, v0=START).closeness
@@ -66,29 +71,21 @@ def _ratio(case: Case) -> Measurement:
     )
 
 
-ratio = Claim(
-    id="joma-ratio",
-    statement="ln(1/delta)/ln(1/delta') tends to exp((mu^2 - mu'^2)/2): salient tokens come first",
-    latex=(
-        r"With $\delta_l = 1 - v_l/\mu_l$: $\frac{\ln(1/\delta_l)}{\ln(1/\delta_{l'})} \to "
-        r"\exp((\mu_l^2 - \mu_{l'}^2)/2)$: salient tokens come first"
-    ),
-    source="JoMA, claim 4 (its Theorem 4), as we read it; re-derived",
-    relation=LEADING,
-    case=NONLINEAR,
-    predicts="the limit, approached as 1/t; the constant of 1/t is ours, the order may not be",
-    measures="v' = (mu - v) exp(v^2/2), for ten mu in U(1, 4) as in the paper's picture",
-    tolerance=0.01,
-    because="1/t of the last time",
-    code=("salient_flow", "salient_ratio", "salient_lag"),
-    test="tests/theory/test_salient.py::test_the_ratio_is_reached_as_one_over_time",
-    number="at the end of the paper's picture, t = 100, the ratio is {:.3f} of its limit",
-    recorded=OnRecord(Verdict.HOLDS, 1.0009),
-    measure=_ratio,
-)
-
-
-def _dip(case: Case) -> Measurement:
+@claim(
+    "joma-dip", source="JoMA, claim 4; re-derived; the condition on v(0) is ours",
+    statement=r"From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention, "
+    r"$\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense",
+    relation=BELOW, case=NONLINEAR,
+    code=("entropy_dip", "salient_entropy"),
+    test="test_salient.py::test_entropy_dips_from_an_equal_start_below_every_mu",
+    number="it ends {:.2f} above its lowest (mean over 20 draws of mu)",
+    training_number="with cross entropy v has no mu: it rises by {:.2g} up to t = 10^4",
+)  # fmt: skip
+def joma_dip(case: Case) -> Measurement:
+    """Check that entropy ends above its lowest under v' = (mu - v) exp(v^2/2), not all mu equal, in
+    20 draws of ten mu, and in the flow of Joint, one layer, cross entropy, to t = 10^4. Only the
+    order counts.
+    """
     found = [theory.entropy_dip(_centres(seed, 10), v0=START) for seed in range(20)]
     start, low, end = (np.array([getattr(of, name) for of in found])
                        for name in ("start", "lowest", "end"))  # fmt: skip
@@ -116,29 +113,18 @@ def _dip(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-dip = Claim(
-    id="joma-dip",
-    statement="From an equal start, 0 <= v(0) < min mu: entropy falls, then rises (sparse, dense)",
-    latex=(
-        r"From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention, "
-        r"$\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense"
-    ),
-    source="JoMA, claim 4, as we read it; re-derived; the condition on v(0) is ours",
-    relation=BELOW,
-    case=NONLINEAR,
-    predicts="v' = (mu - v) exp(v^2/2), not all mu equal: entropy ends above its lowest",
-    measures="20 draws of ten mu; the flow of Joint, one layer, cross entropy, to t = 10^4",
-    because="an order",
-    code=("entropy_dip", "salient_entropy"),
-    test="tests/theory/test_salient.py::test_entropy_dips_from_an_equal_start_below_every_mu",
-    number="it ends {:.2f} above its lowest (mean over 20 draws of mu)",
-    training_number="with cross entropy v has no mu: it rises by {:.2g} up to t = 10^4",
-    recorded=OnRecord(Verdict.HOLDS, 0.865, Verdict.PREMISE, 0.0),
-    measure=_dip,
-)
-
-
-def _rank(case: Case) -> Measurement:
+@claim(
+    "joma-rank", source="JoMA, claim 4",
+    statement=r"The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W "
+    r"\rVert_2^2$, falls, then rises",
+    relation=BELOW, case=NONLINEAR,
+    code=("stable_rank",), test="test_salient.py::test_stable_rank_of_known_matrices",
+    training_number="it falls and rises again, by {:.2f} at most",
+)  # fmt: skip
+def joma_rank(case: Case) -> Measurement:
+    """Check that the rank is lowest in between, in the flow of Joint (GELU, 16 hidden units, from
+    N(0, 1)/100) to t = 10^4. Only the order counts.
+    """
     run = trained_long(case, ((1.0, 0.3), (1.0, 1.0), (1.0, 3.0)))
     rank = measures.stable_rank(run).transpose("run", "time").values
     low = rank.min(1)
@@ -154,26 +140,3 @@ def _rank(case: Case) -> Measurement:
                     for a, b, c in zip(rank[:, 0], low, after, strict=True))
         + " (eta_z = 0.3, 1, 3)",
     )  # fmt: skip
-
-
-rank = Claim(
-    id="joma-rank",
-    statement="The stable rank of the MLP's lower matrix falls, then rises",
-    latex=(
-        r"The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W \rVert_2^2$, "
-        r"falls, then rises"
-    ),
-    source="JoMA, claim 4, as we read it",
-    relation=BELOW,
-    case=NONLINEAR,
-    predicts="a rank that is lowest in between",
-    measures="the flow of Joint (GELU, 16 hidden units, from N(0, 1)/100) to t = 10^4",
-    because="an order",
-    code=("stable_rank",),
-    test="tests/theory/test_salient.py::test_stable_rank_of_known_matrices",
-    training_number="it falls and rises again, by {:.2f} at most",
-    recorded=OnRecord(None, None, Verdict.HOLDS, 0.7093),
-    measure=_rank,
-)
-
-CLAIMS = (pull, ratio, dip, rank)

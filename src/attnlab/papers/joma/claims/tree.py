@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
-from attnlab.auditing.verdict import Verdict
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.claims.runs import in_play, trained
 from attnlab.papers.joma.classes import LatentTree, hblt
@@ -19,7 +18,18 @@ TREE = LatentTree((2,) * DEPTH, RHO, ((0.9, 0.1), (0.3, 0.7)))
 LEAVES = Case(hblt(depth=DEPTH, rho=RHO), 1.0, 1.0, 100.0, model=Joint())
 
 
-def _formula(case: Case) -> Measurement:
+@claim(
+    "joma-tree", source="JoMA, claim 5; re-derived",
+    statement=r"$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 "
+    r"\rho^{L-1} \rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT",
+    relation=EQUAL, case=LEAVES, tolerance=1e-12,
+    code=("tree_co_occurrence",), test="test_tree.py::test_the_formula_is_that_of_all_settings",
+    number="error below 1e-12; a sibling occurs with probability {:.3f}",
+)  # fmt: skip
+def joma_tree(case: Case) -> Measurement:
+    """Compare the formula, for pairs of leaves under one child of the root, with the sum over all
+    settings of a tree of 14 latents. The tolerance is rounding.
+    """
     both = TREE.enumerate().mean(0)
     H = TREE.heights()
     child = np.arange(TREE.leaves) // (TREE.leaves // TREE.branching[0])
@@ -34,29 +44,20 @@ def _formula(case: Case) -> Measurement:
     )
 
 
-formula = Claim(
-    id="joma-tree",
-    statement="P(y_l|y_m) = (1 + rho^2H - 2 rho^(L-1) rho_0)/(2 (1 - rho^(L-1) rho_0)) on HBLT",
-    latex=(
-        r"$\mathbb{P}(y_l = 1 \mid y_m = 1) = \frac{1}{2} \cdot \frac{1 + \rho^{2H} - 2 \rho^{L-1} "
-        r"\rho_0}{1 - \rho^{L-1} \rho_0}$ on HBLT"
-    ),
-    source="JoMA, claim 5, as we read it; re-derived",
-    relation=EQUAL,
-    case=LEAVES,
-    predicts="the formula, for pairs of leaves under one child of the root",
-    measures="the sum over all settings of a tree of 14 latents",
-    tolerance=1e-12,
-    because="rounding",
-    code=("tree_co_occurrence",),
-    test="tests/theory/test_tree.py::test_the_formula_is_that_of_all_settings",
-    number="error below 1e-12; a sibling occurs with probability {:.3f}",
-    recorded=OnRecord(Verdict.EXACT, 0.8404),
-    measure=_formula,
-)
-
-
-def _siblings(case: Case) -> Measurement:
+@claim(
+    "joma-siblings", source="JoMA, claim 5",
+    statement="Siblings co-occur most and are learnt first",
+    relation=ABOVE, case=LEAVES,
+    code=("tree_co_occurrence", "discriminancy"),
+    test="test_tree.py::test_siblings_occur_together_most",
+    number="a sibling is {:.2f} times as frequent as a cousin",
+    training_number="to predict the root's label, it loses: its z is {:.2f} at t = 100",
+)  # fmt: skip
+def joma_siblings(case: Case) -> Measurement:
+    """Check that the query's sibling has the largest co-occurrence by the formula, and so the
+    largest z in the flow of Joint on the classes hblt, whose targets are root labels. Only the
+    order counts; the premise is equal discriminancy, to one per cent.
+    """
     H = np.arange(DEPTH)
     often = theory.tree_co_occurrence(H, depth=DEPTH, rho=RHO)
     z = in_play(trained(case)["attention_logits"], case)[-1, 0]
@@ -76,23 +77,3 @@ def _siblings(case: Case) -> Measurement:
         f"{tells[1]:.2f}, cousins {tells[2]:.2f}), and its z is {sibling:.2f}, cousins "
         f"{cousins.mean():.2f}: Delta is frequency times discriminancy, and the second decides",
     )  # fmt: skip
-
-
-siblings = Claim(
-    id="joma-siblings",
-    statement="Siblings co-occur most and are learnt first",
-    source="JoMA, claim 5, as we read it",
-    relation=ABOVE,
-    case=LEAVES,
-    predicts="the largest co-occurrence, and so the largest z, for the query's sibling",
-    measures="the formula; the flow of Joint on the classes hblt, whose targets are root labels",
-    because="an order; the premise is equal discriminancy, to one per cent",
-    code=("tree_co_occurrence", "discriminancy"),
-    test="tests/theory/test_tree.py::test_siblings_occur_together_most",
-    number="a sibling is {:.2f} times as frequent as a cousin",
-    training_number="to predict the root's label, it loses: its z is {:.2f} at t = 100",
-    recorded=OnRecord(Verdict.HOLDS, 1.163, Verdict.PREMISE, -0.8589),
-    measure=_siblings,
-)
-
-CLAIMS = (formula, siblings)

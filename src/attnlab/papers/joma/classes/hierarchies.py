@@ -87,7 +87,7 @@ def hierarchy(
     children: int = 2,
     seed: int = 0,
 ) -> SequenceClasses:
-    """Return the deterministic hierarchy of JoMA, as we read it: one class for each label.
+    """Return the deterministic hierarchy of JoMA, as we know it: one class for each label.
 
     A label turns on `children` upper latents, each of these `children` lower ones, and each of
     those `children` tokens, which are all equally frequent. One query for all classes. What is on

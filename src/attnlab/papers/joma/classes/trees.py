@@ -1,6 +1,6 @@
 """HBLT(rho): hidden binary latents on a tree, whose leaves are the tokens of a sequence.
 
-JoMA, claim 5, as we read it. The root has one of D labels. Below it every node is on or
+JoMA, claim 5, as we know it. The root has one of D labels. Below it every node is on or
 off: a child of the root is on with a probability that depends on the label, and any other node has
 its parent's value with probability (1 + rho)/2. Leaf l is on when token l appears.
 

@@ -126,5 +126,5 @@ def judge(found: xr.Dataset) -> Judgement:
 
 EXPERIMENT = Experiment(
     name="joma_hblt", kind="figure", title="How often tokens of a latent tree occur together",
-    recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA, as we read it",
+    recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA, as we know it",
 )  # fmt: skip

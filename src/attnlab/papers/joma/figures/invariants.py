@@ -78,7 +78,7 @@ class Recipe(ExperimentRecipe):
 def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None) -> xr.Dataset:
     """correlation and error of each form over (queries, attention, activation, seed, step).
 
-    form: "fixed" takes b-bar where it starts, as JoMA does (as we read it); "moving" takes it along
+    form: "fixed" takes b-bar where it starts, as JoMA does (as we know it); "moving" takes it along
     (ours). They differ for softmax attention alone. error: the norm of the difference over that of
     how far z has moved, at each record. With several queries each is held against the invariant as
     if the MLP were its own; total_error: of the sum of z (of z^2, for linear attention) over
@@ -320,7 +320,7 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"{100 * numbers['fixed_early_error']:.2g} % at worst and the moving one by "
         f"{100 * numbers['moving_early_error']:.2g} %; at the end the moving one by up to "
         f"{100 * numbers['nonlinear_moving_error']:.0f} % with ReLU or GELU (means over draws). "
-        f"With {queries} queries that share the MLP, which the paper, as we read it, does not "
+        f"With {queries} queries that share the MLP, which the paper, as we know it, does not "
         f"cover, no query by itself follows the invariant of one: the error is at least "
         f"{numbers['shared_error']:.1f} times the change of z and no correlation above "
         f"{numbers['shared_correlation']:.2f}; what survives is the sum of z (exp) or of z^2 "
@@ -345,5 +345,5 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 EXPERIMENT = Experiment(
     name="joma_invariants", kind="figure", title="Attention logits as a function of the MLP",
-    recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we read it",
+    recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""JoMA's Theorem 4, as we read it: salient components first, the others later, and entropy."""
+"""JoMA's Theorem 4, as we know it: salient components first, the others later, and entropy."""
 
 from __future__ import annotations
 
@@ -210,5 +210,5 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 EXPERIMENT = Experiment(
     name="joma_salience", kind="figure", title="Salient components first, the others later",
-    recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we read it",
+    recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Delta: how discriminative and how frequent a token is (JoMA, claim 2, as we read it).
+"""Delta: how discriminative and how frequent a token is (JoMA, claim 2, as we know it).
 
 At the start the outputs are equal, and the gradient that arrives at hidden unit j, which is the
 logit of label j, is g_j = 1[j is the label] - 1/J. What first moves v_jl is

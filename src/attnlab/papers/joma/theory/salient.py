@@ -1,6 +1,6 @@
 """Salient tokens first, the others later: v' = (mu - v) * exp(v^2/2) (JoMA, claims 3 and 4).
 
-The equation itself is a heuristic of the paper, as we read it: a nonlinear activation on mixture
+The equation itself is a heuristic of the paper, as we know it: a nonlinear activation on mixture
 data pulls v to a centre mu, and attention multiplies the pull by exp(v^2/2). What follows from it
 is re-derived. With delta_l = 1 - v_l/mu_l and y_l = ln(1/delta_l),
 

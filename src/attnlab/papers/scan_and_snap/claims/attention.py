@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
-from attnlab.auditing.verdict import Verdict
 from attnlab.files.errors import InputError
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import SYMMETRIC, UNEVEN, WEAK, climbed, transition_time
@@ -52,7 +51,21 @@ def eq_10_in_training(case: Case) -> tuple[Check, float]:
     return check, float((eq_10 / in_training)[0])
 
 
-def _lemma_4(case: Case) -> Measurement:
+@claim(
+    "lemma-4", source="Lemma 4, Eqs. 10, 94-96",
+    statement=r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
+    r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)",
+    relation=EQUAL, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10), tolerance=1e-13, general=True,
+    code=("attention_velocity", "attention_flow"),
+    test="test_attention.py::test_class_weight_is_what_batch_one_steps_need",
+    number="as printed, {:.3g} times too fast when t counts steps",
+    training_number="at t_0 Theorem 1's decoder makes the norm of z {:.3g} times too large",
+)  # fmt: skip
+def lemma_4(case: Case) -> Measurement:
+    """Compare dz/dt per step with Lemma 1 averaged over classes at Theorem 5's Y, and Eq. 10 with
+    the joint flow at eta_Y/eta_Z = 30; the corrected form has the share P(n) = 1/K of the steps
+    that class n gets. The tolerance is rounding; in training 25 % count as a description.
+    """
     s, t = case, transition_time(case)
     rng = np.random.default_rng(9)
     z = rng.normal(scale=0.3, size=(s.classes.queries.size, s.P.shape[1]))
@@ -81,31 +94,6 @@ def _lemma_4(case: Case) -> Measurement:
     )
 
 
-lemma_4 = Claim(
-    id="lemma-4",
-    statement="The dynamics of the attention logits (Eq. 10), given Theorem 1's gradient",
-    latex=(
-        r"Given Theorem 1's gradient, $\dot z_m = \eta_Z \gamma \sum_{n \in \psi^{-1}(m)} "
-        r"\operatorname{diag}(f_n) \sum_{n' \ne n} \beta_{nn'} (f_n f_n^\top - I) f_{n'}$ (Eq. 10)"
-    ),
-    source="Lemma 4, Eqs. 10, 94-96",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
-    predicts="dz/dt per step; corrected: with the share P(n) = 1/K of the steps that class n gets",
-    measures="Lemma 1 averaged over classes at Theorem 5's Y; the joint flow at eta_Y/eta_Z = 30",
-    tolerance=1e-13,
-    because="rounding. In training, 25 %: to say that Eq. 10 describes it",
-    code=("attention_velocity", "attention_flow"),
-    test="tests/theory/test_attention.py::test_class_weight_is_what_batch_one_steps_need",
-    number="as printed, {:.3g} times too fast when t counts steps",
-    training_number="at t_0 Theorem 1's decoder makes the norm of z {:.3g} times too large",
-    recorded=OnRecord(Verdict.CORRECTED, 2.0, Verdict.PREMISE, 36.31),
-    measure=_lemma_4,
-    general=True,
-)
-
-
 def without_memory(
     case: Case, times: NDArray[np.float64], path: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -127,7 +115,22 @@ def without_memory(
     return velocity
 
 
-def _theorem_2(case: Case) -> Measurement:
+@claim(
+    "theorem-2", source="Theorem 2, Eqs. 97-100",
+    statement=r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = "
+    r"\psi(n)$; (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, if "
+    r"some class of $m$ has a distinct one",
+    relation=ABOVE, case=UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10), general=True, figure="fig2",
+    code=("token_fates", "attention_velocity", "gradient_coefficients"),
+    test="test_fates.py::test_theorem_2a_distinct_tokens_gain",
+    number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
+    training_number="no logit goes against its fate before t = {:.2g} (the decoder's memory)",
+)  # fmt: skip
+def theorem_2(case: Case) -> Measurement:
+    """Compare the sign of dz/dt of each token at every time with the velocity along Eq. 10, and
+    with the slope of z in the joint flow at eta_Y/eta_Z = 30. Only the sign counts; 25 % to say
+    that a decoder without memory describes training.
+    """
     s = case
     fates = theory.token_fates(s.P, psi=s.psi)
     claimed = fates != 0
@@ -176,33 +179,20 @@ def _first_against(
     return min(first_turn(times, z) for z in (path * fates)[:, fates != 0].T)
 
 
-theorem_2 = Claim(
-    id="theorem-2",
-    statement="Under Eq. 10 dz/dt > 0 for distinct tokens, dz/dt < 0 for a single common token",
-    latex=(
-        r"Under Eq. 10: (a) $\dot z_{ml} > 0$ for distinct tokens $l \in G_{DT}(n)$, $m = "
-        r"\psi(n)$; (b) $\dot z_{ml} < 0$ for a single common token, $\lvert G_{CT} \rvert = 1$, "
-        r"if some class of $m$ has a distinct one"
-    ),
-    source="Theorem 2, Eqs. 97-100",
-    relation=ABOVE,
-    case=UNEVEN,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
-    predicts="the sign of dz/dt of each token at every time",
-    measures="the velocity along Eq. 10, and the slope of z in the joint flow at eta_Y/eta_Z = 30",
-    because="a strict sign; 25 % to say that a decoder without memory describes training",
-    code=("token_fates", "attention_velocity", "gradient_coefficients"),
-    test="tests/theory/test_fates.py::test_theorem_2a_distinct_tokens_gain",
-    figure="fig2",
-    number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
-    training_number="no logit goes against its fate before t = {:.2g} (the decoder's memory)",
-    recorded=OnRecord(Verdict.HOLDS, 0.01859, Verdict.PREMISE, 1.45e6),
-    measure=_theorem_2,
-    general=True,
-)
-
-
-def _corollary_2(case: Case) -> Measurement:
+@claim(
+    "corollary-2", source=("Corollary 2", "poster and slides, (a)"),
+    statement=r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ "
+    r"for any $l \in G_{CT}$",
+    relation=BELOW, case=SYMMETRIC, hypotheses=(*ASSUMPTION_1, *COROLLARY_2), general=True,
+    code=("corollary_2", "attention_velocity"),
+    test="test_fates.py::test_corollary_2_along_the_flow",
+    number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
+    training_number="in training the common token that loses least ends at z = {:.2g}",
+)  # fmt: skip
+def corollary_2(case: Case) -> Measurement:
+    """Check that dz/dt of each common token is negative at every time, along Eq. 10 and in the
+    joint flow at eta_Y/eta_Z = 30. Only the sign counts.
+    """
     s = case
     common = np.flatnonzero(formulas.token_roles(s.P).common)
     velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
@@ -219,31 +209,22 @@ def _corollary_2(case: Case) -> Measurement:
     )
 
 
-corollary_2 = Claim(
-    id="corollary-2",
-    statement="In the symmetric case every common token loses attention",
-    latex=(
-        r"In the symmetric case every common token loses attention: $\dot z_{m_0 l} < 0$ for any "
-        r"$l \in G_{CT}$"
-    ),
-    source="Corollary 2",
-    relation=BELOW,
-    case=SYMMETRIC,
-    hypotheses=(*ASSUMPTION_1, *COROLLARY_2),
-    predicts="a negative dz/dt of each common token at every time",
-    measures="the velocity along Eq. 10, and the slope of z in the joint flow at eta_Y/eta_Z = 30",
-    because="a strict sign",
-    code=("corollary_2", "attention_velocity"),
-    test="tests/theory/test_fates.py::test_corollary_2_along_the_flow",
-    number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
-    training_number="in training the common token that loses least ends at z = {:.2g}",
-    recorded=OnRecord(Verdict.HOLDS, -0.0005728, Verdict.HOLDS, -0.001947),
-    measure=_corollary_2,
-    general=True,
-)
-
-
-def _theorem_3(case: Case) -> Measurement:
+@claim(
+    "theorem-3", source="Theorem 3, Eqs. 11, 108-111",
+    statement=r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for "
+    r"distinct tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := "
+    r"f_{nl}^2(t)/f_{nl'}^2(t) - 1$",
+    relation=EQUAL, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10), tolerance=1e-8, general=True,
+    figure="fig4",
+    code=("relative_gain", "growth_factor", "gain_invariant"),
+    test="test_gain.py::test_eq_11_along_the_flow",
+    training_number="in training the error of r/r_0 - 1 by Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
+)  # fmt: skip
+def theorem_3(case: Case) -> Measurement:
+    """Compare the relative gain of each distinct token from its own logit with Eq. 10 solved
+    numerically, and with the joint flow at eta_Y/eta_Z from 1 to 1000. The tolerance is that of the
+    ODE solver; in training 1 % of r/r_0 - 1, and an error that goes as eta_Z/eta_Y.
+    """
     s = case
     n, _, low = most_and_least_frequent(s)
     tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[n])
@@ -272,32 +253,20 @@ def _theorem_3(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-theorem_3 = Claim(
-    id="theorem-3",
-    statement="r_{l/l'|n}(t) = r_{l/l'|n}(0) exp(2 (z_l(t) - z_l(0))) for distinct tokens",
-    latex=(
-        r"$r_{l/l' \mid n}(t) = r_{l/l' \mid n}(0) e^{2(z_{ml}(t) - z_{ml}(0))}$ for distinct "
-        r"tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := f_{nl}^2(t)/f_{nl'}^2(t) - 1$"
-    ),
-    source="Theorem 3, Eqs. 11, 108-111",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, *EQ_10),
-    predicts="the relative gain of each distinct token from its own logit",
-    measures="Eq. 10 solved numerically; the joint flow at eta_Y/eta_Z from 1 to 1000",
-    tolerance=1e-8,
-    because="the ODE solver; in training 1 %, of r/r_0 - 1, and an error that goes as eta_Z/eta_Y",
-    code=("relative_gain", "growth_factor", "gain_invariant"),
-    test="tests/theory/test_gain.py::test_eq_11_along_the_flow",
-    figure="fig4",
-    training_number="in training the error of r/r_0 - 1 by Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
-    recorded=OnRecord(Verdict.EXACT, None, Verdict.HOLDS, -1.027),
-    measure=_theorem_3,
-    general=True,
-)
-
-
-def _eq_12(case: Case) -> Measurement:
+@claim(
+    "eq-12", source="Theorem 3, Eq. 12",
+    statement=r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := "
+    r"\eta_Z \int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases",
+    relation=AT_MOST, case=WEAK, hypotheses=EQ_10, tolerance=1e-9, figure="fig3",
+    code=("growth_bounds", "attention_flow"),
+    test="test_gain.py::test_eq_12_and_monotone_dominance",
+    number="ln chi ends at {:.3g} of the upper bound 2 B_n",
+)  # fmt: skip
+def eq_12(case: Case) -> Measurement:
+    """Compare the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed), with
+    Eq. 10 solved numerically. The tolerance is that of the ODE solver near t = 0, where both bounds
+    meet.
+    """
     s = case
     n, high, _ = most_and_least_frequent(s)
     flow = reduced(s, TIMES)
@@ -313,29 +282,3 @@ def _eq_12(case: Case) -> Measurement:
         ),
         number=float(np.log(chi[-1]) / (2.0 * B[-1])),
     )
-
-
-eq_12 = Claim(
-    id="eq-12",
-    statement="exp(2 f_l0(0)^2 B_n) <= chi_l0 <= exp(2 B_n), and f_l0 increases",
-    latex=(
-        r"$e^{2 f_{nl_0}^2(0) B_n(t)} \le \chi_{l_0}(t) \le e^{2 B_n(t)}$ with $B_n(t) := \eta_Z "
-        r"\int_0^t \xi_n(t') dt'$, and $f_{nl_0}(t)$ increases"
-    ),
-    source="Theorem 3, Eq. 12",
-    relation=AT_MOST,
-    case=WEAK,
-    hypotheses=EQ_10,
-    predicts="the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed)",
-    measures="Eq. 10 solved numerically",
-    tolerance=1e-9,
-    because="the tolerance of the ODE solver near t = 0, where both bounds meet",
-    code=("growth_bounds", "attention_flow"),
-    test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
-    figure="fig3",
-    number="ln chi ends at {:.3g} of the upper bound 2 B_n",
-    recorded=OnRecord(Verdict.HOLDS, 0.6341),
-    measure=_eq_12,
-)
-
-CLAIMS = (lemma_4, theorem_2, corollary_2, theorem_3, eq_12)

@@ -9,10 +9,9 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
-from attnlab.auditing.verdict import Verdict
 from attnlab.dynamics import Flow, Save, simulate
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import (
@@ -46,7 +45,19 @@ from attnlab.theory.comparison import Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
 
 
-def _frequency_bias(case: Case) -> Measurement:
+@claim(
+    "frequency-bias", source="Sections 1, 5 (frequency bias, token scanning)",
+    statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
+    relation=ABOVE, case=SYN_SMALL, hypotheses=ASSUMPTION_1, general=True, figure="fig4",
+    code=("attention_flow", "relative_gain"),
+    test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+    number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
+    training_number="in training it keeps {:.2g} of it",
+)  # fmt: skip
+def frequency_bias(case: Case) -> Measurement:
+    """Compare the order of P(l|n) with that of the logits of distinct tokens, by Eq. 10 and in the
+    joint flow on Syn-Small, eta_Y/eta_Z = 30. Only the order counts.
+    """
     s = case
     n, _, _ = most_and_least_frequent(s)
     tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[n])
@@ -68,27 +79,6 @@ def _frequency_bias(case: Case) -> Measurement:
     return Measurement(tuple(checks), number=share["Eq. 10"], training_number=share["training"])
 
 
-frequency_bias = Claim(
-    id="frequency-bias",
-    statement="Attention favours the tokens that co-occur often, and drops the rare ones first",
-    source="Sections 1, 5 (frequency bias, token scanning)",
-    relation=ABOVE,
-    case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-    predicts="logits of distinct tokens in the order of P(l|n)",
-    measures="Eq. 10 and the joint flow on Syn-Small, eta_Y/eta_Z = 30",
-    because="an order",
-    code=("attention_flow", "relative_gain"),
-    test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
-    figure="fig4",
-    number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
-    training_number="in training it keeps {:.2g} of it",
-    recorded=OnRecord(Verdict.HOLDS, 0.7108, Verdict.HOLDS, 0.6521),
-    measure=_frequency_bias,
-    general=True,
-)
-
-
 def _dominant_attention(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Attention to each class's most frequent distinct token, (..., K); z is (..., Q, L)."""
     distinct = formulas.token_roles(case.P).distinct
@@ -97,7 +87,20 @@ def _dominant_attention(case: Case, z: NDArray[np.float64]) -> NDArray[np.float6
     return np.asarray(c[..., np.arange(case.K), top])
 
 
-def _distinct_attention(case: Case) -> Measurement:
+@claim(
+    "distinct-attention", source="Abstract, Section 5",
+    statement="Over training distinct tokens gain attention (of each class the dominant one)",
+    relation=ABOVE, case=UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
+    figure="fig2",
+    code=("attention_weights", "attention_flow"),
+    test="test_gain.py::test_eq_12_and_monotone_dominance",
+    number="it rises throughout: in class 0 from 0.400 to {:.3f} at t = 10^7",
+    training_number="rises to 10^10 (0.400 to {:.3f}); another falls from 5e12 on, net it gains",
+)  # fmt: skip
+def distinct_attention(case: Case) -> Measurement:
+    """Check that attention to the most frequent distinct token of each class rises, along Eq. 10 to
+    t = 10^7 and in the joint flow to 10^10 (net gain: to 10^20). Only the sign counts.
+    """
     s = case
     times, z = run_at(s)
     checks = []
@@ -134,27 +137,20 @@ def _distinct_attention(case: Case) -> Measurement:
     )
 
 
-distinct_attention = Claim(
-    id="distinct-attention",
-    statement="Over training distinct tokens gain attention (of each class the dominant one)",
-    source="Abstract, Section 5",
-    relation=ABOVE,
-    case=UNEVEN,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    predicts="rising attention to the most frequent distinct token of each class",
-    measures="attention along Eq. 10 to t = 10^7, in the joint flow to 10^10 (net gain: to 10^20)",
-    because="a strict sign",
-    code=("attention_weights", "attention_flow"),
-    test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
+@claim(
+    "discriminative-bias", source="Abstract, Section 1; Section 5 after Theorem 2",
+    statement='A common token loses attention (for several it "can be a bit involved")',
+    relation=BELOW, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
     figure="fig2",
-    number="it rises throughout: in class 0 from 0.400 to {:.3f} at t = 10^7",
-    training_number="rises to 10^10 (0.400 to {:.3f}); another falls from 5e12 on, net it gains",
-    recorded=OnRecord(Verdict.HOLDS, 0.5474, Verdict.HOLDS, 0.4504),
-    measure=_distinct_attention,
-)
-
-
-def _discriminative_bias(case: Case) -> Measurement:
+    code=("attention_weights", "attention_flow"),
+    test="test_fates.py::test_theorem_2b_the_single_common_token_loses",
+    number="it keeps {:.2g} of its attention to t = 10^7",
+    training_number="in training it keeps {:.2g} to t = 10^10",
+)  # fmt: skip
+def discriminative_bias(case: Case) -> Measurement:
+    """Check that attention to the common token falls, along Eq. 10 to t = 10^7 and in the joint
+    flow to t = 10^10. Only the sign counts.
+    """
     s = case
     common = int(np.flatnonzero(formulas.token_roles(s.P).common)[0])
     _, z = run_at(s)
@@ -167,26 +163,6 @@ def _discriminative_bias(case: Case) -> Measurement:
                   training=name == "training")
         )  # fmt: skip
     return Measurement(tuple(checks), number=kept["Eq. 10"], training_number=kept["training"])
-
-
-discriminative_bias = Claim(
-    id="discriminative-bias",
-    statement='A common token loses attention (for several it "can be a bit involved")',
-    source="Abstract, Section 1; Section 5 after Theorem 2",
-    relation=BELOW,
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    predicts="falling attention to the common token",
-    measures="attention along Eq. 10 to t = 10^7, and in the joint flow to t = 10^10",
-    because="a strict sign",
-    code=("attention_weights", "attention_flow"),
-    test="tests/theory/test_fates.py::test_theorem_2b_the_single_common_token_loses",
-    figure="fig2",
-    number="it keeps {:.2g} of its attention to t = 10^7",
-    training_number="in training it keeps {:.2g} to t = 10^10",
-    recorded=OnRecord(Verdict.HOLDS, 0.6768, Verdict.HOLDS, 0.8516),
-    measure=_discriminative_bias,
-)
 
 
 # The draw on which the criterion is tried: pairs of classes of one query with three common tokens
@@ -206,7 +182,22 @@ def random_pairs(M: int) -> NDArray[np.float64]:
     return np.array(pairs)
 
 
-def _several_common(case: Case) -> Measurement:
+@claim(
+    "several-common-tokens", source='Section 5, "the condition can be a bit involved"',
+    statement=r"$K = 2$ equally frequent classes of one query: the first move of a common token "
+    r"$l$ is a loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start",
+    relation=EQUAL, case=TURNING, hypotheses=(*ASSUMPTION_1, *EQ_10, single_query), ours=True,
+    figure="fig2",
+    code=("common_token_margin", "attention_velocity"),
+    test="test_fates.py::test_criterion_for_two_classes_decides_every_common_token",
+    number="the first move; by t = 10^7 under Eq. 10 {:.0f} of 600 random tokens have turned",
+    training_number="the first move; by t = 10^7 {:.0f} of 600 have turned",
+)  # fmt: skip
+def several_common_tokens(case: Case) -> Measurement:
+    """Compare the sign of dz/dt at the start by the criterion with Eq. 10's velocity at t = 0, and
+    with z in the joint flow at t = 0.01 (200 random pairs); nothing is said about the end. Only the
+    sign counts.
+    """
     s, rest = case, np.zeros((1, 5))
     pairs = random_pairs(s.M)
     rates: Any = {"eta_y": s.eta_y, "eta_z": s.eta_z}
@@ -237,32 +228,20 @@ def _several_common(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-several_common = Claim(
-    id="several-common-tokens",
-    statement="K = 2: a common token first loses iff f_1.f_2 < 2 f_1l f_2l/(f_1l^2 + f_2l^2)",
-    latex=(
-        r"$K = 2$ equally frequent classes of one query: the first move of a common token $l$ is a "
-        r"loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start"
-    ),
-    source='Section 5, "the condition can be a bit involved"',
-    relation=EQUAL,
-    ours=True,
-    case=TURNING,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, single_query),
-    predicts="the sign of dz/dt at the start by the criterion; nothing about the end",
-    measures="Eq. 10's velocity at t = 0, and z in the joint flow at t = 0.01 (200 random pairs)",
-    because="a sign",
-    code=("common_token_margin", "attention_velocity"),
-    test="tests/theory/test_fates.py::test_criterion_for_two_classes_decides_every_common_token",
-    figure="fig2",
-    number="the first move; by t = 10^7 under Eq. 10 {:.0f} of 600 random tokens have turned",
-    training_number="the first move; by t = 10^7 {:.0f} of 600 have turned",
-    recorded=OnRecord(Verdict.EXACT, 33.0, Verdict.EXACT, 35.0),
-    measure=_several_common,
-)
-
-
-def _no_winner(case: Case) -> Measurement:
+@claim(
+    "no-winner-takes-all", source="Abstract, Sections 1, 6",
+    statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
+    relation=ABOVE, case=SYN_SMALL, hypotheses=ASSUMPTION_1, figure="fig4",
+    code=("attention_flow", "snapping"),
+    test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
+    training_number="{:.3g} of 10 are left at t = 10^6 in training",
+)  # fmt: skip
+def no_winner_takes_all(case: Case) -> Measurement:
+    """Check that the effective number of distinct tokens stays above 2, and changes about
+    logarithmically in time, by Eq. 10 to 10^12 and in training to 10^6. At 2 nearly one token would
+    be left; an exponent below 0.05 is logarithmic to the eye.
+    """
     s = case
     times = np.geomspace(1.0, 1e12, 40)
     path = as_dataset(s, times, reduced(s, times).logits)
@@ -292,27 +271,21 @@ def _no_winner(case: Case) -> Measurement:
     )
 
 
-no_winner = Claim(
-    id="no-winner-takes-all",
-    statement='Attention "will not collapse to one-hot": it slows down and looks frozen',
-    source="Abstract, Sections 1, 6",
-    relation=ABOVE,
-    case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-    predicts="several distinct tokens still attended to, and change about logarithmic in time",
-    measures="the effective number of distinct tokens: Eq. 10 to 10^12, training to 10^6",
-    because="2 would be nearly one token; an exponent below 0.05 is logarithmic to the eye",
-    code=("attention_flow", "snapping"),
-    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
-    figure="fig4",
-    number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
-    training_number="{:.3g} of 10 are left at t = 10^6 in training",
-    recorded=OnRecord(Verdict.HOLDS, 7.246, Verdict.HOLDS, 8.052),
-    measure=_no_winner,
-)
-
-
-def _growth_slows(case: Case) -> Measurement:
+@claim(
+    "scan-and-snap", source="Theorem 4 (scanning, snapping)",
+    statement=r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as "
+    r"$O(\ln t)$ from $t_0$ on",
+    relation=SETTLES, case=WEAK, hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
+    figure="fig3",
+    code=("growth_factor", "attention_flow"),
+    test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
+    training_number="bounded, but up to {:.2g} times as much: t_0 is not where it slows down",
+)  # fmt: skip
+def scan_and_snap(case: Case) -> Measurement:
+    """Check that chi, under Eq. 10 and in the joint flow to t = 10^10, is at most linear in t up to
+    t_0', and that from t_0 on an e-fold of t adds a bounded amount. Both are judged by exponents.
+    """
     s = case
     t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
     times, path = run_at(s)
@@ -345,36 +318,3 @@ def _growth_slows(case: Case) -> Measurement:
         f"most at t = {fastest['training']:.1e}; by t_0 = {t0:.3g} the dominant logit has made "
         f"{done:.1%} of its way to t = {times[-1]:.0e}: t_0 is not where it slows down",
     )
-
-
-growth_slows = Claim(
-    id="scan-and-snap",
-    statement="chi of the dominant token grows (sub-)linearly up to t_0', as O(ln t) from t_0 on",
-    latex=(
-        r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as $O(\ln t)$ "
-        r"from $t_0$ on"
-    ),
-    source="Theorem 4 (scanning, snapping)",
-    relation=SETTLES,
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
-    predicts="chi at most linear in t up to t_0'; then an e-fold of t adds a bounded amount",
-    measures="chi under Eq. 10 and in the joint flow to t = 10^10",
-    because="exponents",
-    code=("growth_factor", "attention_flow"),
-    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
-    figure="fig3",
-    number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
-    training_number="bounded, but up to {:.2g} times as much: t_0 is not where it slows down",
-    recorded=OnRecord(Verdict.HOLDS, 1.0, Verdict.HOLDS, 4.257),
-    measure=_growth_slows,
-)
-
-CLAIMS = (
-    frequency_bias,
-    distinct_attention,
-    discriminative_bias,
-    several_common,
-    no_winner,
-    growth_slows,
-)

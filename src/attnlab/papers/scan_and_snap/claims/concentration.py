@@ -9,8 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
-from attnlab.auditing.verdict import Verdict
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import WEAK
 from attnlab.papers.scan_and_snap.claims.correlation import FORMS
@@ -42,7 +41,18 @@ def coverage(
     )
 
 
-def _lemma_10(case: Case) -> Measurement:
+@claim(
+    "lemma-10", source="Lemma 10, Eqs. 58, 59",
+    statement=r"$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln "
+    r"\frac{2}{\delta}} + 1$ with probability at least $1 - \delta$",
+    relation=AT_MOST, case=WEAK, hypotheses=(uniform_classes,), tolerance=1e-9,
+    code=("visits_radius",), test="test_concentration.py::test_lemma_10_covers",
+    number="the least room above 1 - delta is {:.2g}",
+)  # fmt: skip
+def lemma_10(case: Case) -> Measurement:
+    """Compare the stated probability, at least 1 - delta, with the radius's exact coverage, from
+    the binomial distribution. The tolerance is the rounding of the binomial distribution function.
+    """
     N, K, delta = np.meshgrid(*GRID, indexing="ij")
     inside = coverage(N, K, theory.visits_radius(N, delta=delta))
     return Measurement(
@@ -51,30 +61,18 @@ def _lemma_10(case: Case) -> Measurement:
     )
 
 
-lemma_10 = Claim(
-    id="lemma-10",
-    statement="|N_n - ceil(N P(n))| <= sqrt((N/2) ln(2/delta)) + 1 with probability 1 - delta",
-    latex=(
-        r"$\lvert N_n - \lceil N \mathbb{P}(n) \rceil \rvert \le \sqrt{\frac{N}{2} \ln "
-        r"\frac{2}{\delta}} + 1$ with probability at least $1 - \delta$"
-    ),
-    source="Lemma 10, Eqs. 58, 59",
-    relation=AT_MOST,
-    case=WEAK,
-    hypotheses=(uniform_classes,),
-    predicts="a radius that holds with probability at least 1 - delta",
-    measures="its exact coverage, from the binomial distribution",
-    tolerance=1e-9,
-    because="rounding of the binomial distribution function",
+@claim(
+    "eq-58", source="Eq. 58, last inequality",
+    statement=r"$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$",
+    relation=BELOW, case=WEAK, hypotheses=(many_steps,),
     code=("visits_radius",),
-    test="tests/theory/test_concentration.py::test_lemma_10_covers",
-    number="the least room above 1 - delta is {:.2g}",
-    recorded=OnRecord(Verdict.HOLDS, 0.008887),
-    measure=_lemma_10,
-)
-
-
-def _eq_58(case: Case) -> Measurement:
+    test="test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
+    number="right minus left is at least {:.2g}",
+)  # fmt: skip
+def eq_58(case: Case) -> Measurement:
+    """Compare both sides for N from 10 K^2 = 40 on (N >> K^2, as in Appendix D.1). The inequality
+    is strict.
+    """
     N, delta = MUCH * case.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
     n, d = np.meshgrid(N, delta, indexing="ij")
     middle, right = (
@@ -89,26 +87,20 @@ def _eq_58(case: Case) -> Measurement:
     )
 
 
-eq_58 = Claim(
-    id="eq-58",
-    statement="sqrt((N/2) ln(2/delta)) + 1 < sqrt(N ln(2/delta))",
-    latex=r"$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$",
-    source="Eq. 58, last inequality",
-    relation=BELOW,
-    case=WEAK,
-    hypotheses=(many_steps,),
-    predicts="the inequality, for N >> K^2 as in Appendix D.1",
-    measures="both sides, N from 10 K^2 = 40 on",
-    because="a strict inequality",
-    code=("visits_radius",),
-    test="tests/theory/test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
-    number="right minus left is at least {:.2g}",
-    recorded=OnRecord(Verdict.HOLDS, 0.5534),
-    measure=_eq_58,
-)
-
-
-def _remark_4(case: Case) -> Measurement:
+@claim(
+    "remark-4", source="Remark 4, Eq. 60",
+    statement=r"$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least "
+    r"$1 - \delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N "
+    r"\ln(1/\delta)} \right\rceil$",
+    relation=up_to(1.0), case=WEAK, hypotheses=(uniform_classes, many_steps), tolerance=1e-9,
+    code=("visits_radius",), test="test_concentration.py::test_lemma_10_covers",
+    number="the least room above 1 - delta is {:.2g}",
+)  # fmt: skip
+def remark_4(case: Case) -> Measurement:
+    """Compare the stated probability with the exact coverage of Delta (with ln(1/delta), where
+    Lemma 10 has ln(2/delta)), from the binomial distribution. The tolerance is the rounding of the
+    binomial distribution function.
+    """
     N, K, delta = np.meshgrid(*GRID, indexing="ij")
     radius = np.ceil(np.sqrt(N * np.log(1.0 / delta)))
     inside = coverage(N, K, radius)
@@ -121,30 +113,6 @@ def _remark_4(case: Case) -> Measurement:
         ),
         number=float((inside - (1.0 - delta)).min()),
     )
-
-
-remark_4 = Claim(
-    id="remark-4",
-    statement="|N_n - N/K| <~ Delta = ceil(sqrt(N ln(1/delta))) << N/K with probability 1 - delta",
-    latex=(
-        r"$\lvert N_n - \bar N \rvert \lesssim \Delta \ll \bar N$ with probability at least $1 - "
-        r"\delta$, where $\bar N = \lceil N/K \rceil$ and $\Delta = \left\lceil \sqrt{N "
-        r"\ln(1/\delta)} \right\rceil$"
-    ),
-    source="Remark 4, Eq. 60",
-    relation=up_to(1.0),
-    case=WEAK,
-    hypotheses=(uniform_classes, many_steps),
-    predicts="Delta as a radius (with ln(1/delta), where Lemma 10 has ln(2/delta))",
-    measures="its exact coverage, from the binomial distribution",
-    tolerance=1e-9,
-    because="rounding of the binomial distribution function",
-    code=("visits_radius",),
-    test="tests/theory/test_concentration.py::test_lemma_10_covers",
-    number="the least room above 1 - delta is {:.2g}",
-    recorded=OnRecord(Verdict.HOLDS, 0.009983),
-    measure=_remark_4,
-)
 
 
 # Delta << N/K (Remark 4, Appendix D.1), read as a tenth at most.
@@ -186,7 +154,21 @@ def strayed(stray: float) -> Strayed:
     )
 
 
-def _lemma_11(case: Case) -> Measurement:
+@claim(
+    "lemma-11", source="Lemma 11, Eqs. 61-65",
+    statement=r"With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert "
+    r"\lesssim h(\bar N) \frac{\Delta}{\bar N}$, and $\left\lvert \frac{1}{M-1+\exp(M h(N_n))} - "
+    r"\frac{1}{M-1+\exp(M h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar "
+    r"N))}$ with $\sigma' \le \frac{1}{3} \eta_Y \Delta$",
+    relation=up_to(3.0), case=WEAK, hypotheses=(uniform_classes, concentrated_visits),
+    tolerance=1e-12,
+    code=("decoder_deviations", "h"), test="test_concentration.py::test_lemma_11_below_the_mean",
+    number="sigma' is at most {:.3g} times eta_Y Delta/3",
+)  # fmt: skip
+def lemma_11(case: Case) -> Measurement:
+    """Compare the bounds on theta and sigma', for every N_n within Delta of the mean, with both at
+    N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. The tolerance is rounding.
+    """
     found, far = strayed(STRAY), strayed(3 * STRAY)
     third = ETA_Y * far.radius / 3.0
     return Measurement(
@@ -204,32 +186,17 @@ def _lemma_11(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-lemma_11 = Claim(
-    id="lemma-11",
-    statement="|h(N_n) - h(N/K)| <~ h Delta/(N/K), and Eq. 62 with sigma' <= eta_Y Delta/3",
-    latex=(
-        r"With probability at least $1 - \delta$: $\lvert h(N_n) - h(\bar N) \rvert \lesssim "
-        r"h(\bar N) \frac{\Delta}{\bar N}$, and $\left\lvert \frac{1}{M-1+\exp(M h(N_n))} - "
-        r"\frac{1}{M-1+\exp(M h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar "
-        r"N))}$ with $\sigma' \le \frac{1}{3} \eta_Y \Delta$"
-    ),
-    source="Lemma 11, Eqs. 61-65",
-    relation=up_to(3.0),
-    case=WEAK,
-    hypotheses=(uniform_classes, concentrated_visits),
-    predicts="bounds on theta and sigma' for every N_n within Delta of the mean",
-    measures="both at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500",
-    tolerance=1e-12,
-    because="rounding",
-    code=("decoder_deviations", "h"),
-    test="tests/theory/test_concentration.py::test_lemma_11_below_the_mean",
-    number="sigma' is at most {:.3g} times eta_Y Delta/3",
-    recorded=OnRecord(Verdict.HOLDS, 0.98),
-    measure=_lemma_11,
-)
-
-
-def _eq_62(case: Case) -> Measurement:
+@claim(
+    "eq-62", source="Lemma 11 (after Eq. 62), Theorem 1's sigma",
+    statement=r"$\sigma' \ll \ln M$",
+    relation=much_smaller(MUCH), case=WEAK, hypotheses=(uniform_classes, concentrated_visits),
+    code=("h",), test="test_concentration.py::test_lemma_11_below_the_mean",
+    number="sigma' is at most {:.2g} ln M",
+)  # fmt: skip
+def eq_62(case: Case) -> Measurement:
+    """Compare ln M with sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. It is
+    a bound.
+    """
     sigma = strayed(STRAY).sigma
     log = np.log(VOCABULARIES)[:, None] + 0 * sigma
     return Measurement(
@@ -238,26 +205,20 @@ def _eq_62(case: Case) -> Measurement:
     )
 
 
-eq_62 = Claim(
-    id="eq-62",
-    statement="sigma' << ln M",
-    latex=r"$\sigma' \ll \ln M$",
-    source="Lemma 11 (after Eq. 62), Theorem 1's sigma",
-    relation=much_smaller(MUCH),
-    case=WEAK,
-    hypotheses=(uniform_classes, concentrated_visits),
-    predicts="sigma' far below ln M",
-    measures="sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500",
-    because="a bound",
-    code=("h",),
-    test="tests/theory/test_concentration.py::test_lemma_11_below_the_mean",
-    number="sigma' is at most {:.2g} ln M",
-    recorded=OnRecord(Verdict.HOLDS, 0.03654),
-    measure=_eq_62,
-)
-
-
-def _lemma_12(case: Case) -> Measurement:
+@claim(
+    "lemma-12", source="Lemma 12, Eqs. 66-69",
+    statement=r"$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - "
+    r"\delta$ $\lvert \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for "
+    r"all $n$",
+    relation=up_to(1.0), case=WEAK, hypotheses=(uniform_classes, many_steps),
+    code=("visit_deviations", "h"),
+    test="test_concentration.py::test_lemma_11_corrected_bounds_every_count",
+    number="in {:.2%} of 12,000 draws all 5 classes are within the bound (95% is claimed)",
+)  # fmt: skip
+def lemma_12(case: Case) -> Measurement:
+    """Compare the bound, with constant 1 and probability 1 - delta for all K deviations, with 4,000
+    draws of the visits at each N, K = 5, delta = 0.05. The probability has much room above 0.95.
+    """
     rng = np.random.default_rng(10)
     K, M, eta_y, delta = 5, 1000.0, 0.5, 0.05
     steps = np.array([100, 1000, 10000]) * K**2
@@ -273,30 +234,22 @@ def _lemma_12(case: Case) -> Measurement:
     )
 
 
-lemma_12 = Claim(
-    id="lemma-12",
-    statement="w_n = (1 + theta_n) w-bar_n with |theta_n| <~ (K/sqrt N) sqrt(ln(K/delta))",
-    latex=(
-        r"$w_n(N) = (1 + \theta_n) \bar w_n(N)$, where with probability at least $1 - \delta$ "
-        r"$\lvert \theta_n \rvert \lesssim \frac{K}{\sqrt N} \sqrt{\ln \frac{K}{\delta}}$ for all "
-        r"$n$"
-    ),
-    source="Lemma 12, Eqs. 66-69",
-    relation=up_to(1.0),
-    case=WEAK,
-    hypotheses=(uniform_classes, many_steps),
-    predicts="all K deviations within the bound, constant 1, with probability 1 - delta",
-    measures="4,000 draws of the visits at each N, K = 5, delta = 0.05",
-    because="a probability with much room above 0.95",
-    code=("visit_deviations", "h"),
-    test="tests/theory/test_concentration.py::test_lemma_11_corrected_bounds_every_count",
-    number="in {:.2%} of 12,000 draws all 5 classes are within the bound (95% is claimed)",
-    recorded=OnRecord(Verdict.HOLDS, 1.0),
-    measure=_lemma_12,
-)
-
-
-def _corollary_1_sigma(case: Case) -> Measurement:
+@claim(
+    "corollary-1-sigma", source="Corollary 1, after Eq. 71",
+    statement=r"$\sigma > -1$, and with probability at least $1 - \delta$ $\lvert \sigma \rvert "
+    r"\lesssim \eta_Y \sqrt{N \ln \frac{1}{\delta}}$, and $\lvert \sigma \rvert \lesssim "
+    r"\frac{K}{\sqrt N} \sqrt{\ln \frac{1}{\delta}}$ when $N \gg K \left(\sqrt{N \ln "
+    r"\frac{1}{\delta}} + \frac{2(1+\omega_1) \ln M}{\eta_Y}\right)$",
+    relation=up_to(1.0), case=WEAK, hypotheses=(uniform_classes, large_vocabulary), tolerance=1e-9,
+    code=("h", "visit_deviations"),
+    test="test_concentration.py::test_sigma_of_corollary_1_stays_within_its_bounds",
+    number="delta = 0.01: the second bound holds with probability {:.4%} or more (99% is claimed)",
+)  # fmt: skip
+def corollary_1_sigma(case: Case) -> Measurement:
+    """Compare both bounds, with constant 1 and probability at least 1 - delta, with their exact
+    coverage, from the binomial distribution of N_n, N from 10^3 to 10^6. The tolerance is the
+    rounding of the binomial distribution function.
+    """
     M, y, N = float(case.M), ETA_Y, np.array([1e3, 1e4, 1e5, 1e6])
     t0 = theory.transition_times(K=1, M=M, eta_y=y).t0
     early, late, lowest = [], [], []
@@ -322,30 +275,3 @@ def _corollary_1_sigma(case: Case) -> Measurement:
         note=f"with constant 1, {len(early)} cases for the first and {len(late)} for the second "
         "bound, where N is at least 10 K (sqrt(N ln(1/delta)) + 2 (1 + omega_1) ln M/eta_Y)",
     )
-
-
-corollary_1_sigma = Claim(
-    id="corollary-1-sigma",
-    statement="|sigma| <~ eta_Y sqrt(N ln(1/delta)); for large N <~ (K/sqrt N) sqrt(ln(1/delta))",
-    latex=(
-        r"$\sigma > -1$, and with probability at least $1 - \delta$ $\lvert \sigma \rvert \lesssim "
-        r"\eta_Y \sqrt{N \ln \frac{1}{\delta}}$, and $\lvert \sigma \rvert \lesssim \frac{K}{\sqrt "
-        r"N} \sqrt{\ln \frac{1}{\delta}}$ when $N \gg K \left(\sqrt{N \ln \frac{1}{\delta}} + "
-        r"\frac{2(1+\omega_1) \ln M}{\eta_Y}\right)$"
-    ),
-    source="Corollary 1, after Eq. 71",
-    relation=up_to(1.0),
-    case=WEAK,
-    hypotheses=(uniform_classes, large_vocabulary),
-    predicts="both bounds, constant 1, with probability at least 1 - delta",
-    measures="their exact coverage, from the binomial distribution of N_n; N from 10^3 to 10^6",
-    tolerance=1e-9,
-    because="rounding of the binomial distribution function",
-    code=("h", "visit_deviations"),
-    test="tests/theory/test_concentration.py::test_sigma_of_corollary_1_stays_within_its_bounds",
-    number="delta = 0.01: the second bound holds with probability {:.4%} or more (99% is claimed)",
-    recorded=OnRecord(Verdict.HOLDS, 1.0),
-    measure=_corollary_1_sigma,
-)
-
-CLAIMS = (lemma_10, eq_58, remark_4, lemma_11, eq_62, lemma_12, corollary_1_sigma)

@@ -8,13 +8,12 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.auditing.runs import ratios, trained
-from attnlab.auditing.verdict import Verdict
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Extended
 from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import RATES, SYN_SMALL, WEAK, climbed
+from attnlab.papers.scan_and_snap.cases import RATES, SYN_SMALL, WEAK, climbed, transition_time
 from attnlab.papers.scan_and_snap.claims.model import complex_slope
 from attnlab.papers.scan_and_snap.hypotheses import (
     ASSUMPTION_1,
@@ -67,13 +66,24 @@ def _angles(case: Case, form: Form) -> NDArray[np.float64]:
     angles = []
     for i, (eta_y, _) in enumerate(RESIDUAL_RATES):
         run = _with_residual(s).isel(run=i)
-        z = logits(s, run.sel(time=slice(s.at(eta_y=eta_y).t0, None)))
+        z = logits(s, run.sel(time=slice(transition_time(s.at(eta_y=eta_y)), None)))
         along = (z * velocity).sum(axis=(1, 2))
         angles.append(1.0 - along / np.sqrt((z**2).sum(axis=(1, 2)) * (velocity**2).sum()))
     return np.concatenate(angles)
 
 
-def _residual_exact(case: Case) -> Measurement:
+@claim(
+    "residual-exact", source="Section 7, residue connection",
+    statement=r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} "
+    r"= \frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$",
+    relation=EQUAL, case=TWO_QUERIES, tolerance=1e-12, ours=True,
+    code=("residual_beta", "residual_velocity", "residual_correlation"),
+    test="test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
+)  # fmt: skip
+def residual_exact(case: Case) -> Measurement:
+    """Compare the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T), with
+    complex-step derivatives through both normalisations. The tolerance is rounding.
+    """
     s, M = case, 40
     growth = theory.h(20.0, M=M, eta_y=1.0)
     speed = (M - 1.0) ** 2 * growth / (M - 1.0 + np.exp(M * growth))  # gamma at 20 visits
@@ -100,29 +110,22 @@ def _residual_exact(case: Case) -> Measurement:
     )
 
 
-residual_exact = Claim(
-    id="residual-exact",
-    statement="With a residual connection Eq. 10 has (1/2) beta at E-bar = (E + 1[same query])/2",
-    latex=(
-        r"With a residual connection Eq. 10 has $\frac{1}{2} \beta_{nn'}$ at $\bar E_{nn'} = "
-        r"\frac{1}{2} (E_{nn'} + \mathbb{I}(\psi(n) = \psi(n')))$, $n \ne n'$"
-    ),
-    source="Section 7, residue connection",
-    relation=EQUAL,
-    ours=True,
-    case=TWO_QUERIES,
-    predicts="the velocity of z, given Theorem 5's decoder of what it sees, LN(f_n + x_T)",
-    measures="complex-step derivatives through both normalisations",
-    tolerance=1e-12,
-    because="rounding",
-    code=("residual_beta", "residual_velocity", "residual_correlation"),
-    test="tests/theory/test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
-    recorded=OnRecord(Verdict.EXACT),
-    measure=_residual_exact,
-)
-
-
-def _residual_beta(case: Case) -> Measurement:
+@claim(
+    "residual-beta", source="Section 7, residue connection",
+    statement=r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) "
+    r"= \psi(n'))$",
+    relation=within(4.0), case=TWO_QUERIES,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
+    code=("residual_beta", "residual_velocity"),
+    test="test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
+    number="as an order of magnitude: it is {:.2g} times the right one",
+    training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
+)  # fmt: skip
+def residual_beta(case: Case) -> Measurement:
+    """Compare the size of beta within a query with the exact beta (residual-exact), and the
+    direction in which z moves with the joint flow past t_0. It is read as ~; for the direction of a
+    path 1 - cosine must be below 0.05.
+    """
     s = case
     right, printed = (theory.residual_beta(theory.correlation(s.P), psi=s.psi, M=s.M, form=form)
                       for form in ("corrected", "printed"))  # fmt: skip
@@ -142,29 +145,6 @@ def _residual_beta(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-residual_beta = Claim(
-    id="residual-beta",
-    statement="With a residual connection beta_nn' ~ f_n.f_n' + 1[same query]",
-    latex=(
-        r"With a residual connection $\beta_{nn'} \sim f_n^\top f_{n'} + \mathbb{I}(\psi(n) = "
-        r"\psi(n'))$"
-    ),
-    source="Section 7, residue connection",
-    relation=within(4.0),
-    case=TWO_QUERIES,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
-    predicts="the size of beta within a query, and the direction in which z moves",
-    measures="the exact beta (residual-exact); the joint flow past t_0",
-    because="~; and 1 - cosine below 0.05 for the direction of a path",
-    code=("residual_beta", "residual_velocity"),
-    test="tests/theory/test_residual.py::test_residual_velocity_is_the_gradient_through_both_normalisations",
-    number="as an order of magnitude: it is {:.2g} times the right one",
-    training_number="z moves along the printed direction, 1 - cosine up to {:.2g}",
-    recorded=OnRecord(Verdict.OUTSIDE, 2.737, Verdict.OUTSIDE, 0.03047),
-    measure=_residual_beta,
-)
-
-
 def _residual_weight(case: Case, token: int, tau: float) -> tuple[float, float]:
     """Attention of class 0 to a token at the start and at `tau`, under the exact dynamics."""
     s = case
@@ -177,7 +157,21 @@ def _residual_weight(case: Case, token: int, tau: float) -> tuple[float, float]:
     return float(s.P[0, token]), float(c[0, token])
 
 
-def _local_roles(case: Case) -> Measurement:
+@claim(
+    "residual-local-roles", source="Section 7, residue connection",
+    statement=r'With a residual connection Theorem 2 "now applies within each subset" '
+    r'$\psi^{-1}(m)$ of a query',
+    relation=ABOVE, case=TWO_QUERIES,
+    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
+    code=("local_roles", "residual_velocity"),
+    test="test_residual.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
+    number="there a locally distinct token can move at {:.2g} (times eta_Z gamma)",
+    training_number="trained, no locally distinct token ends below z = {:+.3g}",
+)  # fmt: skip
+def residual_local_roles(case: Case) -> Measurement:
+    """Check that logits of tokens that are distinct within a query rise: their velocity with the
+    exact beta of a residual connection, and z after training. Only the sign counts.
+    """
     s = case
     _, distinct = theory.local_roles(s.P, psi=s.psi)
     velocity = theory.residual_velocity(s.P, np.zeros((2, s.P.shape[1])), psi=s.psi, M=s.M)
@@ -204,30 +198,20 @@ def _local_roles(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-local_roles = Claim(
-    id="residual-local-roles",
-    statement='With a residual connection Theorem 2 "now applies within each subset" of a query',
-    latex=(
-        r'With a residual connection Theorem 2 "now applies within each subset" $\psi^{-1}(m)$ of '
-        r"a query"
-    ),
-    source="Section 7, residue connection",
-    relation=ABOVE,
-    case=TWO_QUERIES,
-    hypotheses=(*ASSUMPTION_1, *EQ_10, weak_correlations_with_residual),
-    predicts="rising logits of the tokens that are distinct within a query",
-    measures="their velocity with the exact beta of a residual connection; z after training",
-    because="a strict sign",
-    code=("local_roles", "residual_velocity"),
-    test="tests/theory/test_residual.py::test_local_roles_do_not_decide_fates_under_a_residual_connection",
-    number="there a locally distinct token can move at {:.2g} (times eta_Z gamma)",
-    training_number="trained, no locally distinct token ends below z = {:+.3g}",
-    recorded=OnRecord(Verdict.OUTSIDE, -0.00345, Verdict.OUTSIDE, 0.001468),
-    measure=_local_roles,
-)
-
-
-def _position_bias(case: Case) -> Measurement:
+@claim(
+    "position-bias", source="Section 7, positional encoding; Section 5, initial value as prior",
+    statement=r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) "
+    r"\exp(z_0)$, is a prior on the contextual tokens",
+    relation=EQUAL, case=WEAK, tolerance=3e-3,
+    code=("logit_prior", "position_prior"),
+    test="test_priors.py::test_position_bias_needs_tokens_that_depend_on_position",
+    number="P the same at all positions: it cancels in the mean; ALiBi 1/2 keeps {:.2g} positions",
+)  # fmt: skip
+def position_bias(case: Case) -> Measurement:
+    """Compare the path from z(0) = bias with that of P(l|n) e^bias from 0, plus bias: by Eq. 10, in
+    the joint flow, and on sampled sequences with a position bias. The tolerance is the sampling
+    error of 10^6 tokens; 1e-7 and 1e-6 for the two solvers.
+    """
     s, t = case, np.geomspace(1.0, 1e6, 20)
     bias = np.asarray(np.random.default_rng(12).normal(scale=0.5, size=s.P.shape[1]))
     prior = theory.logit_prior(s.P, bias[None])
@@ -284,29 +268,20 @@ def _position_bias(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-position_bias = Claim(
-    id="position-bias",
-    statement="A bias z_0 on the logits (T5, ALiBi) is a prior on the contextual tokens",
-    latex=(
-        r"A bias $z_0$ on the logits (T5, ALiBi), $\exp(z_{ml} + z_0) = \exp(z_{ml}) \exp(z_0)$, "
-        r"is a prior on the contextual tokens"
-    ),
-    source="Section 7, positional encoding; Section 5, initial value as prior",
-    relation=EQUAL,
-    case=WEAK,
-    predicts="the path from z(0) = bias: that of P(l|n) e^bias from 0, plus bias",
-    measures="Eq. 10 and the joint flow from both starts; sampled sequences with a position bias",
-    tolerance=3e-3,
-    because="the sampling error of 10^6 tokens; 1e-7 and 1e-6 for the two solvers",
-    code=("logit_prior", "position_prior"),
-    test="tests/theory/test_priors.py::test_position_bias_needs_tokens_that_depend_on_position",
-    number="P the same at all positions: it cancels in the mean; ALiBi 1/2 keeps {:.2g} positions",
-    recorded=OnRecord(Verdict.HOLDS, 4.083, Verdict.HOLDS),
-    measure=_position_bias,
-)
-
-
-def _heads(case: Case) -> Measurement:
+@claim(
+    "heads-as-starts", source="Section 5, initial value as prior; Section 3",
+    statement="Heads are different $Z_h(0)$, which decide which token wins",
+    relation=EQUAL, case=WEAK, tolerance=0.5,
+    code=("dominant_tokens", "head_flows"),
+    test="test_priors.py::test_heads_are_flows_from_different_starts",
+    number="three starts, {:.0f} winners (each head alone with its decoder, as the paper reads it)",
+    training_number="three heads of one model, averaged or concatenated, keep {:.0f} winners",
+)  # fmt: skip
+def heads_as_starts(case: Case) -> Measurement:
+    """Compare the distinct token with the largest P(l|n) e^{z_l(0)} of each class with the most
+    attended one at t = 10^6, by Eq. 10 and in the joint flow, from three starts, and with the three
+    as heads of one model. A token id is right or wrong.
+    """
     s, t = case, np.array([1e6])
     # Starts that lift a different distinct token of each class 20 % above the others, one per head.
     distinct = [np.flatnonzero(row) for row in formulas.token_roles(s.P).distinct]
@@ -350,47 +325,17 @@ def _heads(case: Case) -> Measurement:
     return Measurement(tuple(checks), float(np.unique(predicted[:, 0]).size), float(min(kept)))
 
 
-heads = Claim(
-    id="heads-as-starts",
-    statement="Heads are different z(0), which decide which token wins",
-    latex=r"Heads are different $Z_h(0)$, which decide which token wins",
-    source="Section 5, initial value as prior; Section 3",
-    relation=EQUAL,
-    case=WEAK,
-    predicts="the winner in each class: the distinct token with the largest P(l|n) e^{z_l(0)}",
-    measures="the most attended distinct token at t = 10^6, Eq. 10 and joint flow, three starts; "
-    "then the three as heads of one model",
-    tolerance=0.5,
-    because="a token id is right or wrong",
-    code=("dominant_tokens", "head_flows"),
-    test="tests/theory/test_priors.py::test_heads_are_flows_from_different_starts",
-    number="three starts, {:.0f} winners (each head alone with its decoder, as the paper reads it)",
-    training_number="three heads of one model, averaged or concatenated, keep {:.0f} winners",
-    recorded=OnRecord(Verdict.HOLDS, 3.0, Verdict.HOLDS, 3.0),
-    measure=_heads,
-)
-
-
-def _multilayer(case: Case) -> Measurement:
+@claim(
+    "multilayer-remark", source="Section 7, possible future extension to multi-layer cases",
+    statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
+    relation=BELOW, case=SYN_SMALL, hypotheses=ASSUMPTION_1,
+    code=("attention_flow",), test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    number="no condition is given; on Syn-Small {:.3g} of 10 are left at t = 10^6",
+)  # fmt: skip
+def multilayer_remark(case: Case) -> Measurement:
+    """Measure the effective number of distinct tokens on Syn-Small, which has 10 to a class.
+    Nothing is compared: the remark on future work says what may happen, with no rate, time or data
+    named, and an example cannot refute a possibility.
+    """
     run = climbed(case).sel(ratio=FAST)
     return Measurement((), number=float(np.exp(mean_entropy(run)[-1])))
-
-
-multilayer = Claim(
-    id="multilayer-remark",
-    statement="Of 10 relevant tokens self-attention may only pick 1-2 to combine first",
-    source="Section 7, possible future extension to multi-layer cases",
-    relation=BELOW,
-    case=SYN_SMALL,
-    hypotheses=ASSUMPTION_1,
-    predicts="what may happen, with no rate, time or data named",
-    measures="the effective number of distinct tokens on Syn-Small, which has 10 to a class",
-    because="a remark on future work: a possibility cannot be refuted by an example",
-    code=("attention_flow",),
-    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
-    number="no condition is given; on Syn-Small {:.3g} of 10 are left at t = 10^6",
-    recorded=OnRecord(Verdict.UNDECIDED, 8.052),
-    measure=_multilayer,
-)
-
-CLAIMS = (residual_exact, residual_beta, local_roles, position_bias, heads, multilayer)

@@ -7,10 +7,9 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import TRAINED_RATIOS
-from attnlab.auditing.verdict import Verdict
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import FIG3, WEAK, climbed, transition_time
 from attnlab.papers.scan_and_snap.claims.correlation import FORMS, brute_gradient, random_attention
@@ -29,7 +28,22 @@ from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETT
 SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the decoder learns
 
 
-def _theorem_1(case: Case) -> Measurement:
+@claim(
+    "theorem-1", source="Theorem 1, Eq. 9",
+    statement=r"Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - "
+    r"\sum_{n' \ne n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in training: "
+    r"our question)",
+    relation=EQUAL, case=WEAK, hypotheses=THEOREM_1, tolerance=1e-12,
+    code=("back_gradient", "beta", "plain_coefficients"),
+    test="test_decoder.py::test_theorem_1_is_not_about_the_plain_update",
+    number="with the printed beta, g_n is off by {:.2g} gamma (two classes, M = 1000)",
+    training_number="at t_0, ratio 1000, Eq. 10 has {:.3g} times the dominant logit of training",
+)  # fmt: skip
+def theorem_1(case: Case) -> Measurement:
+    """Compare g_n with Y (e_n - alpha_n) by brute force, and z with the joint flow at eta_Y/eta_Z =
+    1000; the corrected form has Eq. 88's beta, in training SGD's own beta. The tolerance is the
+    rounding of matrix products.
+    """
     s = case
     f, t = formulas.unit_attention(s.P), transition_time(s)
     growth = np.full(s.K, theory.h(t / s.K, M=s.M, eta_y=s.eta_y))
@@ -97,33 +111,18 @@ def plain_growth(case: Case, times: NDArray[np.float64], token: int) -> NDArray[
     return np.interp(times, fine, scipy.integrate.cumulative_simpson(speed, x=fine, initial=0.0))
 
 
-theorem_1 = Claim(
-    id="theorem-1",
-    statement="g_n = gamma (iota_n f_n - sum beta_nn' f_n') (that SGD sends it back: our question)",
-    latex=(
-        r"Given $x_{T+1} = n$, $g_n := Y (x_{T+1} - \alpha) = \gamma \left(\iota_n f_n - \sum_{n' "
-        r"\ne n} \beta_{nn'} f_{n'}\right)$ for the modified update of Lemma 3 (in "
-        r"training: our question)"
-    ),
-    source="Theorem 1, Eq. 9",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=THEOREM_1,
-    predicts="g_n; corrected: Eq. 88's beta. In training, z: corrected: SGD's own beta",
-    measures="Y (e_n - alpha_n) by brute force; the joint flow at eta_Y / eta_Z = 1000",
-    tolerance=1e-12,
-    because="rounding of matrix products",
-    code=("back_gradient", "beta", "plain_coefficients"),
-    test="tests/theory/test_decoder.py::test_theorem_1_is_not_about_the_plain_update",
-    number="with the printed beta, g_n is off by {:.2g} gamma (two classes, M = 1000)",
-    training_number="at t_0, ratio 1000, Eq. 10 has {:.3g} times the dominant logit of training",
-    recorded=OnRecord(Verdict.CORRECTED, 0.001489, Verdict.CORRECTED, 37.8),
-    measure=_theorem_1,
-)
-
-
-def _eq_86(case: Case) -> Measurement:
-    """iota_n read off the gradient itself: its coordinate along f_n among the f's."""
+@claim(
+    "eq-86", source="Eq. 86",
+    statement=r"$\iota_n = (1+\sigma) \left[q_1 (1+\theta_n) (1 - E'_{nn}) - q_0 \sum_{k \ne n} "
+    r"(1+\theta_k) E'_{kn}\right]$",
+    relation=EQUAL, case=WEAK, tolerance=1e-11,
+    code=("iota",), test="test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
+)  # fmt: skip
+def eq_86(case: Case) -> Measurement:
+    """Compare the coefficient of f_n in g_n / gamma with that of Y (e_n - alpha_n) by brute force,
+    its coordinate along f_n among the f's, for three random classes visited 30, 45 and 25 times.
+    The tolerance is the rounding of 60 x 9 matrix products and of a least-squares solution.
+    """
     M, eta_y, visits = 60, 0.5, np.array([30.0, 45.0, 25.0])
     f = formulas.unit_attention(np.random.default_rng(18).dirichlet(np.ones(9), size=3))
     theta, sigma = theory.visit_deviations(visits, M=M, eta_y=eta_y)
@@ -137,26 +136,6 @@ def _eq_86(case: Case) -> Measurement:
         )
     )  # fmt: skip
 
-
-eq_86 = Claim(
-    id="eq-86",
-    statement="iota_n = (1+sigma)[q1 (1+theta_n)(1 - E'_nn) - q0 sum_{k != n} (1+theta_k) E'_kn]",
-    latex=(
-        r"$\iota_n = (1+\sigma) \left[q_1 (1+\theta_n) (1 - E'_{nn}) - q_0 \sum_{k \ne n} "
-        r"(1+\theta_k) E'_{kn}\right]$"
-    ),
-    source="Eq. 86",
-    relation=EQUAL,
-    case=WEAK,
-    predicts="the coefficient of f_n in g_n / gamma",
-    measures="Y (e_n - alpha_n) by brute force, three random classes visited 30, 45 and 25 times",
-    tolerance=1e-11,
-    because="rounding of 60 x 9 matrix products and of a least-squares solution",
-    code=("iota",),
-    test="tests/theory/test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
-    recorded=OnRecord(Verdict.EXACT),
-    measure=_eq_86,
-)
 
 # |delta_1| << 1 in Eqs. 87 and 89, read as a tenth at most.
 STRAY, LARGE = 1.0 / MUCH, 1000.0
@@ -178,12 +157,36 @@ def remainders(form: Form) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return second, third
 
 
-def _eq_87(case: Case) -> Measurement:
+@claim(
+    "eq-87", source="Eq. 87 and the line after Eq. 89",
+    statement=r"$\iota_n = (1+\sigma) [(1 - E'_{nn}) (1+\delta_1) + \delta_2]$ with $\lvert "
+    r"\delta_2 \rvert < \frac{3}{M}$",
+    relation=BELOW, case=WEAK, hypotheses=(weak_correlations, uniform_classes, large_vocabulary),
+    code=("iota", "beta"),
+    test="test_coefficients.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
+    number="in 200 random sets the remainder is at most {:.3g}/M",
+)  # fmt: skip
+def eq_87(case: Case) -> Measurement:
+    """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
+    |theta_n| is at most 0.1 (|delta_1| << 1). The inequality is strict.
+    """
     second, _ = remainders("corrected")
     return Measurement((Check("M |delta_2|", 3.0, second),), number=float(second.max()))
 
 
-def _eq_89(case: Case) -> Measurement:
+@claim(
+    "eq-89", source="Eq. 89 and the line after Eq. 89",
+    statement=r"$\beta_{nn'} = (1+\sigma) [E'_{nn'} (1+\delta_1) + \delta_3]$ with $\lvert "
+    r"\delta_3 \rvert < \frac{3}{M}$",
+    relation=BELOW, case=WEAK, hypotheses=(weak_correlations, uniform_classes, large_vocabulary),
+    code=("iota", "beta"),
+    test="test_coefficients.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
+    number="in 200 random sets the remainder is at most {:.3g}/M",
+)  # fmt: skip
+def eq_89(case: Case) -> Measurement:
+    """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
+    |theta_n| is at most 0.1 (|delta_1| << 1). The inequality is strict.
+    """
     sizes = {form: remainders(form)[1] for form in FORMS}
     return Measurement(
         tuple(
@@ -194,44 +197,19 @@ def _eq_89(case: Case) -> Measurement:
     )
 
 
-def _remainder(equation: int, latex: str, statement: str, recorded: OnRecord) -> Claim:
-    """Eqs. 87 and 89 differ in the coefficient that they approximate."""
-    return Claim(
-        id=f"eq-{equation}",
-        statement=statement,
-        latex=latex,
-        source=f"Eq. {equation} and the line after Eq. 89",
-        relation=BELOW,
-        case=WEAK,
-        hypotheses=(weak_correlations, uniform_classes, large_vocabulary),
-        predicts="a remainder below 3/M where |theta_n| is at most 0.1 (|delta_1| << 1)",
-        measures="the remainder for 200 random sets of 2 to 6 classes, M = 1000",
-        because="a strict inequality",
-        code=("iota", "beta"),
-        test="tests/theory/test_coefficients.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
-        number="in 200 random sets the remainder is at most {:.3g}/M",
-        recorded=recorded,
-        measure=_eq_87 if equation == 87 else _eq_89,
-    )
-
-
-eq_87 = _remainder(
-    87,
-    r"$\iota_n = (1+\sigma) [(1 - E'_{nn}) (1+\delta_1) + \delta_2]$ with $\lvert \delta_2 \rvert "
-    r"< \frac{3}{M}$",
-    "iota_n = (1+sigma)[(1 - E'_nn)(1+delta_1) + delta_2] with |delta_2| < 3/M",
-    OnRecord(Verdict.HOLDS, 0.3738),
-)
-eq_89 = _remainder(
-    89,
-    r"$\beta_{nn'} = (1+\sigma) [E'_{nn'} (1+\delta_1) + \delta_3]$ with $\lvert \delta_3 \rvert < "
-    r"\frac{3}{M}$",
-    "beta_nn' = (1+sigma)[E'_nn' (1+delta_1) + delta_3] with |delta_3| < 3/M",
-    OnRecord(Verdict.HOLDS, 1.279),
-)
-
-
-def _theorem_1a(case: Case) -> Measurement:
+@claim(
+    "theorem-1a", source="Theorem 1(a), Eqs. 91-93",
+    statement=r"$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ "
+    r"for every class $n$ and all $t$",
+    relation=ABOVE, case=WEAK, hypotheses=THEOREM_1,
+    code=("xi",),
+    test="test_coefficients.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
+    number="above 0: with the printed beta the least xi_n/gamma is {:.4g} times min lambda^2",
+)  # fmt: skip
+def theorem_1a(case: Case) -> Measurement:
+    """Check that xi_n is positive under Assumption 2 along Eq. 10, and for random classes with M
+    just large enough (the corrected beta needs no lower bound). The inequality is strict.
+    """
     least = {}
     for form in FORMS:
         values = []
@@ -258,29 +236,18 @@ def _theorem_1a(case: Case) -> Measurement:
     )
 
 
-theorem_1a = Claim(
-    id="theorem-1a",
-    statement="xi_n > 0 for every class and all t",
-    latex=(
-        r"$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ for "
-        r"every class $n$ and all $t$"
-    ),
-    source="Theorem 1(a), Eqs. 91-93",
-    relation=ABOVE,
-    case=WEAK,
-    hypotheses=THEOREM_1,
-    predicts="a positive xi_n under Assumption 2 (the corrected beta needs no lower bound)",
-    measures="xi_n along Eq. 10, and for random classes with M just large enough",
-    because="a strict inequality",
-    code=("xi",),
-    test="tests/theory/test_coefficients.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
-    number="above 0: with the printed beta the least xi_n/gamma is {:.4g} times min lambda^2",
-    recorded=OnRecord(Verdict.HOLDS, 0.9998),
-    measure=_theorem_1a,
-)
-
-
-def _eq_93(case: Case) -> Measurement:
+@claim(
+    "eq-93", source="Eq. 93, first inequality (proof of Theorem 1a)",
+    statement=r"$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert "
+    r"\lambda_i(E) \rvert^2}{1 - \lvert \lambda_1 \rvert}$",
+    relation=AT_LEAST, case=WEAK, tolerance=1e-12,
+    code=("e_prime", "gram"), test="test_correlations.py::test_lemmas_13_to_17",
+    number="two classes, f_1.f_2 = 0.276: the printed bound is {:.2g} too large (harmless)",
+)  # fmt: skip
+def eq_93(case: Case) -> Measurement:
+    """Compare the lower bound with -E'_nn for 200 random sets of 2 to 6 classes; the corrected form
+    has 1 + |lambda_1| in the denominator. The tolerance is the rounding of 6 x 6 linear algebra.
+    """
     pairs = []
     for f in random_attention():
         E = theory.gram(f)
@@ -302,29 +269,20 @@ def _eq_93(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-eq_93 = Claim(
-    id="eq-93",
-    statement="sum_k lambda_k^2 u_nk^2/(1 + lambda_k) >= min lambda^2/(1 - |lambda_1|)",
-    latex=(
-        r"$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert \lambda_i(E) "
-        r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$"
-    ),
-    source="Eq. 93, first inequality (proof of Theorem 1a)",
-    relation=AT_LEAST,
-    case=WEAK,
-    predicts="a lower bound on -E'_nn; corrected: with 1 + |lambda_1| in the denominator",
-    measures="-E'_nn for 200 random sets of 2 to 6 classes",
-    tolerance=1e-12,
-    because="rounding of 6 x 6 linear algebra",
-    code=("e_prime", "gram"),
-    test="tests/theory/test_correlations.py::test_lemmas_13_to_17",
-    number="two classes, f_1.f_2 = 0.276: the printed bound is {:.2g} too large (harmless)",
-    recorded=OnRecord(Verdict.CORRECTED, 0.02273),
-    measure=_eq_93,
-)
-
-
-def _theorem_1b(case: Case) -> Measurement:
+@claim(
+    "theorem-1b", source="Theorem 1(b), Theorem 4",
+    statement=r"$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge "
+    r"\frac{2(1+\delta') K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln "
+    r"M}\right)$",
+    relation=SETTLES, case=FIG3,
+    code=("gamma_stages",),
+    test="test_speed.py::test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m",
+    number="in t; not uniformly in M: at t_0 the constant is {:.3g} for M = 10^9",
+)  # fmt: skip
+def theorem_1b(case: Case) -> Measurement:
+    """Check that gamma over the rate does not grow between 10^5 and 10^6 t_0, for M from 10^3 to
+    10^9. It is judged by an exponent.
+    """
     K, y, M = case.K, case.eta_y, np.array([1e3, 1e6, 1e9])
     t0 = theory.transition_times(K=K, M=M, eta_y=y).t0
 
@@ -346,29 +304,20 @@ def _theorem_1b(case: Case) -> Measurement:
     )
 
 
-theorem_1b = Claim(
-    id="theorem-1b",
-    statement="gamma = O(K ln(eta_Y t/K)/(eta_Y t)) for t >= t_0",
-    latex=(
-        r"$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge "
-        r"\frac{2(1+\delta') K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln "
-        r"M}\right)$"
-    ),
-    source="Theorem 1(b), Theorem 4",
-    relation=SETTLES,
-    case=FIG3,
-    predicts="a constant that does not grow with t",
-    measures="gamma over the rate between 10^5 and 10^6 t_0, for M from 10^3 to 10^9",
-    because="an exponent",
-    code=("gamma_stages",),
-    test="tests/theory/test_speed.py::test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m",
-    number="in t; not uniformly in M: at t_0 the constant is {:.3g} for M = 10^9",
-    recorded=OnRecord(Verdict.HOLDS, 11.86),
-    measure=_theorem_1b,
-)
-
-
-def _plain_theorem_1(case: Case) -> Measurement:
+@claim(
+    "theorem-1-plain", source="after Theorem 1 (Section 4), Remark 1",
+    statement=r"Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem "
+    r"1 still holds, with the smaller learning rate $\eta_Y' := (1-\rho) \eta_Y$",
+    relation=LEADING, case=WEAK, hypotheses=THEOREM_1, tolerance=0.1,
+    code=("plain_coefficients", "beta", "gradient_coefficients"),
+    test="test_decoder.py::test_plain_beta_early_near_t0_and_in_the_limit",
+    number="the form, (a) and (b) hold; at t_0 the appendix's beta is {:.3g} times SGD's",
+)  # fmt: skip
+def theorem_1_plain(case: Case) -> Measurement:
+    """Compare the form of g_n, (a), (b) and the appendix's beta with g_n of Eq. 7's decoder, from
+    t_0/10 to 100 t_0; the corrected form has SGD's own beta. The tolerance is what M >> 100 and t
+    >> K^2 let it neglect.
+    """
     s, rho = case, float(theory.correlation(case.P)[0, 1])
     t = np.geomspace(transition_time(s) / 10, 100 * transition_time(s), 13)
     plain = theory.plain_coefficients(t, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y)
@@ -411,28 +360,3 @@ def _overtakes(case: Case, rho: float, theorem: float) -> float:
         return float(sgd) - theorem
 
     return float(10.0 ** scipy.optimize.brentq(ahead, 0.0, 40.0))
-
-
-plain_theorem_1 = Claim(
-    id="theorem-1-plain",
-    statement="Under Eq. 7 with equal overlaps Theorem 1 still holds, with a smaller learning rate",
-    latex=(
-        r"Under Eq. 7 with equal overlaps, $f_n^\top f_{n'} = \rho$ for $n \ne n'$, Theorem 1 "
-        r"still holds, with the smaller learning rate $\eta_Y' := (1-\rho) \eta_Y$"
-    ),
-    source="after Theorem 1 (Section 4), Remark 1",
-    relation=LEADING,
-    case=WEAK,
-    hypotheses=THEOREM_1,
-    predicts="the form of g_n, (a), (b), and the appendix's beta; corrected: with SGD's own beta",
-    measures="g_n of Eq. 7's decoder, from t_0/10 to 100 t_0",
-    tolerance=0.1,
-    because="what M >> 100 and t >> K^2 let it neglect",
-    code=("plain_coefficients", "beta", "gradient_coefficients"),
-    test="tests/theory/test_decoder.py::test_plain_beta_early_near_t0_and_in_the_limit",
-    number="the form, (a) and (b) hold; at t_0 the appendix's beta is {:.3g} times SGD's",
-    recorded=OnRecord(Verdict.CORRECTED, 19.37),
-    measure=_plain_theorem_1,
-)
-
-CLAIMS = (theorem_1, eq_86, eq_87, eq_89, theorem_1a, eq_93, theorem_1b, plain_theorem_1)

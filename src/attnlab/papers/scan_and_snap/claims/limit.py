@@ -8,9 +8,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.auditing.runs import trained
-from attnlab.auditing.verdict import Verdict
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import FIG3, WEAK, transition_time
 from attnlab.papers.scan_and_snap.claims.correlation import FORMS
@@ -22,7 +21,20 @@ from attnlab.theory.comparison import Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, within
 
 
-def _eq_132(case: Case) -> Measurement:
+@claim(
+    "eq-132", source="Eq. 132",
+    statement=r"$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} "
+    r"\ln(2K(M-1)^2 M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed",
+    relation=LEADING, case=FIG3, hypotheses=SECTION_6, tolerance=0.02,
+    code=("snapping", "growth_bound"),
+    test="test_transition.py::test_eq_132_has_the_right_limit_and_a_wrong_constant",
+    number="as a limit only: {:.0%} off at t = 10^12, as its constant lacks -(1/4) ln C_0",
+)  # fmt: skip
+def eq_132(case: Case) -> Measurement:
+    """Check that the ratio to B_n (Eq. 129, corrected) tends to 1 at t from 10^12 to 10^96; the
+    corrected form, with -(1/4) ln C_0, also has a gap that tends to 0. The tolerance is what is
+    left of the gap's o(1) from t = 10^12 on.
+    """
     s, C0 = case, constant(case)
     t = 10.0 ** np.array([12, 24, 48, 96])
     of: Any = {"K": s.K, "M": s.M, "eta_y": s.eta_y, "eta_z": s.eta_z, "C0": C0}
@@ -48,30 +60,18 @@ def _eq_132(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-eq_132 = Claim(
-    id="eq-132",
-    statement="B_n(t) = (1+o(1)) [(1/2) ln ln(M eta_Y t/K) + const] as t grows",
-    latex=(
-        r"$B_n(t) = (1+o(1)) \left[\frac{1}{2} \ln \ln(M \eta_Y t/K) + \frac{1}{4} \ln(2K(M-1)^2 "
-        r"M^{-2} \nu^{-1})\right]$ as $t$ grows, $\nu := \eta_Y/\eta_Z$ fixed"
-    ),
-    source="Eq. 132",
-    relation=LEADING,
-    case=FIG3,
-    hypotheses=SECTION_6,
-    predicts="a ratio that tends to 1: as printed; corrected: with -(1/4) ln C_0, also a gap to 0",
-    measures="B_n (Eq. 129, corrected) at t from 10^12 to 10^96",
-    tolerance=0.02,
-    because="what is left of the gap's o(1) at t = 10^12 and after",
-    code=("snapping", "growth_bound"),
-    test="tests/theory/test_transition.py::test_eq_132_has_the_right_limit_and_a_wrong_constant",
-    number="as a limit only: {:.0%} off at t = 10^12, as its constant lacks -(1/4) ln C_0",
-    recorded=OnRecord(Verdict.HOLDS, 0.6322),
-    measure=_eq_132,
-)
-
-
-def _condition(case: Case) -> Measurement:
+@claim(
+    "eq-132-condition", source="Appendix F (3), before Eq. 132",
+    statement=r"Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$",
+    relation=ABOVE, case=FIG3, hypotheses=SECTION_6,
+    code=("reduced_time", "snapping"), test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    number="where it is met 10 times over, 4 Gamma is {:.1g} of C_0",
+)  # fmt: skip
+def eq_132_condition(case: Case) -> Measurement:
+    """Compare C_0 with 4 Gamma where the condition is met 10 times over; the corrected condition is
+    ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K)). It is a bound, with much room where the condition is
+    right.
+    """
     s, C0 = case, constant(case)
     nu = s.eta_y / s.eta_z
     unit = s.K / (s.M * s.eta_y)
@@ -96,26 +96,19 @@ def _condition(case: Case) -> Measurement:
     )
 
 
-condition = Claim(
-    id="eq-132-condition",
-    statement="Eq. 132 holds for t >> (M eta_Y)^-1 exp(1/sqrt(2 nu))",
-    latex=r"Eq. 132 holds for $t \gg (M \eta_Y)^{-1} \exp(1/\sqrt{2 \nu})$",
-    source="Appendix F (3), before Eq. 132",
-    relation=ABOVE,
-    case=FIG3,
-    hypotheses=SECTION_6,
-    predicts="C_0 small against 4 Gamma; corrected: ln(M eta_Y t/K) >> sqrt(nu C_0/(2 K))",
-    measures="4 Gamma over C_0 where the condition is met 10 times over",
-    because="a bound, with much room where the condition is right",
-    code=("reduced_time", "snapping"),
-    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
-    number="where it is met 10 times over, 4 Gamma is {:.1g} of C_0",
-    recorded=OnRecord(Verdict.CORRECTED, 6.735e-08),
-    measure=_condition,
-)
-
-
-def _eq_133(case: Case) -> Measurement:
+@claim(
+    "eq-133", source="Eq. 133",
+    statement=r"$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) - "
+    r"\ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed",
+    relation=within(2.0), case=FIG3, hypotheses=SECTION_6,
+    code=("growth_bound",), test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
+    number="B_n is {:.2f} of it at t = 10^192, on its way to 1/2",
+)  # fmt: skip
+def eq_133(case: Case) -> Measurement:
+    """Check that B_n (Eq. 129, corrected) over Eq. 133 tends to a constant, 1/2 by Eq. 132, for t
+    from 10^12 to 10^192. It is read as Theta, and ln ln t is slow: the ratio is still on its way at
+    t = 10^192.
+    """
     s = case
     nu, t = s.eta_y / s.eta_z, 10.0 ** np.array([12, 24, 48, 96, 192])
     B = theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
@@ -131,35 +124,29 @@ def _eq_133(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-eq_133 = Claim(
-    id="eq-133",
-    statement="B_n(t) = Theta(ln ln(M eta_Z nu t/K) - ln(nu/K)), nu fixed",
-    latex=(
-        r"$B_n(t) = \Theta\left(\ln \ln\left(\frac{M \eta_Z \nu t}{K}\right) - "
-        r"\ln\left(\frac{\nu}{K}\right)\right)$, $\nu := \eta_Y/\eta_Z$ fixed"
-    ),
-    source="Eq. 133",
-    relation=within(2.0),
-    case=FIG3,
-    hypotheses=SECTION_6,
-    predicts="a ratio that tends to a constant: 1/2, by Eq. 132",
-    measures="B_n (Eq. 129, corrected) over Eq. 133, t from 10^12 to 10^192",
-    because="Theta, and ln ln t is slow: the ratio is still on its way at t = 10^192",
-    code=("growth_bound",),
-    test="tests/theory/test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
-    number="B_n is {:.2f} of it at t = 10^192, on its way to 1/2",
-    recorded=OnRecord(Verdict.HOLDS, 0.4621),
-    measure=_eq_133,
-)
-
-
-def _at_t0(case: Case) -> Measurement:
+@claim(
+    "b-at-t0", source="Appendix F (2), Fig. 9",
+    statement=r"$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M "
+    r"\ln M))$ depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every "
+    r"$\eta_Z$",
+    relation=EQUAL, case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
+    hypotheses=(single_query, rate_window), tolerance=1e-12, figure="fig9",
+    code=("growth_bound", "transition_times"),
+    test="test_transition.py::test_b_n_at_t0_needs_the_corrected_constant",
+    number="the same for every eta_Z, exactly; but the formula gives {:.3f} where B_n is 0.247",
+    training_number="the dominant logit is {:.2g} at all four: it is a rescaling of time",
+)  # fmt: skip
+def b_at_t0(case: Case) -> Measurement:
+    """Check that both rates times 1, 2, 4 and 8 give one value of Theorem 4's B_n at t_0, and one z
+    of the dominant token at t_0 in the joint flow; the corrected form is (1/4) ln(1 + ../C_0). The
+    tolerance is rounding; 0.045 for Eq. 131, as in theorem-4; 1 % for interpolation in training.
+    """
     s, factors = case, np.array([1.0, 2.0, 4.0, 8.0])
     rates = tuple((float(k * s.eta_y), float(k * s.eta_z)) for k in factors)
     B = [
         float(
-            theory.growth_bound(s.at(eta_y=y, eta_z=z).t0, K=s.K, M=s.M, eta_y=y, eta_z=z,
-                                C0=constant(s))
+            theory.growth_bound(transition_time(s.at(eta_y=y, eta_z=z)), K=s.K, M=s.M, eta_y=y,
+                                eta_z=z, C0=constant(s))
         )
         for y, z in rates
     ]  # fmt: skip
@@ -199,31 +186,6 @@ def _at_t0(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-at_t0 = Claim(
-    id="b-at-t0",
-    statement="B_n(t_0) depends on K, M and nu only: at fixed nu it is the same for every eta_Z",
-    latex=(
-        r"$B_n(t_0) = \frac{1}{4} \ln(C_0 + 2K(M-1)^2 M^{-2} \nu^{-1} \ln^2(2(1+\omega_1) M \ln "
-        r"M))$ depends on $K$, $M$ and $\nu$ only: at fixed $\nu$ it is the same for every $\eta_Z$"
-    ),
-    source="Appendix F (2), Fig. 9",
-    relation=EQUAL,
-    case=WEAK.at(eta_y=0.11, eta_z=0.11 / 30.0),
-    hypotheses=(single_query, rate_window),
-    predicts="one value for both rates times 1, 2, 4 and 8; corrected: (1/4) ln(1 + ../C_0)",
-    measures="Theorem 4's B_n at t_0; z of the dominant token at t_0 in the joint flow",
-    tolerance=1e-12,
-    because="rounding; 0.045 for Eq. 131, as in theorem-4; 1 % for interpolation in training",
-    code=("growth_bound", "transition_times"),
-    test="tests/theory/test_transition.py::test_b_n_at_t0_needs_the_corrected_constant",
-    figure="fig9",
-    number="the same for every eta_Z, exactly; but the formula gives {:.3f} where B_n is 0.247",
-    training_number="the dominant logit is {:.2g} at all four: it is a rescaling of time",
-    recorded=OnRecord(Verdict.CORRECTED, 0.741, Verdict.HOLDS, 0.001331),
-    measure=_at_t0,
-)
-
-
 def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
     """f^2 of the tokens of one class, (B, L), as B_n grows, however xi_n does it.
 
@@ -244,7 +206,18 @@ def along_growth(P: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.f
     return np.array([share(z) for z in path.y.T])
 
 
-def _two_fates(case: Case) -> Measurement:
+@claim(
+    "two-fates", source="Section 6, first paragraph",
+    statement=r"If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it "
+    r"stays bounded they snap",
+    relation=ABOVE, case=WEAK,
+    code=("growth_bound", "growth_bounds"), test="test_gain.py::test_eq_12_and_monotone_dominance",
+    number="Theorem 4's own B_n is {:.2g} at t = 10^300",
+)  # fmt: skip
+def two_fates(case: Case) -> Measurement:
+    """Compare f^2 of the dominant token, near 1 for xi_n = 1/t and below for xi_n = 1/t^2, with
+    Eqs. 98 and 100 for one class, as B_n grows.
+    """
     s = case
     P = s.P[0, s.P[0] > 0]
     B = np.array([1.0, 20.0])  # xi_n = 1/t^2 from t = 1 on adds up to 1, 1/t to 20 by t = e^20
@@ -264,28 +237,21 @@ def _two_fates(case: Case) -> Measurement:
     )
 
 
-two_fates = Claim(
-    id="two-fates",
-    statement="If B_n -> infinity all but the dominant token drop; if it stays bounded they snap",
-    latex=(
-        r"If $B_n(t) \to +\infty$ all but the dominant token drop, $f_{nl} \to 0$; if it stays "
-        r"bounded they snap"
-    ),
-    source="Section 6, first paragraph",
-    relation=ABOVE,
-    case=WEAK,
-    predicts="f^2 of the dominant token near 1 for xi_n = 1/t, and below for xi_n = 1/t^2",
-    measures="Eqs. 98 and 100 for one class, as B_n grows",
-    because="bounds",
+@claim(
+    "theorem-4-chi", source="Theorem 4, attention scanning",
+    statement=r"$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 "
+    r"\eta_Y \eta_Z t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$",
+    relation=AT_LEAST, case=FIG3, hypotheses=(rate_window, *SECTION_6), tolerance=0.01,
+    figure="fig3",
     code=("growth_bound", "growth_bounds"),
-    test="tests/theory/test_gain.py::test_eq_12_and_monotone_dominance",
-    number="Theorem 4's own B_n is {:.2g} at t = 10^300",
-    recorded=OnRecord(Verdict.HOLDS, 2.299),
-    measure=_two_fates,
-)
-
-
-def _chi(case: Case) -> Measurement:
+    test="test_transition.py::test_the_bound_on_chi_starts_at_one_only_when_corrected",
+    number="at t = 0 it claims chi >= {:.3g} (C_0 = 12.8), but chi(0) = 1",
+)  # fmt: skip
+def theorem_4_chi(case: Case) -> Measurement:
+    """Compare the lower bound with chi by Eqs. 98 and 100 along Theorem 4's own B_n, from t = 0 to
+    t_0'; the corrected form has 1 + 2 eta_Y eta_Z t^2/rho_0^4 in the bracket. Eq. 130 neglects 8 %
+    of h at t_0', which sets the tolerance.
+    """
     s, C0 = case, constant(case)
     t0_prime = float(theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y).t0_prime)
     t = np.concatenate([[0.0], np.geomspace(1.0, t0_prime, 12)])
@@ -311,29 +277,3 @@ def _chi(case: Case) -> Measurement:
         f"chi {chi[-1]:.3f}, the corrected bound {bound['corrected'][-1]:.3f}. For C_0 < 1 it is "
         "true and weaker than need be",
     )
-
-
-chi_bound = Claim(
-    id="theorem-4-chi",
-    statement="chi_l0(t) >= exp(2 f_l0(0)^2 B_n) = [(rho_0^4 + 2 eta_Y eta_Z t^2)/K]^(f_l0(0)^2/2)",
-    latex=(
-        r"$\chi_{l_0}(t) \ge e^{2 f_{nl_0}^2(0) B_n(t)} \approx [K^{-1} (\rho_0^4 + 2 \eta_Y "
-        r"\eta_Z t^2)]^{0.5 f_{nl_0}^2(0)}$ up to $t_0'$"
-    ),
-    source="Theorem 4, attention scanning",
-    relation=AT_LEAST,
-    case=FIG3,
-    hypotheses=(rate_window, *SECTION_6),
-    predicts="a lower bound on chi; corrected: with 1 + 2 eta_Y eta_Z t^2/rho_0^4 in the bracket",
-    measures="chi by Eqs. 98 and 100 along Theorem 4's own B_n, from t = 0 to t_0'",
-    tolerance=0.01,
-    because="Eq. 130 neglects 8 % of h at t_0'",
-    code=("growth_bound", "growth_bounds"),
-    test="tests/theory/test_transition.py::test_the_bound_on_chi_starts_at_one_only_when_corrected",
-    figure="fig3",
-    number="at t = 0 it claims chi >= {:.3g} (C_0 = 12.8), but chi(0) = 1",
-    recorded=OnRecord(Verdict.CORRECTED, 1.352),
-    measure=_chi,
-)
-
-CLAIMS = (eq_132, condition, eq_133, at_t0, two_fates, chi_bound)

@@ -11,10 +11,9 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import TRAINED_RATIOS
-from attnlab.auditing.verdict import Verdict
 from attnlab.dynamics import Limit, Sampled, Save, simulate
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import SYN_SMALL, WEAK, climbed, transition_time
@@ -50,7 +49,21 @@ def complex_slope(
     return gradient
 
 
-def _lemma_1(case: Case) -> Measurement:
+@claim(
+    "lemma-1", source="Lemma 1, Eqs. 3, 4",
+    statement=r"The gradients of the 1-layer transformer: $\dot Y = \eta_Y "
+    r"\operatorname{LN}(X^\top b_T) (x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - "
+    r"\alpha)^\top Y^\top \frac{P^\perp_{X^\top b_T}}{\lVert X^\top b_T \rVert_2} X^\top "
+    r"\operatorname{diag}(b_T) X$",
+    relation=EQUAL, case=WEAK, hypotheses=(query_from_next,), tolerance=1e-12,
+    code=("sample_gradient", "logit_gradient"),
+    test="tests/formulas/test_backprop.py::test_lemma_1_at_finite_length",
+)  # fmt: skip
+def lemma_1(case: Case) -> Measurement:
+    """Compare the gradient of one sequence in Y and in z_m, and 40 steps made of it, with
+    complex-step derivatives of Eq. 15 at T = 12 and with the simulator's own 40 steps. The
+    tolerance is the rounding of sums of a few hundred terms.
+    """
     rng = np.random.default_rng(1)
     q = np.array([3, 2, 0, 5, 1]) / 11.0  # a sequence of 11 contextual tokens
     z, Y = rng.normal(size=5), rng.normal(size=(5, 6))
@@ -86,31 +99,21 @@ def _lemma_1(case: Case) -> Measurement:
     )
 
 
-lemma_1 = Claim(
-    id="lemma-1",
-    statement="The gradients of the 1-layer transformer in Y and Z",
-    latex=(
-        r"The gradients of the 1-layer transformer: $\dot Y = \eta_Y \operatorname{LN}(X^\top b_T) "
-        r"(x_{T+1} - \alpha)^\top$ and $\dot Z = \eta_Z x_T (x_{T+1} - \alpha)^\top Y^\top "
-        r"\frac{P^\perp_{X^\top b_T}}{\lVert X^\top b_T \rVert_2} X^\top \operatorname{diag}(b_T) "
-        r"X$"
-    ),
-    source="Lemma 1, Eqs. 3, 4",
-    relation=EQUAL,
-    case=WEAK,
-    hypotheses=(query_from_next,),
-    predicts="the gradient of one sequence in Y and in z_m, and 40 steps made of it",
-    measures="complex-step derivatives of Eq. 15 at T = 12; the simulator's own 40 steps",
-    tolerance=1e-12,
-    because="rounding of sums of a few hundred terms",
-    code=("sample_gradient", "logit_gradient"),
-    test="tests/theory/test_backprop.py::test_lemma_1_at_finite_length",
-    recorded=OnRecord(Verdict.EXACT, training=Verdict.EXACT),
-    measure=_lemma_1,
-)
-
-
-def _assumption_1(case: Case) -> Measurement:
+@claim(
+    "assumption-1", source="Assumption 1",
+    statement=r"No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ "
+    r"and $\eta_Y/\eta_Z$",
+    relation=LEADING, case=SYN_SMALL, tolerance=0.05, ours=True,
+    code=("expected_squared_norm", "relative_gain"),
+    test="test_concentration.py::test_squared_norm_is_biased_at_finite_length",
+    number="100 even tokens at T = 129: E|q|^2 is {:.3g} |p|^2, so T must be long against 1/|p|^2",
+    training_number="Eq. 11's error goes as (eta_Y/eta_Z)^{:.2f}",
+)  # fmt: skip
+def assumption_1(case: Case) -> Measurement:
+    """Compare (b) the bias of |q|^2 at length T with 20,000 sampled sequences at each T, and (c)
+    the error of Eq. 11, expected to go as eta_Z/eta_Y, with the joint flow at ratios 10 to 1000.
+    The tolerance is the sampling error of 20,000 draws at the longest T.
+    """
     rng = np.random.default_rng(2)
     p = np.full(100, 0.01)
     lengths = np.array([33, 129, 513, 2049])
@@ -137,31 +140,22 @@ def _assumption_1(case: Case) -> Measurement:
     )
 
 
-assumption_1 = Claim(
-    id="assumption-1",
-    statement="No positions, T to infinity, eta_Y >> eta_Z: what is lost at finite T and ratio",
-    latex=(
-        r"No positions, $T \to +\infty$, $\eta_Y \gg \eta_Z$: what is lost at finite $T$ and "
-        r"$\eta_Y/\eta_Z$"
-    ),
-    source="Assumption 1",
-    relation=LEADING,
-    ours=True,
-    case=SYN_SMALL,
-    predicts="(b) the bias of |q|^2 at length T; (c) Eq. 11, with an error like eta_Z / eta_Y",
-    measures="(b) 20,000 sampled sequences at each T; (c) the joint flow at ratios 10 to 1000",
-    tolerance=0.05,
-    because="the sampling error of 20,000 draws at the longest T",
-    code=("expected_squared_norm", "relative_gain"),
-    test="tests/theory/test_concentration.py::test_squared_norm_is_biased_at_finite_length",
-    number="100 even tokens at T = 129: E|q|^2 is {:.3g} |p|^2, so T must be long against 1/|p|^2",
-    training_number="Eq. 11's error goes as (eta_Y/eta_Z)^{:.2f}",
-    recorded=OnRecord(Verdict.HOLDS, 1.773, Verdict.HOLDS, -1.002),
-    measure=_assumption_1,
-)
-
-
-def _finite_length(case: Case) -> Measurement:
+@claim(
+    "finite-length", source="Assumption 1(b), Section 8",
+    statement=r"What holds for $T \to +\infty$ holds at the length of the experiments, $T = 128$",
+    relation=AT_MOST, case=replace(WEAK, length=128.0),
+    hypotheses=(query_from_next, long_sequences, fast_decoder, weak_correlations), ours=True,
+    figure="fig4",
+    code=("expected_squared_norm", "token_fates", "losing_length"),
+    test="test_concentration.py::test_losing_length_balances_sampled_drift",
+    number="T is finite; the norm of f_n is hardly touched: {:.2g} of |p|^2",
+    training_number="{:.2g} of the tokens move against their fate: rare distinct ones lose",
+)  # fmt: skip
+def finite_length(case: Case) -> Measurement:
+    """Compare P and the fates of Theorem 2 with the bias of |q|^2 and with the mean logits of 16
+    seeds of sampled training at T = 128. A bias of 5 % of |p|^2 counts as small; of the logits only
+    the sign counts (the worst is many standard errors off).
+    """
     s, length = case, int(case.length)
     squared = (s.P**2).sum(-1)
     bias = theory.expected_squared_norm(s.P, length=length) / squared - 1.0
@@ -196,29 +190,20 @@ def _finite_length(case: Case) -> Measurement:
     )
 
 
-finite_length = Claim(
-    id="finite-length",
-    statement="What holds for T to infinity holds at the length of the experiments, T = 128",
-    latex=r"What holds for $T \to +\infty$ holds at the length of the experiments, $T = 128$",
-    source="Assumption 1(b), Section 8",
-    relation=AT_MOST,
-    ours=True,
-    case=replace(WEAK, length=128.0),
-    hypotheses=(query_from_next, long_sequences, fast_decoder, weak_correlations),
-    predicts="token frequencies near P, and the fates of Theorem 2",
-    measures="the bias of |q|^2; the mean logits of 16 seeds of sampled training at T = 128",
-    because="5 % of |p|^2 is small; a sign is a sign (the worst is many standard errors off)",
-    code=("expected_squared_norm", "token_fates", "losing_length"),
-    test="tests/theory/test_concentration.py::test_losing_length_balances_sampled_drift",
-    figure="fig4",
-    number="T is finite; the norm of f_n is hardly touched: {:.2g} of |p|^2",
-    training_number="{:.2g} of the tokens move against their fate: rare distinct ones lose",
-    recorded=OnRecord(Verdict.OUTSIDE, 0.01626, Verdict.OUTSIDE, 0.5714),
-    measure=_finite_length,
-)
-
-
-def _lemma_2(case: Case) -> Measurement:
+@claim(
+    "lemma-2", source="Lemma 2, Eq. 6",
+    statement=r"Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top "
+    r"\operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$",
+    relation=LEADING, case=WEAK, tolerance=0.03,
+    code=("attention_weights",),
+    test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
+    number="the error goes as T^{:.2f}",
+)  # fmt: skip
+def lemma_2(case: Case) -> Measurement:
+    """Compare an error that vanishes as T^-1/2 for independent tokens (Lemma 18) with 1,000 sampled
+    sequences at each T from 10^2 to 10^6; diag is exact at any T. The tolerance is the sampling
+    error of a slope fitted to five means of 1,000 draws.
+    """
     rng = np.random.default_rng(3)
     p, z = rng.dirichlet(np.ones(12)), rng.normal(size=12)
     c = formulas.attention_weights(p[None], z)[0]
@@ -238,29 +223,20 @@ def _lemma_2(case: Case) -> Measurement:
     )
 
 
-lemma_2 = Claim(
-    id="lemma-2",
-    statement="X^T b tends to c_n and X^T diag(b) X to diag(c_n) as T grows",
-    latex=(
-        r"Given $x_T = m$ and $x_{T+1} = n$: $X^\top b_T \to c_{m,n}$ and $X^\top "
-        r"\operatorname{diag}(b_T) X \to \operatorname{diag}(c_{m,n})$ as $T \to +\infty$"
-    ),
-    source="Lemma 2, Eq. 6",
-    relation=LEADING,
-    case=WEAK,
-    predicts="an error that vanishes, as T^-1/2 for independent tokens (Lemma 18)",
-    measures="1,000 sampled sequences at each T from 10^2 to 10^6; diag is exact at any T",
-    tolerance=0.03,
-    because="the sampling error of a slope fitted to five means of 1,000 draws",
-    code=("attention_weights",),
-    test="tests/theory/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
-    number="the error goes as T^{:.2f}",
-    recorded=OnRecord(Verdict.HOLDS, -0.5009),
-    measure=_lemma_2,
-)
-
-
-def _lemma_18(case: Case) -> Measurement:
+@claim(
+    "lemma-18", source="Lemma 18, Eqs. 134-136",
+    statement=r"With probability at least $1 - \delta$ a token's frequency has $\max\left(0, "
+    r"\mathbb{P}(l \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} \le "
+    r"\mathbb{P}(l \mid m,n) + \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}$",
+    relation=AT_MOST, case=WEAK, tolerance=1e-12,
+    code=("frequency_interval",), test="test_concentration.py::test_lemma_18_covers",
+    number="the least room above 1 - delta is {:.2g}",
+)  # fmt: skip
+def lemma_18(case: Case) -> Measurement:
+    """Compare the stated probability, at least 1 - delta, with the interval's exact coverage, from
+    the binomial distribution of (T - 1) q_l. The tolerance is the rounding of the binomial
+    distribution function.
+    """
     probability = np.array([0.001, 0.01, 0.1, 0.5])
     tokens = np.array([10, 100, 1000, 10000])
     delta = np.array([0.01, 0.1, 0.5])
@@ -280,28 +256,3 @@ def _lemma_18(case: Case) -> Measurement:
         ),
         number=float((inside - 1.0 + d).min()),
     )
-
-
-lemma_18 = Claim(
-    id="lemma-18",
-    statement="A token's frequency q_l lies within sqrt(ln(2/delta) / 2(T-1)) of P(l|m,n)",
-    latex=(
-        r"With probability at least $1 - \delta$ a token's frequency has $\max\left(0, "
-        r"\mathbb{P}(l \mid m,n) - \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}\right) \le q_{l \mid m,n} "
-        r"\le \mathbb{P}(l \mid m,n) + \sqrt{\frac{\ln(2/\delta)}{2(T-1)}}$"
-    ),
-    source="Lemma 18, Eqs. 134-136",
-    relation=AT_MOST,
-    case=WEAK,
-    predicts="an interval that holds with probability at least 1 - delta",
-    measures="its exact coverage, from the binomial distribution of (T - 1) q_l",
-    tolerance=1e-12,
-    because="rounding of the binomial distribution function",
-    code=("frequency_interval",),
-    test="tests/theory/test_concentration.py::test_lemma_18_covers",
-    number="the least room above 1 - delta is {:.2g}",
-    recorded=OnRecord(Verdict.HOLDS, 0.008847),
-    measure=_lemma_18,
-)
-
-CLAIMS = (lemma_1, assumption_1, finite_length, lemma_2, lemma_18)

@@ -10,8 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
-from attnlab.auditing.verdict import Verdict
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.data import symmetric
 from attnlab.dynamics import Sampled, Save, simulate
 from attnlab.papers.scan_and_snap import theory
@@ -32,7 +31,18 @@ FEW, MANY = 8, 128
 PRIOR = 1.0
 
 
-def _adam(case: Case) -> Measurement:
+@claim(
+    "adam-subsets", source="Section 8, Fig. 5 (the paper leaves Adam for future work)",
+    statement="With Adam, different learning rates focus on different subsets of distinct tokens",
+    relation=BELOW, case=SYN_SMALL, figure="fig5",
+    code=("sign_fates",), test="test_fates.py::test_sign_descent_moves_rare_tokens_up",
+    training_number="two rates share at most {:.2g} of 4 favourites, two seeds of one rate over 3",
+)  # fmt: skip
+def adam_subsets(case: Case) -> Measurement:
+    """Check that favourites, the four most attended distinct tokens of a class, differ more between
+    two rates than between two seeds of one rate, at T = 128 and three rates as in Fig. 5. Only the
+    order counts; nothing is claimed on paper.
+    """
     s = case
     distinct = formulas.token_roles(s.P).distinct
     losing = int((theory.sign_fates(s.P)[distinct] < 0).sum())
@@ -66,25 +76,20 @@ def _adam(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-adam_subsets = Claim(
-    id="adam-subsets",
-    statement="With Adam, different learning rates focus on different subsets of distinct tokens",
-    source="Section 8, Fig. 5 (the paper leaves Adam for future work)",
-    relation=BELOW,
-    case=SYN_SMALL,
-    predicts="favourites that differ more between two rates than between two seeds of one rate",
-    measures="the four most attended distinct tokens of a class, T = 128, three rates as in Fig. 5",
-    because="an order; nothing is claimed on paper",
-    code=("sign_fates",),
-    test="tests/theory/test_fates.py::test_sign_descent_moves_rare_tokens_up",
-    figure="fig5",
-    training_number="two rates share at most {:.2g} of 4 favourites, two seeds of one rate over 3",
-    recorded=OnRecord(None, None, Verdict.HOLDS, 1.883),
-    measure=_adam,
-)
-
-
-def _spurious(case: Case) -> Measurement:
+@claim(
+    "spurious-tokens", source="Section 9",
+    statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
+    relation=BELOW, case=MANY_COMMON,
+    code=("attention_velocity", "token_roles"),
+    test="tests/experiments/test_studies.py::test_spurious_attention_falls_with_the_training_set",
+    number="8 sequences let {:.2g} times as many common tokens gain as 128",
+    training_number="in training the excess attention to those seen is {:.2g} times as large",
+)  # fmt: skip
+def spurious_tokens(case: Case) -> Measurement:
+    """Check that fewer common tokens gain under Eq. 10 on the token frequencies of a larger
+    training set, and that attention to common tokens that training showed, beyond that of ever new
+    data, falls: 8, 128 sequences, a prior. Only the order counts.
+    """
     s = case
     common = formulas.token_roles(s.P).common
     rng = np.random.default_rng(0)
@@ -145,24 +150,3 @@ def _spurious(case: Case) -> Measurement:
         "of ./lab study spurious the excess falls in all; attention to common tokens that gained "
         "rises in one, where they gain from ever new sequences too",
     )  # fmt: skip
-
-
-spurious_tokens = Claim(
-    id="spurious-tokens",
-    statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
-    source="Section 9",
-    relation=BELOW,
-    case=MANY_COMMON,
-    predicts="fewer common tokens gain, under Eq. 10 on the token frequencies of a larger set",
-    measures="attention to common tokens that training showed, beyond that of ever new data: 8, "
-    "128 sequences, a prior",
-    because="an order",
-    code=("attention_velocity", "token_roles"),
-    test="tests/experiments/test_studies.py::test_spurious_attention_falls_with_the_training_set",
-    number="8 sequences let {:.2g} times as many common tokens gain as 128",
-    training_number="in training the excess attention to those seen is {:.2g} times as large",
-    recorded=OnRecord(Verdict.HOLDS, 5.37, Verdict.HOLDS, 3.905),
-    measure=_spurious,
-)
-
-CLAIMS = (adam_subsets, spurious_tokens)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from attnlab import formulas
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import trained
-from attnlab.auditing.verdict import Verdict
 from attnlab.dynamics import Extended
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import WEAK
@@ -20,7 +19,18 @@ from attnlab.theory.comparison import Check
 from attnlab.theory.relation import EQUAL, LEADING
 
 
-def _row_sums(case: Case) -> Measurement:
+@claim(
+    "row-sums", source="Section 3.1, after Lemma 1",
+    statement=r"The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j "
+    r"Z_{ij}(t) = 0$",
+    relation=EQUAL, case=WEAK, tolerance=1e-9,
+    code=("sample_gradient",),
+    test="tests/formulas/test_backprop.py::test_lemma_1_at_finite_length",
+)  # fmt: skip
+def row_sums(case: Case) -> Measurement:
+    """Check that the sums of rows stay 0 over 200 batch-1 steps by Lemma 1, and in the joint flow
+    to t = 10^10. The tolerance is rounding, over the steps of the solver.
+    """
     s, steps = case, 200
     z, Y = np.zeros((s.classes.queries.size, s.P.shape[1])), np.zeros((s.P.shape[1], s.M))
     for step in range(steps):
@@ -40,27 +50,20 @@ def _row_sums(case: Case) -> Measurement:
     )
 
 
-row_sums = Claim(
-    id="row-sums",
-    statement="The rows of Y(t) and Z(t) keep a zero sum",
-    latex=(
-        r"The rows of $Y(t)$ and $Z(t)$ keep a zero sum: $\sum_j Y_{ij}(t) = \sum_j Z_{ij}(t) = 0$"
-    ),
-    source="Section 3.1, after Lemma 1",
-    relation=EQUAL,
-    case=WEAK,
-    predicts="sums of rows that stay 0",
-    measures="200 batch-1 steps by Lemma 1; the joint flow to t = 10^10",
-    tolerance=1e-9,
-    because="rounding, over the steps of the solver",
-    code=("sample_gradient",),
-    test="tests/theory/test_backprop.py::test_lemma_1_at_finite_length",
-    recorded=OnRecord(Verdict.EXACT, training=Verdict.EXACT),
-    measure=_row_sums,
-)
-
-
-def _embedding_norm(case: Case) -> Measurement:
+@claim(
+    "embedding-norm", source="Section 3, l2-normalization",
+    statement=r"$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are "
+    r"nearly orthogonal",
+    relation=LEADING, case=WEAK, tolerance=0.1,
+    code=("unit_attention",),
+    test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
+    number="the error goes as d^{:.2f}",
+)  # fmt: skip
+def embedding_norm(case: Case) -> Measurement:
+    """Compare an error that goes as d^-1/2 for random unit embeddings in d dimensions with 500
+    attention vectors over 400 tokens, d from 64 to 1024. The tolerance is the sampling error of a
+    slope of three means.
+    """
     rng, M = np.random.default_rng(16), 400
     x = rng.dirichlet(np.full(M, 0.1), size=500)
     dims = np.array([64, 256, 1024])
@@ -80,29 +83,21 @@ def _embedding_norm(case: Case) -> Measurement:
     )
 
 
-embedding_norm = Claim(
-    id="embedding-norm",
-    statement="|U^T x| is about |x| when token embeddings are nearly orthogonal",
-    latex=(
-        r"$\lVert U^\top x \rVert_2 \approx \lVert x \rVert_2$ when token embeddings are nearly "
-        r"orthogonal"
-    ),
-    source="Section 3, l2-normalization",
-    relation=LEADING,
-    case=WEAK,
-    predicts="an error that goes as d^-1/2 for random unit embeddings in d dimensions",
-    measures="500 attention vectors over 400 tokens, d from 64 to 1024",
-    tolerance=0.1,
-    because="the sampling error of a slope of three means",
-    code=("unit_attention",),
-    test="tests/theory/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
-    number="the error goes as d^{:.2f}",
-    recorded=OnRecord(Verdict.HOLDS, -0.4866),
-    measure=_embedding_norm,
-)
-
-
-def _layer_norm(case: Case) -> Measurement:
+@claim(
+    "layer-norm", source="Section 3, l2-normalization",
+    statement="The analysis can be extended to standard LayerNorm, which also subtracts the mean",
+    relation=LEADING, case=WEAK, hypotheses=(long_sequences, *EQ_10, single_common_token),
+    tolerance=0.05,
+    code=("centred_attention", "centred_velocity"),
+    test="test_layer_norm.py::test_layer_norm_velocity_is_the_gradient",
+    number="subtracting the mean changes velocities by {:.2g} at M = 1000",
+    training_number="all tokens keep their fates (largest logit {:.2g} at t = 10^6)",
+)  # fmt: skip
+def layer_norm(case: Case) -> Measurement:
+    """Compare Eq. 10 with f_n = (c_n - 1/M)/|c_n - 1/M|, which is near the l2 one for a large M,
+    with complex-step derivatives, with the l2 velocity, and with the joint flow under LayerNorm.
+    The mean is 1/M, which sets the tolerance; for rounding it is 1e-12.
+    """
     s, M = case, 40
     z = np.random.default_rng(17).normal(scale=0.2, size=(1, s.P.shape[1]))
     growth = theory.h(20.0, M=M, eta_y=1.0)
@@ -139,25 +134,3 @@ def _layer_norm(case: Case) -> Measurement:
         number=float(np.abs(centred / plain - 1.0).max()),
         training_number=float(np.abs(end).max()),
     )  # fmt: skip
-
-
-layer_norm = Claim(
-    id="layer-norm",
-    statement="The analysis can be extended to standard LayerNorm, which also subtracts the mean",
-    source="Section 3, l2-normalization",
-    relation=LEADING,
-    case=WEAK,
-    hypotheses=(long_sequences, *EQ_10, single_common_token),
-    predicts="Eq. 10 with f_n = (c_n - 1/M)/|c_n - 1/M|, near the l2 one for M large",
-    measures="complex-step derivatives; both velocities; the joint flow with LayerNorm",
-    tolerance=0.05,
-    because="the mean is 1/M; 1e-12 for rounding",
-    code=("centred_attention", "centred_velocity"),
-    test="tests/theory/test_layer_norm.py::test_layer_norm_velocity_is_the_gradient",
-    number="subtracting the mean changes velocities by {:.2g} at M = 1000",
-    training_number="all tokens keep their fates (largest logit {:.2g} at t = 10^6)",
-    recorded=OnRecord(Verdict.HOLDS, 0.04734, Verdict.HOLDS, 0.06996),
-    measure=_layer_norm,
-)
-
-CLAIMS = (row_sums, embedding_norm, layer_norm)

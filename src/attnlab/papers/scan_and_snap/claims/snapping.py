@@ -7,8 +7,7 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
-from attnlab.auditing.verdict import Verdict
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.data import single_common
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import FIG3
@@ -40,7 +39,67 @@ def integrate_theorem_4(case: Case, t: NDArray[np.float64], C0: float) -> NDArra
     return np.asarray(solution.y[1])
 
 
-def _theorem_4(case: Case) -> Measurement:
+# A common token of small weight, as Eq. 13 asks for: 50 distinct tokens, P(common) = 0.02.
+RARE_COMMON = Case(
+    single_common(num_classes=10, distinct=50, common_prob=0.02, vocab_size=1000), 0.5, 0.5, 1e4
+)
+
+
+@claim(
+    "eq-13", source="Eq. 13, Section 6",
+    statement=r"$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx "
+    r"C_0^{-1} \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$",
+    relation=LEADING, case=RARE_COMMON, hypotheses=(rate_window, *SECTION_6), tolerance=0.12,
+    figure="fig3",
+    code=("common_token_path",), test="test_transition.py::test_eq_13_factors_of_k",
+    number="as printed, B_n is {:.3g} times that of Eq. 10 (K = 10)",
+)  # fmt: skip
+def eq_13(case: Case) -> Measurement:
+    """Compare z_ml and B_n with Eq. 10 solved numerically for a common token of small weight; the
+    corrected form has K-1 for K, and B_n = -z_ml/K (a class gets 1/K of the steps). Eq. 13 takes
+    the norm of f_n as constant and 1 - f_n.f_n' as 1, which sets the tolerance.
+    """
+    s, t = case, np.geomspace(10.0, case.steps, 12)
+    flow = reduced(s, t)
+    measured = [flow.logits[:, 0, 0], flow.growth_bound[:, 0]]
+    rho0 = float(theory.correlation(s.P)[0, 1] ** -0.5)
+    paths = {
+        form: theory.common_token_path(
+            t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, rho0=rho0, form=form
+        )
+        for form in FORMS
+    }
+    return Measurement(
+        tuple(
+            Check("z_ml and B_n", [paths[form].logit, paths[form].growth_bound], measured,
+                  form=form)
+            for form in FORMS
+        ),
+        number=float(paths["printed"].growth_bound[-1] / flow.growth_bound[-1, 0]),
+        note=f"K = {s.K}, P(common) = 0.02, t = 10^4: B_n = {flow.growth_bound[-1, 0]:.4f} by "
+        f"Eq. 10, {paths['corrected'].growth_bound[-1]:.4f} corrected, "
+        f"{paths['printed'].growth_bound[-1]:.4f} by Eq. 13",
+    )  # fmt: skip
+
+
+@claim(
+    "theorem-4", source="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
+    statement=r"If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} "
+    r"\eta_Y \eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = "
+    r"\frac{1}{4} \ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y "
+    r"t/K)\right)$ for $t \ge t_0 := \frac{2(1+o(1)) K \ln M}{\eta_Y}$",
+    relation=LEADING, case=FIG3, hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
+    tolerance=0.045, figure="fig9",
+    code=("snapping", "growth_bound"),
+    test="test_transition.py::test_b_n_is_the_integral_of_xi_under_theorem_4",
+    number="as printed B_n(0) = {:.3g}, not 0",
+    training_number="at t_0 its premise (Eq. 13) makes z_ml {:.3g} times too large",
+)  # fmt: skip
+def theorem_4(case: Case) -> Measurement:
+    """Compare B_n in both regimes with Eqs. 118, 119 integrated, and in training z_ml (the premise)
+    and what the distinct tokens gain; the corrected form is (1/4) ln(1 + ../C_0), so that B_n(0) =
+    0. Eq. 14 neglects 8 % of h at t_0' and t_0; in training 25 % are allowed.
+    """
     s, C0 = case, constant(case)
     t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
     t = np.concatenate([np.geomspace(1.0, 0.999 * t0_prime, 12), np.geomspace(t0, 1e6, 12)])
@@ -82,34 +141,17 @@ def _theorem_4(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-theorem_4 = Claim(
-    id="theorem-4",
-    statement="B_n(t) grows as Eq. 14: (1/4) ln(C_0 + a t^2), then (1/4) ln(C_0 + b ln^2 t)",
-    latex=(
-        r"If Eq. 13 is exact, $B_n(t) = \frac{1}{4} \ln\left(C_0 + \frac{2(M-1)^2}{K M^2} \eta_Y "
-        r"\eta_Z t^2\right)$ for $t < t_0' := \frac{K \ln M}{\eta_Y}$, and $B_n(t) = \frac{1}{4} "
-        r"\ln\left(C_0 + \frac{2K(M-1)^2}{M^2} \frac{\eta_Z}{\eta_Y} \ln^2(M \eta_Y t/K)\right)$ "
-        r"for $t \ge t_0 := \frac{2(1+o(1)) K \ln M}{\eta_Y}$"
-    ),
-    source="Theorem 4, Eq. 14 (= Eqs. 130, 131)",
-    relation=LEADING,
-    case=FIG3,
-    hypotheses=(*ASSUMPTION_1, rate_window, *SECTION_6),
-    predicts="B_n in both regimes; corrected: (1/4) ln(1 + ../C_0), so that B_n(0) = 0",
-    measures="Eqs. 118, 119 integrated; in training, z_ml (the premise) and the distinct tokens",
-    tolerance=0.045,
-    because="Eq. 14 neglects 8 % of h at t_0' and t_0. In training, 25 %",
-    code=("snapping", "growth_bound"),
-    test="tests/theory/test_transition.py::test_b_n_is_the_integral_of_xi_under_theorem_4",
-    figure="fig9",
-    number="as printed B_n(0) = {:.3g}, not 0",
-    training_number="at t_0 its premise (Eq. 13) makes z_ml {:.3g} times too large",
-    recorded=OnRecord(Verdict.CORRECTED, 0.6372, Verdict.PREMISE, 26.78),
-    measure=_theorem_4,
-)
-
-
-def _eq_124(case: Case) -> Measurement:
+@claim(
+    "eq-124", source="Eqs. 124, 129",
+    statement=r"$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$",
+    relation=EQUAL, case=FIG3, tolerance=1e-8, figure="fig9",
+    code=("growth_bound",), test="test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
+    number="the printed B_n is off by {:.3g} = (1/4) ln C_0 at every t (C_0 = 0.1)",
+)  # fmt: skip
+def eq_124(case: Case) -> Measurement:
+    """Compare the integral with Eqs. 118, 119 integrated; the corrected form is (1/4) ln(1 + 4
+    Gamma/C_0), with the lower limit put in. The tolerance is that of the ODE solver.
+    """
     s, t = case, np.geomspace(1.0, 1e6, 30)
     measured = integrate_theorem_4(s, t, 0.1)
     predicted = {
@@ -123,27 +165,17 @@ def _eq_124(case: Case) -> Measurement:
     )
 
 
-eq_124 = Claim(
-    id="eq-124",
-    statement="B_n(t) = (1/4) ln(C_0 + 4 Gamma(t))",
-    latex=r"$B_n(t) = \frac{1}{4} \ln(C_0 + 4 \Gamma(t))$",
-    source="Eqs. 124, 129",
-    relation=EQUAL,
-    case=FIG3,
-    predicts="the integral; corrected: (1/4) ln(1 + 4 Gamma/C_0), with the lower limit put in",
-    measures="Eqs. 118, 119 integrated",
-    tolerance=1e-8,
-    because="the tolerance of the ODE solver",
-    code=("growth_bound",),
-    test="tests/theory/test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
-    figure="fig9",
-    number="the printed B_n is off by {:.3g} = (1/4) ln C_0 at every t (C_0 = 0.1)",
-    recorded=OnRecord(Verdict.CORRECTED, -0.5756),
-    measure=_eq_124,
-)
-
-
-def _eq_128(case: Case) -> Measurement:
+@claim(
+    "eq-128", source="Eqs. 125-128",
+    statement=r"$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot "
+    r"\frac{K(M-1)^2}{2} h^2(t/K)$",
+    relation=EQUAL, case=FIG3, tolerance=1e-10,
+    code=("reduced_time",), test="test_speed.py::test_eq_128_is_the_integral_of_gamma",
+)  # fmt: skip
+def eq_128(case: Case) -> Measurement:
+    """Compare the integral in closed form with a quadrature of gamma. The tolerance is that of the
+    quadrature.
+    """
     s, t = case, np.geomspace(1.0, 1e5, 11)
 
     def speed(at: float) -> float:
@@ -155,80 +187,3 @@ def _eq_128(case: Case) -> Measurement:
     ]
     predicted = theory.reduced_time(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z)
     return Measurement((Check("Gamma(t)", predicted, s.eta_z * np.cumsum(pieces)),))
-
-
-eq_128 = Claim(
-    id="eq-128",
-    statement="Gamma(t) = eta_Z int gamma = (eta_Z/eta_Y) K (M-1)^2 h(t/K)^2 / 2",
-    latex=(
-        r"$\Gamma(t) := \eta_Z \int_0^t \gamma(t') dt' = \frac{\eta_Z}{\eta_Y} \cdot "
-        r"\frac{K(M-1)^2}{2} h^2(t/K)$"
-    ),
-    source="Eqs. 125-128",
-    relation=EQUAL,
-    case=FIG3,
-    predicts="the integral in closed form",
-    measures="quadrature of gamma",
-    tolerance=1e-10,
-    because="the tolerance of the quadrature",
-    code=("reduced_time",),
-    test="tests/theory/test_speed.py::test_eq_128_is_the_integral_of_gamma",
-    recorded=OnRecord(Verdict.EXACT),
-    measure=_eq_128,
-)
-
-# A common token of small weight, as Eq. 13 asks for: 50 distinct tokens, P(common) = 0.02.
-RARE_COMMON = Case(
-    single_common(num_classes=10, distinct=50, common_prob=0.02, vocab_size=1000), 0.5, 0.5, 1e4
-)
-
-
-def _eq_13(case: Case) -> Measurement:
-    s, t = case, np.geomspace(10.0, case.steps, 12)
-    flow = reduced(s, t)
-    measured = [flow.logits[:, 0, 0], flow.growth_bound[:, 0]]
-    rho0 = float(theory.correlation(s.P)[0, 1] ** -0.5)
-    paths = {
-        form: theory.common_token_path(
-            t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, rho0=rho0, form=form
-        )
-        for form in FORMS
-    }
-    return Measurement(
-        tuple(
-            Check("z_ml and B_n", [paths[form].logit, paths[form].growth_bound], measured,
-                  form=form)
-            for form in FORMS
-        ),
-        number=float(paths["printed"].growth_bound[-1] / flow.growth_bound[-1, 0]),
-        note=f"K = {s.K}, P(common) = 0.02, t = 10^4: B_n = {flow.growth_bound[-1, 0]:.4f} by "
-        f"Eq. 10, {paths['corrected'].growth_bound[-1]:.4f} corrected, "
-        f"{paths['printed'].growth_bound[-1]:.4f} by Eq. 13",
-    )  # fmt: skip
-
-
-eq_13 = Claim(
-    id="eq-13",
-    statement="dz_ml/dt = -eta_Z gamma e^{4 z}/C_0 and xi_n = gamma e^{4 z}/C_0, C_0 = rho_0^4/K",
-    latex=(
-        r"$\dot z_{ml} \approx -C_0^{-1} \eta_Z \gamma e^{4 z_{ml}}$ and $\xi_n(t) \approx "
-        r"C_0^{-1} \gamma e^{4 z_{ml}}$ with $C_0 := \rho_0^4/K$"
-    ),
-    source="Eq. 13, Section 6",
-    relation=LEADING,
-    case=RARE_COMMON,
-    hypotheses=(rate_window, *SECTION_6),
-    predicts="z_ml and B_n; corrected: K-1 for K, and B_n = -z_ml/K (a class gets 1/K of them)",
-    measures="Eq. 10 solved numerically for a common token of small weight",
-    tolerance=0.12,
-    because="Eq. 13 takes the norm of f_n as constant and 1 - f_n.f_n' as 1",
-    code=("common_token_path",),
-    test="tests/theory/test_transition.py::test_eq_13_factors_of_k",
-    figure="fig3",
-    number="as printed, B_n is {:.3g} times that of Eq. 10 (K = 10)",
-    recorded=OnRecord(Verdict.CORRECTED, 10.04),
-    measure=_eq_13,
-)
-
-
-CLAIMS = (eq_13, theorem_4, eq_124, eq_128)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
-from attnlab.auditing.verdict import Verdict
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import FIG3
 from attnlab.papers.scan_and_snap.hypotheses import MUCH, large_vocabulary, rate_window
@@ -25,7 +24,20 @@ from attnlab.theory.relation import (
 VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
 
-def _lemma_8(case: Case) -> Measurement:
+@claim(
+    "lemma-8", source="Lemma 8, Eqs. 50, 51",
+    statement=r"$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le "
+    r"\frac{(1+\omega_1) \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln M}\right)$ "
+    r"and, if $M \gg 100$, $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$",
+    relation=AT_MOST, case=FIG3, hypotheses=(large_vocabulary,), tolerance=1e-9,
+    code=("omega_0", "omega_1"), test="test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
+    number="omega_1 = {:.3g} at M = 1000 (0.15 at 10^9)",
+)  # fmt: skip
+def lemma_8(case: Case) -> Measurement:
+    """Compare the sign on both sides of both zeros with that on 150 points for each M from 10^3 to
+    10^9, and omega_0 and omega_1 with the stated orders. The tolerance is the rounding of ln((M-1)
+    M h) - M h near a zero.
+    """
     M = VOCABULARIES[:, None]
     low, high = M ** (theory.omega_0(M) - 2.0), (1.0 + theory.omega_1(M)) * np.log(M) / M
     inside = low * (high / low) ** np.linspace(1e-6, 1 - 1e-6, 50)
@@ -48,31 +60,16 @@ def _lemma_8(case: Case) -> Measurement:
     )
 
 
-lemma_8 = Claim(
-    id="lemma-8",
-    statement="exp(M h) <= (M-1) M h exactly on [M^-(2-omega_0), (1+omega_1) ln M/M]",
-    latex=(
-        r"$\exp(Mh) \le (M-1) M h$ exactly for $\frac{1}{M^{2-\omega_0}} \le h \le "
-        r"\frac{(1+\omega_1) \ln M}{M}$, with $\omega_1 = \Theta\left(\frac{\ln \ln M}{\ln "
-        r"M}\right)$ and, if $M \gg 100$, $\omega_0 \lesssim \frac{1}{M^{0.99} \ln M} \ll 0.01$"
-    ),
-    source="Lemma 8, Eqs. 50, 51",
-    relation=AT_MOST,
-    case=FIG3,
-    hypotheses=(large_vocabulary,),
-    predicts="the sign on both sides of both zeros; omega_0 and omega_1 of the stated orders",
-    measures="the sign on 150 points for each M from 10^3 to 10^9, and the two constants",
-    tolerance=1e-9,
-    because="rounding of ln((M-1) M h) - M h near a zero",
-    code=("omega_0", "omega_1"),
-    test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
-    number="omega_1 = {:.3g} at M = 1000 (0.15 at 10^9)",
-    recorded=OnRecord(Verdict.HOLDS, 0.3198),
-    measure=_lemma_8,
-)
-
-
-def _remark_3(case: Case) -> Measurement:
+@claim(
+    "remark-3", source="Remark 3",
+    statement=r"For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} "
+    r"\gg \frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$",
+    relation=much_greater(MUCH), case=FIG3, hypotheses=(large_vocabulary, rate_window),
+    code=("omega_0", "h"), test="test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
+    number="h(1) is at least {:.3g} times the smaller zero",
+)  # fmt: skip
+def remark_3(case: Case) -> Measurement:
+    """Compare the smaller zero with h(1), for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99."""
     rates = np.array([0.1, 0.3, 0.99])
     floor = VOCABULARIES ** (theory.omega_0(VOCABULARIES) - 2.0)
     first = np.array([theory.h(1.0, M=VOCABULARIES, eta_y=y) for y in rates])
@@ -82,29 +79,20 @@ def _remark_3(case: Case) -> Measurement:
     )
 
 
-remark_3 = Claim(
-    id="remark-3",
-    statement="For M >> 100, eta_Y >> M^-0.99 only the larger zero of Lemma 8 matters from t = 1",
-    latex=(
-        r"For $M \gg 100$ and $1 > \eta_Y \gg M^{-0.99}$: $h(1) \gtrsim \frac{\eta_Y}{M} \gg "
-        r"\frac{1}{M^{2-\omega_0}}$, so that only the larger zero of Lemma 8 matters from $t = 1$"
-    ),
-    source="Remark 3",
-    relation=much_greater(MUCH),
-    case=FIG3,
-    hypotheses=(large_vocabulary, rate_window),
-    predicts="h(1) above the smaller zero",
-    measures="h(1) for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99",
-    because="an inequality, with room",
-    code=("omega_0", "h"),
-    test="tests/theory/test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
-    number="h(1) is at least {:.3g} times the smaller zero",
-    recorded=OnRecord(Verdict.HOLDS, 99.79),
-    measure=_remark_3,
-)
-
-
-def _lemma_9(case: Case) -> Measurement:
+@claim(
+    "lemma-9", source="Lemma 9, Eqs. 53-57",
+    statement=r"$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and "
+    r"$\gamma(t) = O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = "
+    r"\frac{2(1+\omega_1) K \ln M}{\eta_Y}$",
+    relation=up_to(2.0), case=FIG3, hypotheses=(large_vocabulary, rate_window), tolerance=1e-12,
+    code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
+    test="test_speed.py::test_lemma_9_stages",
+    number="the constant of the second stage is {:.3g} at M = 10^9 and tends to 2 as M grows",
+)  # fmt: skip
+def lemma_9(case: Case) -> Measurement:
+    """Compare both rates, with one constant for every M, and both conditions on exp(M h) with gamma
+    for M from 10^3 to 10^9, from t = K on. The tolerance is rounding.
+    """
     K, y = case.K, case.eta_y
     place, M = np.linspace(0.0, 1.0, 60), VOCABULARIES[:, None]
     t0_prime, t0 = theory.transition_times(K=K, M=M, eta_y=y)
@@ -139,31 +127,16 @@ def _lemma_9(case: Case) -> Measurement:
     )
 
 
-lemma_9 = Claim(
-    id="lemma-9",
-    statement="gamma = O(eta_Y t/K) up to t_0', and O(K ln(M eta_Y t/K)/(eta_Y t)) from t_0 on",
-    latex=(
-        r"$\gamma(t) = O(\eta_Y t/K)$ for $t \le t_0' = \frac{K \ln M}{\eta_Y}$, and $\gamma(t) = "
-        r"O\left(\frac{K \ln(M \eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge t_0 = \frac{2(1+\omega_1) "
-        r"K \ln M}{\eta_Y}$"
-    ),
-    source="Lemma 9, Eqs. 53-57",
-    relation=up_to(2.0),
-    case=FIG3,
-    hypotheses=(large_vocabulary, rate_window),
-    predicts="both rates, with one constant for every M, and both conditions on exp(M h)",
-    measures="gamma for M from 10^3 to 10^9, from t = K on",
-    tolerance=1e-12,
-    because="rounding",
-    code=("gamma", "gamma_stages", "transition_times", "gamma_peak"),
-    test="tests/theory/test_speed.py::test_lemma_9_stages",
-    number="the constant of the second stage is {:.3g} at M = 10^9 and tends to 2 as M grows",
-    recorded=OnRecord(Verdict.HOLDS, 1.866),
-    measure=_lemma_9,
-)
-
-
-def _eq_52(case: Case) -> Measurement:
+@claim(
+    "eq-52", source="Eq. 52, proof of Lemma 9",
+    statement=r"$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$",
+    relation=ABOVE, case=FIG3, hypotheses=(large_vocabulary,),
+    code=("transition_times",),
+    test="test_speed.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",
+    number="left minus right is at least {:.2g} for M above 100",
+)  # fmt: skip
+def eq_52(case: Case) -> Measurement:
+    """Compare both sides for M from above 100 to 1000. The inequality is strict."""
     M = np.arange(2.0, 1001.0)
     room = (M - 2.0 + (M - 1.0) * np.log(M - 1.0)) / M - np.log(M)
     asked = M > 100.0
@@ -173,24 +146,3 @@ def _eq_52(case: Case) -> Measurement:
         note=f"it is false for M <= {M[room <= 0].max():.0f} only (by {room[M == 4].item():.2g} at "
         "M = 4); M >> 100 is assumed just before it, in Remark 3",
     )
-
-
-eq_52 = Claim(
-    id="eq-52",
-    statement="(M - 2 + (M-1) ln(M-1))/M > ln M",
-    latex=r"$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$",
-    source="Eq. 52, proof of Lemma 9",
-    relation=ABOVE,
-    case=FIG3,
-    hypotheses=(large_vocabulary,),
-    predicts="the inequality for M above 100",
-    measures="both sides, M to 1000",
-    because="a strict inequality",
-    code=("transition_times",),
-    test="tests/theory/test_speed.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",
-    number="left minus right is at least {:.2g} for M above 100",
-    recorded=OnRecord(Verdict.HOLDS, 0.9247),
-    measure=_eq_52,
-)
-
-CLAIMS = (lemma_8, remark_3, lemma_9, eq_52)

@@ -6,9 +6,8 @@ import numpy as np
 import scipy
 
 from attnlab import formulas, measures
-from attnlab.auditing.claim import Claim, Measurement, OnRecord
+from attnlab.auditing.claim import Measurement, claim
 from attnlab.auditing.runs import ratios, trained
-from attnlab.auditing.verdict import Verdict
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import SYN_SMALL, WEAK
 from attnlab.papers.scan_and_snap.hypotheses import ASSUMPTION_1, weak_correlations
@@ -18,7 +17,19 @@ from attnlab.theory.comparison import Check
 from attnlab.theory.relation import ABOVE, BELOW
 
 
-def _summary_frequency(case: Case) -> Measurement:
+@claim(
+    "summary-frequency", source="summary, Key Results and Mechanism 2",
+    statement="Among distinct tokens, lower-frequency tokens gain attention faster",
+    relation=ABOVE, case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
+    code=("attention_velocity", "distinct_growth"),
+    test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
+    number="the most frequent distinct token is {:.3g} times as fast as the rarest",
+    training_number="in training it gains {:.3g} times as much",
+)  # fmt: skip
+def summary_frequency(case: Case) -> Measurement:
+    """Compare the rarer token with the more frequent one: velocities under Eq. 10 at the start
+    (they go as f_nl^2), and gains in the joint flow. Only the order counts.
+    """
     s = case
     n, high, low = most_and_least_frequent(s)
     velocity = theory.attention_velocity(s.P, np.zeros((1, s.P.shape[1])), psi=s.psi, M=s.M)
@@ -38,26 +49,19 @@ def _summary_frequency(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-summary_frequency = Claim(
-    id="summary-frequency",
-    statement="Among distinct tokens, lower-frequency tokens gain attention faster",
-    source="summary, Key Results and Mechanism 2",
-    relation=ABOVE,
-    case=WEAK,
-    hypotheses=(*ASSUMPTION_1, weak_correlations),
-    predicts="a faster growth of the rarer token",
-    measures="velocities under Eq. 10 at the start (they go as f_nl^2), gains in the joint flow",
-    because="an order",
-    code=("attention_velocity", "distinct_growth"),
-    test="tests/theory/test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
-    number="the most frequent distinct token is {:.3g} times as fast as the rarest",
-    training_number="in training it gains {:.3g} times as much",
-    recorded=OnRecord(Verdict.FAILS, 100.0, Verdict.FAILS, 26.46),
-    measure=_summary_frequency,
-)
-
-
-def _summary_theorem_2b(case: Case) -> Measurement:
+@claim(
+    "summary-theorem-2b", source="summary, Mechanism 1",
+    statement=r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has "
+    r"a distinct token",
+    relation=BELOW, case=WEAK,
+    code=("token_fates", "attention_velocity"),
+    test="test_fates.py::test_theorem_2b_the_single_common_token_loses",
+    number="where the condition fails the token moves at {:.0g}",
+)  # fmt: skip
+def summary_theorem_2b(case: Case) -> Measurement:
+    """Check that the logit falls for every query, where one query has a class of the common token
+    alone; the corrected form has Theorem 2(b)'s condition. Only the sign counts.
+    """
     # Query 0 has one class, which holds nothing but the common token.
     P, psi = np.array([[1.0, 0.0], [0.2, 0.8]]), np.array([0, 1])
     velocity = theory.attention_velocity(P, np.zeros((2, 2)), psi=psi, M=case.M)[:, 0]
@@ -74,28 +78,20 @@ def _summary_theorem_2b(case: Case) -> Measurement:
     )  # fmt: skip
 
 
-summary_theorem_2b = Claim(
-    id="summary-theorem-2b",
-    statement="If |G_CT| = 1 then dz_l/dt < 0, whether or not the query has a distinct token",
-    latex=(
-        r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has a "
-        r"distinct token"
-    ),
-    source="summary, Mechanism 1",
-    relation=BELOW,
-    case=WEAK,
-    predicts="a falling logit for every query; corrected: with Theorem 2(b)'s condition",
-    measures="the velocity where one query has a class of the common token alone",
-    because="a strict sign",
-    code=("token_fates", "attention_velocity"),
-    test="tests/theory/test_fates.py::test_theorem_2b_the_single_common_token_loses",
-    number="where the condition fails the token moves at {:.0g}",
-    recorded=OnRecord(Verdict.CORRECTED, 0.0),
-    measure=_summary_theorem_2b,
-)
-
-
-def _summary_slow(case: Case) -> Measurement:
+@claim(
+    "summary-slow-decoder", source="summary, Mechanism 1, break condition",
+    statement=r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not "
+    r"emerge",
+    relation=BELOW, case=SYN_SMALL,
+    code=("attention_flow",), test="test_attention.py::test_path_is_the_same_whatever_the_rates",
+    number="B_n is {:.2g} times as large at eta_Y/eta_Z = 0.01 as at 10",
+    training_number="the common mass falls {:.2g} times as much at 0.01 as at 10, order kept",
+)  # fmt: skip
+def summary_slow_decoder(case: Case) -> Measurement:
+    """Check that common tokens hardly lose, and that there is no order, in the joint flow on
+    Syn-Small at eta_Y/eta_Z = 0.01, against 10. A tenth of the loss, or a rank correlation below
+    0.9, would support it.
+    """
     s = case
     run = trained(s.classes, ratios(0.01, 10.0, eta_y=s.eta_y), s.steps)
     mass = measures.common_mass(run).isel(sequence_class=0)
@@ -121,24 +117,3 @@ def _summary_slow(case: Case) -> Measurement:
         note=f"the common mass falls by {fall[0]:.0%} at ratio 0.01, by {fall[1]:.0%} at 10; "
         f"the order of distinct tokens is kept (rank correlation {ordered:.2f})",
     )  # fmt: skip
-
-
-summary_slow = Claim(
-    id="summary-slow-decoder",
-    statement="If the decoder does not learn faster (eta_Y << eta_Z) scanning would not emerge",
-    latex=r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not emerge",
-    source="summary, Mechanism 1, break condition",
-    relation=BELOW,
-    case=SYN_SMALL,
-    predicts="at eta_Y/eta_Z = 0.01, hardly any loss of the common tokens and no order",
-    measures="the joint flow on Syn-Small at eta_Y/eta_Z = 0.01 and 10",
-    because="a tenth of the loss, or a rank correlation below 0.9, would support it",
-    code=("attention_flow",),
-    test="tests/theory/test_attention.py::test_path_is_the_same_whatever_the_rates",
-    number="B_n is {:.2g} times as large at eta_Y/eta_Z = 0.01 as at 10",
-    training_number="the common mass falls {:.2g} times as much at 0.01 as at 10, order kept",
-    recorded=OnRecord(Verdict.FAILS, 1.704, Verdict.FAILS, 1.738),
-    measure=_summary_slow,
-)
-
-CLAIMS = (summary_frequency, summary_theorem_2b, summary_slow)

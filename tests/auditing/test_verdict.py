@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from attnlab.auditing import CLAIMS, Check, Hypothesis, Verdict, judge, select
-from attnlab.auditing.claim import Measurement
+from attnlab.auditing import Measurement, Verdict, all_claims, judge, select
+from attnlab.theory.comparison import Check
+from attnlab.theory.hypothesis import Hypothesis
 from attnlab.theory.relation import AT_LEAST, AT_MOST, EQUAL, LEADING, up_to
 
 RIGHT = Check("equal", 1.0, 1.0, tolerance=1e-12)
@@ -51,8 +52,8 @@ def test_a_verdict_needs_something_printed():
 
 
 def test_the_catalogue_has_every_verdict():
-    verdicts = {claim.recorded.verdict for claim in CLAIMS}
-    training = {claim.recorded.training for claim in CLAIMS}
+    verdicts = {claim.recorded.verdict for claim in all_claims()}
+    training = {claim.recorded.training for claim in all_claims()}
     assert verdicts == {None, *Verdict} - {Verdict.PREMISE}
     assert training == {None, *Verdict} - {Verdict.UNDECIDED}
 

@@ -1,7 +1,7 @@
 """Every verdict could come out otherwise: with a wrong theory, claims notice.
 
-Each mutation breaks one function of attnlab.theory; the claims named must change their verdict.
-Only `residual-local-roles` and `theorem-2` train; the rest are algebra.
+Each mutation breaks one function of the paper's theory; the claims named must change their verdict.
+Only `corollary-2`, `residual-local-roles` and `theorem-2` train; the rest are algebra.
 """
 
 from dataclasses import replace
@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnlab import theory
-from attnlab.auditing import Check, Measurement, Verdict, select
+from attnlab.auditing import Measurement, Verdict, select
+from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.cases import FIG3, UNEVEN, WEAK
 from attnlab.papers.scan_and_snap.claims import attention as attention_claims
 from attnlab.papers.scan_and_snap.readings import run_at, slopes
+from attnlab.theory.comparison import Check
 
 
 def scaled(name, factor):
@@ -71,7 +72,7 @@ MUTATIONS = [
     ("eq-124", *fixed_form("growth_bound"), Verdict.FAILS),
     ("eq-128", *scaled("reduced_time", 1 + 1e-8), Verdict.FAILS),
     ("poster-start", *fixed_form("growth_bound"), Verdict.FAILS),
-    ("poster-common", *scaled("attention_velocity", -1.0), Verdict.FAILS),
+    ("corollary-2", *scaled("attention_velocity", -1.0), Verdict.FAILS),
     ("residual-exact", *fixed_form("residual_velocity"), Verdict.FAILS),
     ("remark-2", "h_lead", lambda steps, **_: np.full(len(steps), 3.0), Verdict.HOLDS),
     ("eq-62", *scaled("h", 3.0), Verdict.FAILS),

@@ -9,17 +9,21 @@ import xarray as xr
 
 import attnlab
 from attnlab import Flow, Limit, Simulation, formulas
-from attnlab.auditing import Check, Claim, Measurement, Trial, Verdict, audit, select
+from attnlab.auditing import Measurement, Trial, Verdict, audit, claim, select
 from attnlab.auditing.audit import Audit
 from attnlab.auditing.html import page
 from attnlab.auditing.ladder import costs
+from attnlab.auditing.tokens import seen_roles
 from attnlab.auditing.trial import simulation_of
 from attnlab.data import SequenceClasses, single_common
 from attnlab.files.errors import InputError
 from attnlab.papers.scan_and_snap import theory
+from attnlab.papers.scan_and_snap.cases import SYMMETRIC, TURNING
 from attnlab.papers.scan_and_snap.classes import syn_small
+from attnlab.papers.scan_and_snap.conclusion import claimed_fates
 from attnlab.papers.scan_and_snap.hypotheses import single_query
-from attnlab.theory import LADDER
+from attnlab.theory import as_theory
+from attnlab.theory.comparison import Check
 from attnlab.theory.relation import BELOW
 
 
@@ -51,7 +55,7 @@ def test_what_is_predicted_and_simulated_is_what_predict_and_simulate_say(small)
     simulation = small.trial.simulation
     simulated = attnlab.simulate(simulation, progress=False)
     xr.testing.assert_equal(small.trial.simulated, simulated)
-    for of in LADDER:
+    for of in map(as_theory, ("printed", "corrected", "sgd")):
         predicted = attnlab.predict(simulation, theory=of)
         xr.testing.assert_equal(small.trial.predicted[of.name], predicted)
         end = predicted["attention_logits"].isel(seed=0, time=-1, token=small.trial.classes.in_play)
@@ -72,11 +76,11 @@ def test_rows_name_tokens_and_lead_with_the_largest(small):
 def test_each_rung_of_the_ladder_is_nearer_at_t0(small):
     ladder = small.ladder
     assert ladder["theory"].values.tolist() == ["printed", "corrected", "sgd"]
-    assert ladder["at"].values.tolist() == ["t_0", "end"]
+    assert ladder["at"].values.tolist() == ["transition", "end"]
     t0 = small.trial.transition[1]
     np.testing.assert_array_equal(ladder["time"], [t0, small.trial.steps])
     for kind in ("z_error", "attention_error"):
-        assert np.all(ladder[kind].sel(at="t_0").diff("theory") < 0)
+        assert np.all(ladder[kind].sel(at="transition").diff("theory") < 0)
     # by hand, at the end
     trial, where = small.trial, {"seed": 0, "time": -1}
     trained = trial.simulated.isel(where)
@@ -93,25 +97,22 @@ def test_costs_are_told_between_neighbours_alone():
         {"z_error": (("theory", "at"), [[4.0, 3.0], [2.0, 1.0], [0.5, 0.25], [9.0, 9.0]])},
         {
             "theory": ["a", "b", "c", "no rung"],
-            "at": ["t_0", "end"],
+            "at": ["transition", "end"],
             "leans_on": ("theory", ["x", "y", "z", ""]),
         },
     )
     assert costs(rungs) == [
-        "Without x the error in z goes from 4 to 2 at t_0 and from 3 to 1 at the end.",
-        "Without y the error in z goes from 2 to 0.5 at t_0 and from 1 to 0.25 at the end.",
-        "What is left, 0.5 at t_0 and 0.25 at the end, is z.",
+        "Without x the error in z goes from 4 to 2 at the transition and from 3 to 1 at the end.",
+        "Without y the error in z goes from 2 to 0.5 at the transition and from 1 to 0.25 at the "
+        "end.",
+        "What is left, 0.5 at the transition and 0.25 at the end, is z.",
     ]
     # without b nothing is known of what x and y cost, each by itself
     silent = rungs.where(rungs["theory"] != "b")
-    assert costs(silent) == ["What is left, 0.5 at t_0 and 0.25 at the end, is z."]
+    assert costs(silent) == ["What is left, 0.5 at the transition and 0.25 at the end, is z."]
 
 
 def test_corollary_2_speaks_where_theorem_2_is_silent():
-    from attnlab.papers.scan_and_snap.fates import claimed_fates, seen_roles
-
-    from attnlab.papers.scan_and_snap.cases import SYMMETRIC, TURNING
-
     for case, fate in ((SYMMETRIC, -1), (TURNING, 0)):
         assert np.all(claimed_fates(case)[seen_roles(case) == 2] == fate)
 
@@ -150,17 +151,19 @@ def test_steps_with_momentum_are_the_simulations_own():
 
 
 def test_of_classes_alone_it_is_the_flow_for_100_t0():
-    simulation = simulation_of("syn-small")
+    simulation, theories = simulation_of("syn-small")
+    assert [of.name for of in theories] == ["printed", "corrected", "sgd"]
     assert simulation.engine == Flow()
     assert simulation.dtype == "float64"
     assert simulation.steps == pytest.approx(
         100 * float(theory.transition_times(K=2, M=34, eta_y=1.0).t0)
     )
-    assert simulation_of(simulation) == simulation
+    assert simulation_of(simulation)[0] == simulation
 
 
-def lose(trial):
-    """z of the common tokens at the end is below 0, where there is a trial to read."""
+@claim("common-lose", statement="Common tokens lose", relation=BELOW)
+def common_lose(trial):
+    """Check that z of the common tokens is below 0 at the end, where there is a trial to read."""
     assert isinstance(trial, Trial)
     common = formulas.token_roles(trial).common
     z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
@@ -171,14 +174,9 @@ def lose(trial):
     )
 
 
-COMMON_LOSE = Claim(
-    id="common-lose", statement="Common tokens lose", relation=BELOW, tolerance=0.0, measure=lose
-)
-
-
 def test_a_claim_of_ones_own_needs_no_more_than_a_measurement():
-    asks = replace(COMMON_LOSE, id="asks", hypotheses=(single_query,))
-    found = audit(syn_small(), claims=[COMMON_LOSE, asks], eta_y=10.0)
+    asks = replace(common_lose, id="asks", hypotheses=(single_query,))
+    found = audit(syn_small(), claims=[common_lose, asks], eta_y=10.0)
     held, outside = found.findings
     assert (held.verdict, held.training) == (None, Verdict.HOLDS)
     assert held.training_number.startswith("-")
@@ -188,7 +186,7 @@ def test_a_claim_of_ones_own_needs_no_more_than_a_measurement():
     assert [claim["id"] for claim in document["claims"]] == ["common-lose", "asks"]
     assert "Claims of yours" in page(document)
     with pytest.raises(InputError, match="give it to attnlab.audit"):
-        COMMON_LOSE.examine()
+        common_lose.examine()
 
 
 def test_claims_of_the_catalogue_are_examined_where_they_can_be():

@@ -1,0 +1,154 @@
+"""The catalogue is complete, and what it points at is there."""
+
+import ast
+import importlib
+import re
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab import formulas
+from attnlab.auditing import Verdict, all_claims, claims_of, select
+from attnlab.auditing.built_in import readable
+from attnlab.auditing.catalogue import audited_papers
+from attnlab.files.errors import InputError
+from attnlab.files.mathematics import dollars, typeset
+from attnlab.shelf import offered, shelf
+
+ROOT = Path(__file__).parents[2]
+CLAIMS = all_claims()
+
+
+def theory_names():
+    """Names of formulas, of the core and of each paper that has a theory."""
+    names = set(formulas.__all__)
+    for paper in audited_papers():
+        names |= set(importlib.import_module(f"{paper.package}.theory").__all__)
+    return names
+
+
+NAMES = theory_names()
+
+
+def test_every_claim_has_one_paper():
+    ids = [claim.id for claim in CLAIMS]
+    assert len(ids) == len(set(ids))
+    assert sum((claims_of(paper.name) for paper in audited_papers()), ()) == CLAIMS
+    for paper in audited_papers():
+        assert {claim.paper for claim in claims_of(paper.name)} == {paper.name}
+        titles = [part.section for part in paper.claims]
+        assert list(dict.fromkeys(claim.section for claim in claims_of(paper.name))) == titles
+    with pytest.raises(InputError, match="paper: 'jama' is not on the shelf; did you mean 'joma'"):
+        claims_of("jama")
+
+
+def test_what_is_on_record_is_of_claims_that_there_are():
+    for paper in shelf().papers:
+        assert list(paper.expected["claims"]) == [claim.id for claim in claims_of(paper.name)]
+
+
+def test_what_others_say_is_never_counted_as_the_papers():
+    elsewhere = ("poster", "slides", "summary", "JoMA", "Scan and Snap")
+    for claim in CLAIMS:
+        by_the_paper = not claim.ours and not claim.source[0].startswith(elsewhere)
+        assert (claim.origin == "Scan and Snap") == by_the_paper, claim.id
+
+
+def test_a_claim_is_typeset_or_has_no_formula():
+    for claim in CLAIMS:
+        words = "".join(claim.statement.split("$")[::2])
+        assert not re.search(r"[_^\\<>=|]|eta|gamma", words), f"{claim.id}: {words}"
+        if "$" in claim.statement:
+            assert "<math>" in typeset(claim.statement), claim.id
+            assert "|" not in claim.statement, "a bar would end the cell of a table"
+        else:  # what has signs has a formula
+            assert "$" not in dollars(claim.statement), claim.id
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_what_a_claim_points_at_exists(claim):
+    assert claim.code
+    assert set(claim.code) <= NAMES
+    file, _, test = claim.test_file.partition("::")
+    tree = ast.parse((ROOT / file).read_text())
+    assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert claim.figure is None or f"{claim.paper}/{claim.figure}" in offered("figures")
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_a_claim_is_complete(claim):
+    for text in (claim.statement, *claim.source, claim.how):
+        assert text.strip()
+    assert re.match(r"(Compare|Check|Measure) ", claim.how)
+    assert claim.how.endswith((".", '".'))
+    # an unknown command is an error, and nothing of LaTeX is left
+    assert not re.search(r"[\\$]", claim.plain), claim.plain
+    assert claim.reading in ("printed text", "as we know it", "ours")
+    assert claim.tolerance >= 0
+    recorded = claim.recorded
+    for number, sentence in (
+        (recorded.number, claim.number),
+        (recorded.training_number, claim.training_number),
+    ):
+        fields = [field for _, field, _, _ in string.Formatter().parse(sentence) if field == ""]
+        assert (number is None) == (not fields)
+        assert len(sentence) <= 100
+    if recorded.training_number is not None:
+        assert recorded.training is not None
+    if recorded.verdict is Verdict.EXACT:
+        assert claim.quote(recorded.number)
+
+
+def test_select_keeps_order_and_names_the_nearest():
+    assert [claim.id for claim in select(["theorem-2", "lemma-1"])] == ["lemma-1", "theorem-2"]
+    assert [claim.id for claim in select(["joma-tree"], paper="joma")] == ["joma-tree"]
+    assert select([]) == ()
+    with pytest.raises(InputError, match="did you mean theorem-3"):
+        select(["theorm-3"])
+    with pytest.raises(InputError, match="claim: 'theorem-2' is not one"):
+        select(["theorem-2"], paper="joma")
+
+
+def imported_by(code):
+    """Modules of attnlab that are loaded after running `code` in a process of its own."""
+    command = f"{code}; import sys; print(*(m for m in sys.modules if m.startswith('attnlab')))"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_a_claim_of_one_paper_imports_no_later_one():
+    loaded = imported_by("from attnlab.auditing import select; select(['lemma-1'])")
+    assert "attnlab.papers.scan_and_snap.claims.model" in loaded
+    assert not {m for m in loaded if m.startswith("attnlab.papers.joma.claims")}
+    assert "attnlab.papers.scan_and_snap.claims.growth" not in loaded
+
+
+def test_a_figure_does_not_build_the_cases_of_the_audit():
+    loaded = imported_by("import attnlab.papers.scan_and_snap.figures.fig6")
+    assert not {m for m in loaded if ".claims" in m or m.endswith(".cases")}
+
+
+def test_a_paper_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypatch):
+    folder = tmp_path / "broken_paper"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "claims.py").write_text("import there_is_no_such_module\n")
+    (folder / "paper.yaml").write_text(
+        "name: broken_paper\ntitle: B\nshort: B\nauthors: A\nyear: 2000\nquestion: Q\n"
+        'reading: ours\nattnlab: ">=0.1"\nclaims:\n  - {section: S, modules: [claims]}\n'
+    )
+    monkeypatch.setenv("ATTNLAB_PAPERS", str(folder))
+    assert all_claims() == CLAIMS
+    assert [claim.id for claim in select(["lemma-1"])] == ["lemma-1"]
+    papers, faults = readable()
+    assert [paper.name for paper in papers] == ["scan_and_snap", "joma"]
+    assert len(faults) == 1
+    assert "there_is_no_such_module" in faults[0]
+    with pytest.raises(InputError, match="there_is_no_such_module"):
+        readable(["broken_paper"])
+    with pytest.raises(InputError, match="no-such-claim.*there_is_no_such_module"):
+        select(["no-such-claim"])

@@ -1,0 +1,62 @@
+"""A claim is a documented function with a decorator."""
+
+from dataclasses import replace
+from types import ModuleType
+
+from attnlab.auditing import Measurement, OnRecord, Verdict, claim
+from attnlab.auditing.claim import claims_in
+from attnlab.theory.comparison import Check
+from attnlab.theory.relation import BELOW
+
+
+@claim(
+    "one-below-two", source=("here", "there"), statement=r"$1 \le 2$, always", relation=BELOW,
+    code=["h"], number="{:.1f} of it",
+)  # fmt: skip
+def one_below_two(case):
+    """Compare 2 with 1.
+    Only the order counts.
+    """
+    return Measurement((Check("one", 2.0, 1.0),), number=0.5)
+
+
+def test_a_decorated_function_is_a_claim():
+    assert one_below_two.id == "one-below-two"
+    assert one_below_two.source == ("here", "there")
+    assert one_below_two.code == ("h",)
+    assert one_below_two.how == "Compare 2 with 1. Only the order counts."
+    assert one_below_two.statement == r"$1 \le 2$, always"
+    assert one_below_two.plain == "1 <= 2, always"
+    assert claim("x", statement="x", relation=BELOW, source="here")(print).source == ("here",)
+
+
+def test_claims_of_a_module_are_its_own_in_the_order_of_definition():
+    module = ModuleType("made_up")
+    module.first = claim("b", statement="b", relation=BELOW)(_named(module))
+    module.helper = 3
+    module.second = claim("a", statement="a", relation=BELOW)(_named(module))
+    module.imported = one_below_two
+    assert [found.id for found in claims_in(module)] == ["b", "a"]
+
+
+def _named(module):
+    def measure(case):
+        return Measurement(())
+
+    measure.__module__ = module.__name__
+    return measure
+
+
+def test_what_is_on_record_is_plain_data_without_what_is_none():
+    kept = OnRecord(None, None, Verdict.PREMISE, 0.25)
+    assert kept.entry() == {"training": "premise fails in training", "training_number": 0.25}
+    assert OnRecord.read(kept.entry()) == kept
+    assert OnRecord.read({}) == OnRecord()
+
+
+def test_the_test_of_a_claim_stands_with_its_paper_unless_it_says_where():
+    inside = replace(one_below_two, paper="joma", test="test_tree.py::test_it")
+    assert inside.test_file == "tests/papers/joma/theory/test_tree.py::test_it"
+    elsewhere = replace(inside, test="tests/formulas/test_tokens.py::test_it")
+    assert elsewhere.test_file == "tests/formulas/test_tokens.py::test_it"
+    assert replace(inside, paper="").test_file == "test_tree.py::test_it"
