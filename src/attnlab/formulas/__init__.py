@@ -1,6 +1,23 @@
 """Formulas of sequence classes that several papers share; numpy and scipy only.
 
-Nothing here or in a paper's `theory` imports the simulator, so that agreement is evidence.
+Nothing here or in a paper's `theory` imports the simulator, so that agreement is evidence. Symbols
+are explained once, here and in a paper's `theory`; a formula explains only what is its own.
+Examples take `Setting`, `np` and the names of their folder as imported.
+
+Symbols
+-------
+setting
+    Classes and learning rates: a `Setting`, or a case that has one. `SequenceClasses` will do where
+    no learning rates are needed, and P(l|n) as an array, (K, L), where nothing else is.
+z
+    Attention logits, a row for each query, (..., Q, L), zero by default; leading axes (times,
+    heads) stay in the results.
+z0
+    Logits at the start, (Q, L), zero by default.
+t
+    Batch-1 optimiser steps: a number or an array, in any order.
+rtol, atol
+    Tolerances of the solver.
 """
 
 from attnlab.formulas.backprop import SampleGradient, logit_gradient, sample_gradient

@@ -27,7 +27,6 @@ def momentum_time(t: ArrayLike, *, momentum: float) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.formulas import momentum_time
     >>> momentum_time([1, 10, 100], momentum=0.9).round(1)
     array([  1. ,  41.4, 910. ])
     """
@@ -48,7 +47,6 @@ def momentum_steps(t: ArrayLike, *, momentum: float) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.formulas import momentum_steps, momentum_time
     >>> float(momentum_steps(momentum_time(25, momentum=0.9), momentum=0.9).round(6))
     25.0
     """

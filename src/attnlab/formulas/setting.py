@@ -69,7 +69,6 @@ class Setting:
 
     Examples
     --------
-    >>> from attnlab.formulas import Setting
     >>> from attnlab.papers.scan_and_snap.classes import syn_small
     >>> setting = Setting(syn_small(), eta_y=1.0, eta_z=0.1)
     >>> setting.M, setting.psi

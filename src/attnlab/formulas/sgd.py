@@ -35,15 +35,10 @@ from attnlab.formulas.tokens import by_query, unit_rows
 class SgdFlow:
     """Attention under SGD's decoder at the times asked for, whose shape leads every array.
 
-    Attributes
-    ----------
-    logits
-        z, (..., Q, L).
-    outputs
-        The output logits of each class at its next token, at those of the other targets and at any
-        other token, (..., K, targets + 1), with the attention of the start.
-    error
-        |x_{T+1} - alpha_n|_2 of each class there, (..., K).
+    logits: z, (..., Q, L).
+    outputs: the output logits of each class at its next token, at those of the other targets and at
+        any other token, (..., K, targets + 1), with the attention of the start.
+    error: |x_{T+1} - alpha_n|_2 of each class there, (..., K).
     """
 
     logits: FloatArray
@@ -78,7 +73,6 @@ def sgd_flow(
     Examples
     --------
     >>> from attnlab.papers.scan_and_snap.classes import syn_small
-    >>> from attnlab.formulas import Setting, sgd_flow
     >>> flow = sgd_flow(Setting(syn_small(), eta_y=1.0, eta_z=0.1), [10.0, 1000.0])
     >>> flow.error.round(2)
     array([[0.54, 0.54],

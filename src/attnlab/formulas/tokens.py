@@ -15,12 +15,8 @@ from attnlab.formulas.setting import Setting, SettingLike
 class Roles(NamedTuple):
     """The roles of tokens (Section 3.2).
 
-    Attributes
-    ----------
-    common
-        For each token l, whether it is in G_CT, (L,).
-    distinct
-        For each class n and token l, whether l is in G_DT(n), (K, L).
+    common: for each token l, whether it is in G_CT, (L,).
+    distinct: for each class n and token l, whether l is in G_DT(n), (K, L).
     """
 
     common: NDArray[np.bool_]
@@ -46,12 +42,8 @@ def attention_weights(setting: SettingLike, z: ArrayLike | None = None) -> Float
     """c_{l|n} of Eq. 5, the attention that class n pays to token l when T is infinite.
 
     By Lemma 2 and Lemma 18 a finite sequence has the same form with its token frequencies for P.
-
     Returns c, (..., K, L); a class sums to 1.
 
-    Examples
-    --------
-    >>> from attnlab.formulas import attention_weights
     >>> attention_weights([[0.5, 0.5, 0], [0.5, 0, 0.5]], [-1.0, 1.0, 1.0]).round(3)
     array([[0.119, 0.881, 0.   ],
            [0.119, 0.   , 0.881]])
@@ -66,9 +58,6 @@ def unit_attention(setting: SettingLike, z: ArrayLike | None = None) -> FloatArr
 
     Returns f, (..., K, L); a class has norm 1.
 
-    Examples
-    --------
-    >>> from attnlab.formulas import unit_attention
     >>> unit_attention([[0.6, 0.8, 0], [0.6, 0, 0.8]])
     array([[0.6, 0.8, 0. ],
            [0.6, 0. , 0.8]])
@@ -85,9 +74,6 @@ def unit_rows(score: FloatArray) -> FloatArray:
 def token_roles(setting: SettingLike) -> Roles:
     """Global roles: a token is distinct if exactly one class has it, common if several do.
 
-    Examples
-    --------
-    >>> from attnlab.formulas import token_roles
     >>> token_roles([[0.5, 0.5, 0], [0.5, 0, 0.5]]).common
     array([ True, False, False])
     """

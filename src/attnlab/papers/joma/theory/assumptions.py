@@ -21,15 +21,10 @@ from attnlab.papers.joma.theory.gradient import by_query, joint_gradient, mean_a
 class JointAssumptions:
     """How far a run is from what is assumed, along its first axis; 0 is as assumed.
 
-    Attributes
-    ----------
-    drift
-        Half of |b-bar_m(t) - b-bar_m(0)|_1, for each query, (time, Q).
-    residual
-        Of the factorisation, |E[S b | m] - E[S | m] b-bar_m| / |E[S b | m]|, (time, Q); nan where
-        nothing pulls.
-    change
-        |g(t) - g(0)| / |g(0)| over classes and hidden units, (time,).
+    drift: half of |b-bar_m(t) - b-bar_m(0)|_1, for each query, (time, Q).
+    residual: of the factorisation, |E[S b | m] - E[S | m] b-bar_m| / |E[S b | m]|, (time, Q); nan
+        where nothing pulls.
+    change: |g(t) - g(0)| / |g(0)| over classes and hidden units, (time,).
     """
 
     drift: FloatArray
@@ -55,8 +50,6 @@ def joint_assumptions(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import joint_assumptions
     >>> v, z = np.zeros((2, 2, 3)), np.zeros((2, 1, 3))
     >>> joint_assumptions([[0.5, 0.5, 0], [0.5, 0, 0.5]], v, z).drift  # nothing has moved
     array([[0.],

@@ -24,9 +24,6 @@ def start_gradient(setting: SettingLike) -> FloatArray:
 
     Returns g, (K, J).
 
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import start_gradient
     >>> start_gradient([[0.5, 0.5, 0], [0.5, 0, 0.5]])
     array([[ 0.5, -0.5],
            [-0.5,  0.5]])
@@ -39,13 +36,8 @@ def delta(setting: SettingLike) -> FloatArray:
     """Delta of each query, label and token, at equal outputs: frequency times discriminancy.
 
     The share P(m) of a query is part of it, since it is part of what moves v: the sum over queries
-    is the whole.
+    is the whole. Returns Delta, (Q, J, L).
 
-    Returns Delta, (Q, J, L).
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import delta
     >>> delta([[0.5, 0.5, 0], [0.5, 0, 0.5]])[0]  # what both classes have says nothing
     array([[ 0.   ,  0.125, -0.125],
            [ 0.   , -0.125,  0.125]])
@@ -58,13 +50,9 @@ def discriminancy(setting: SettingLike) -> FloatArray:
     """How much a token tells of the label under each query, from 0 to 1.
 
     The norm over labels of E[g_j | l, m] = P(j|l,m) - 1/J, over its largest value sqrt(1 - 1/J): 0
-    if all labels are equally likely given the token, 1 if one is certain.
+    if all labels are equally likely given the token, 1 if one is certain. Returns (Q, L); nan where
+    the query never sees the token.
 
-    Returns (Q, L); nan where the query never sees the token.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import discriminancy
     >>> discriminancy([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(9)
     array([[0., 1., 1.]])
     """

@@ -52,22 +52,13 @@ def by_query(s: Setting, each: FloatArray) -> FloatArray:
 class JointGradient:
     """One state of an MLP over attention, or several along leading axes; rates are left out.
 
-    Attributes
-    ----------
-    attention
-        b, (..., K, L).
-    incoming
-        g, (..., K, H).
-    slope
-        h', (..., K, H).
-    shares
-        u, the part of each query in the velocity of v, (..., Q, H, L).
-    logits
-        The velocity of z, (..., Q, L).
-    query_weights
-        That of r, (..., H, Q).
-    pull
-        S_n = q_n . b_n, (..., K).
+    attention: b, (..., K, L).
+    incoming: g, (..., K, H).
+    slope: h', (..., K, H).
+    shares: u, the part of each query in the velocity of v, (..., Q, H, L).
+    logits: the velocity of z, (..., Q, L).
+    query_weights: that of r, (..., H, Q).
+    pull: S_n = q_n . b_n, (..., K).
     """
 
     attention: FloatArray
@@ -93,10 +84,6 @@ def joint_gradient(
 ) -> JointGradient:
     """The gradient of minus the loss in all weights of an MLP over attention.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import joint_gradient
     >>> found = joint_gradient([[0.5, 0.5, 0], [0.5, 0, 0.5]], np.zeros((2, 3)), np.zeros((1, 3)))
     >>> found.shares.sum(0)  # what moves v: Delta
     array([[ 0.   ,  0.125, -0.125],
@@ -146,10 +133,6 @@ def attend(
 
     Returns b, (..., K, L).
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import attend
     >>> attend([[0.5, 0.5, 0], [0.5, 0, 0.5]], np.zeros((1, 3)))
     array([[0.5, 0.5, 0. ],
            [0.5, 0. , 0.5]])
@@ -175,8 +158,6 @@ def mean_attention(setting: SettingLike, b: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import mean_attention
     >>> P = np.array([[0.5, 0.5, 0], [0.5, 0, 0.5]])
     >>> mean_attention(P, P)
     array([[0.5 , 0.25, 0.25]])

@@ -57,13 +57,9 @@ def linear_invariant(
 ) -> FloatArray:
     """z^2 = z(0)^2 + (eta_z/eta_w) sum_k (v_k^2 - v_k(0)^2), for linear attention: exact.
 
-    The temperature drops out.
+    The temperature drops out. Returns z^2 of one query, (..., L); of several, the sum of z_m^2 over
+    them.
 
-    Returns z^2 of one query, (..., L); of several, the sum of z_m^2 over them.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import linear_invariant
     >>> linear_invariant([[0.0, 1.0], [0.0, 2.0]])
     array([1., 6.])
     """
@@ -85,9 +81,6 @@ def exp_invariant(
 
     Returns z of one query, (..., L); of several, the sum over them.
 
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import exp_invariant
     >>> exp_invariant([[0.0, 1.0], [0.0, 2.0]])
     array([0. , 2.5])
     """
@@ -109,9 +102,7 @@ def softmax_invariant(
 ) -> FloatArray:
     """z = z(0) + (eta_z/(2 eta_w T)) sum_k (v_k^2 - |v_k|^2 b-bar), differences from the start.
 
-    For one query, and a mean attention that does not move.
-
-    Returns z, (..., L).
+    For one query, and a mean attention that does not move. Returns z, (..., L).
 
     Parameters
     ----------
@@ -120,7 +111,6 @@ def softmax_invariant(
 
     Examples
     --------
-    >>> from attnlab.papers.joma.theory import softmax_invariant
     >>> softmax_invariant([[0.0, 1.0], [0.0, 2.0]], [0.5, 0.5])
     array([-1.25,  1.25])
     """
@@ -142,9 +132,8 @@ def moving_invariant(
     """z = z(0) + (eta_z/(eta_w T)) (1/2 sum_k v_k^2 - integral of b-bar ds), s = 1/2 sum_k |v_k|^2.
 
     For one query. Ours. The integral is the trapezoidal rule between records, which is right to
-    second order in their distance; it needs no times, only b-bar as a function of s.
-
-    Returns z, (time, L).
+    second order in their distance; it needs no times, only b-bar as a function of s. Returns z,
+    (time, L).
 
     Parameters
     ----------
@@ -155,7 +144,6 @@ def moving_invariant(
 
     Examples
     --------
-    >>> from attnlab.papers.joma.theory import moving_invariant
     >>> moving_invariant([[[0.0, 0.0]], [[0.0, 2.0]]], [[0.5, 0.5], [0.3, 0.7]])
     array([[ 0. ,  0. ],
            [-0.8,  0.8]])
@@ -191,9 +179,8 @@ def shared_invariant(
         z_m = z_m(0) + (eta_z/T) integral of sum_k (v_k * u_mk - (v_k . u_mk) b-bar_m) dt
 
     For exp attention it is exact but for the rule of integration (trapezoidal, between the times
-    t); for linear attention z_m^2 = z_m(0)^2 + 2 eta_z integral of sum_k v_k * u_mk dt.
-
-    Returns z, (time, Q, L).
+    t); for linear attention z_m^2 = z_m(0)^2 + 2 eta_z integral of sum_k v_k * u_mk dt. Returns z,
+    (time, Q, L).
 
     Parameters
     ----------
@@ -210,8 +197,6 @@ def shared_invariant(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import shared_invariant
     >>> v, u = np.ones((2, 1, 2)), np.ones((2, 1, 1, 2))
     >>> shared_invariant(v, u, None, [0.0, 1.0])[-1]
     array([[1., 1.]])

@@ -20,8 +20,6 @@ def stable_rank(W: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import stable_rank
     >>> float(stable_rank(np.diag([2.0, 1.0, 1.0])))
     1.5
     """

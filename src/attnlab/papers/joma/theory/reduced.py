@@ -31,14 +31,9 @@ from attnlab.papers.joma.theory.invariants import rate_ratio
 class ReducedJoint:
     """The reduced dynamics at the times asked for, whose shape leads.
 
-    Attributes
-    ----------
-    weights
-        v, (..., H, L).
-    query_weights
-        r, (..., H, Q).
-    logits
-        z, (..., Q, L).
+    weights: v, (..., H, L).
+    query_weights: r, (..., H, Q).
+    logits: z, (..., Q, L).
     """
 
     weights: FloatArray
@@ -77,8 +72,6 @@ def reduced_joint_flow(
 
     Examples
     --------
-    >>> from attnlab.formulas import Setting
-    >>> from attnlab.papers.joma.theory import reduced_joint_flow
     >>> setting = Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], eta_y=1.0, eta_z=1.0)
     >>> reduced_joint_flow(setting, 5.0).logits.round(3)
     array([[-0.318,  0.159,  0.159]])

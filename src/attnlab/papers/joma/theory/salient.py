@@ -44,12 +44,8 @@ LOOKS = 4001
 class SalientFlow:
     """Tokens on the way to their centres, at the times asked for, whose shape leads.
 
-    Attributes
-    ----------
-    weights
-        v, (..., L).
-    closeness
-        y = ln(1/delta), (..., L).
+    weights: v, (..., L).
+    closeness: y = ln(1/delta), (..., L).
     """
 
     weights: FloatArray
@@ -60,16 +56,10 @@ class SalientFlow:
 class EntropyDip:
     """The entropy of attention.
 
-    Attributes
-    ----------
-    start
-        At the start.
-    lowest
-        At its lowest.
-    time
-        When that is.
-    end
-        In the end.
+    start: at the start.
+    lowest: at its lowest.
+    time: when that is.
+    end: in the end.
     """
 
     start: float
@@ -90,9 +80,6 @@ def salient_flow(
 ) -> SalientFlow:
     """v' = (mu - v) * exp(c v^2) from v0, which is below every mu.
 
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import salient_flow
     >>> salient_flow([1.0, 2.0], [0.0, 0.5, 5.0]).weights.round(3)
     array([[0.   , 0.   ],
            [0.403, 0.874],
@@ -121,7 +108,6 @@ def salient_ratio(mu: ArrayLike, other: ArrayLike, *, sharpness: float = 0.5) ->
 
     Examples
     --------
-    >>> from attnlab.papers.joma.theory import salient_ratio
     >>> float(salient_ratio(2.0, 1.0).round(3))
     4.482
     """
@@ -134,9 +120,6 @@ def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> Fl
 
     Returns C, in the shape of mu.
 
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import salient_lag
     >>> salient_lag([1.0, 2.0]).round(3)
     array([0.881, 6.344])
     """
@@ -166,7 +149,6 @@ def salient_entropy(v: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.papers.joma.theory import salient_entropy
     >>> salient_entropy([[0.0, 0.0], [0.0, 3.0]]).round(3)
     array([0.693, 0.06 ])
     """
@@ -179,9 +161,6 @@ def entropy_dip(
 ) -> EntropyDip:
     """The entropy of softmax(c v^2) along `salient_flow`: its two limits and its lowest point.
 
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import entropy_dip
     >>> dip = entropy_dip([1.0, 2.0, 3.0])
     >>> dip.lowest < dip.end < dip.start
     True

@@ -35,12 +35,8 @@ from attnlab.formulas.checks import FloatArray, at_least
 class StationaryLaw:
     """Weights and logits at the times asked for, whose shape leads; nan from the blow-up on.
 
-    Attributes
-    ----------
-    weights
-        v, (..., H, L).
-    logits
-        z, (..., L).
+    weights: v, (..., H, L).
+    logits: z, (..., L).
     """
 
     weights: FloatArray
@@ -71,9 +67,6 @@ def blow_up_time(
 
     Returns infinity if nothing moves.
 
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import blow_up_time
     >>> round(blow_up_time([0.5, 0.25]), 4)
     2.5066
     """
@@ -93,9 +86,6 @@ def erf_law(
 ) -> StationaryLaw:
     """v and z of exp attention at times t, from v(0) = 0 and z(0) = z0.
 
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import erf_law
     >>> erf_law([0.5, 0.25], [1.0, 2.0]).logits.round(4)
     array([[0.1367, 0.0319],
            [0.8135, 0.1367]])
@@ -124,9 +114,6 @@ def frozen_weights(
 
     Returns (L,); infinite for the winner.
 
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import frozen_weights
     >>> frozen_weights([0.5, 0.25]).round(4)
     array([   inf, 0.6745])
     """
@@ -146,9 +133,6 @@ def cosh_law(
 ) -> StationaryLaw:
     """v and z of linear attention at times t, from v(0) = 0 and z(0) = z0.
 
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import cosh_law
     >>> cosh_law([0.5, 0.25], 2.0).logits.round(4)
     array([1.5431, 1.1276])
     """

@@ -33,7 +33,6 @@ def tree_co_occurrence(
 
     Examples
     --------
-    >>> from attnlab.papers.joma.theory import tree_co_occurrence
     >>> tree_co_occurrence([0, 1, 2], depth=3, rho=0.8).round(3)
     array([1.   , 0.82 , 0.705])
     """

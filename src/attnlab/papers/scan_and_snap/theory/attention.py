@@ -29,14 +29,9 @@ from attnlab.papers.scan_and_snap.theory.speed import gamma, reduced_time
 class AttentionFlow:
     """A solution of Eq. 10 at the times asked for, whose shape leads every array.
 
-    Attributes
-    ----------
-    reduced_time
-        tau.
-    logits
-        z, (..., Q, L).
-    growth_bound
-        B_n = eta_Z * integral of the class weight times xi_n (Theorem 3), (..., K).
+    reduced_time: tau.
+    logits: z, (..., Q, L).
+    growth_bound: B_n = eta_Z * integral of the class weight times xi_n (Theorem 3), (..., K).
     """
 
     reduced_time: FloatArray
@@ -61,10 +56,6 @@ def attention_velocity(
 
     Returns the velocity, in the shape of z.
 
-    Examples
-    --------
-    >>> from attnlab.formulas import Setting
-    >>> from attnlab.papers.scan_and_snap.theory import attention_velocity
     >>> attention_velocity(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], M=100), [0, 0, 0]).round(4)
     array([[-0.1718,  0.0859,  0.0859]])
     """
@@ -97,8 +88,6 @@ def attention_path(
 
     Examples
     --------
-    >>> from attnlab.formulas import Setting
-    >>> from attnlab.papers.scan_and_snap.theory import attention_path
     >>> path = attention_path(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], M=100), [0.0, 1.0, 10.0])
     >>> path.logits[:, 0].round(3)
     array([[ 0.   ,  0.   ,  0.   ],
@@ -164,11 +153,7 @@ def attention_flow(
     with K = 1/P(n), and their weight P(n); there is no common tau, and `reduced_time` is that of
     uniform classes. With a `weight` they share the clock of uniform classes.
 
-    Examples
-    --------
-    >>> from attnlab.formulas import Setting
     >>> from attnlab.papers.scan_and_snap.classes import syn_small
-    >>> from attnlab.papers.scan_and_snap.theory import attention_flow
     >>> flow = attention_flow(Setting(syn_small(), eta_y=1.0, eta_z=1.0), [10.0, 1000.0])
     >>> flow.logits.shape
     (2, 2, 30)

@@ -50,13 +50,9 @@ def beta(
     that it takes about 1/M away where the algebra adds about 1/M. E' is Lemma 14's in both.
 
     These are the coefficients of the modified update (Eq. 26). Under the plain update (Eq. 7) beta
-    starts at -q0, about 1/M, whatever the correlations are.
+    starts at -q0, about 1/M, whatever the correlations are. Returns beta in units of gamma, (...,
+    K, K).
 
-    Returns beta in units of gamma, (..., K, K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import beta
     >>> beta([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
     array([[0.    , 0.1021],
            [0.1021, 0.    ]])
@@ -78,9 +74,6 @@ def iota(E: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0
 
     Returns iota in units of gamma, (..., K).
 
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import iota
     >>> iota([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
     array([1.0112, 1.0112])
     """
@@ -105,13 +98,9 @@ def xi(
     n of E without entry n, B is I + E without row and column n, and a = (I + E)^-1. So it is
     positive for every class that overlaps another as soon as the row sums of E are below 1 (which
     |lambda_1| < 1/K implies): the lower eigenvalue bound of Assumption 2 is not needed. With the
-    printed beta it is negative once the overlaps fall below about 1/M.
+    printed beta it is negative once the overlaps fall below about 1/M. Returns xi in units of
+    gamma, (..., K).
 
-    Returns xi in units of gamma, (..., K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import xi
     >>> E = [[0.0, 1e-4], [1e-4, 0.0]]
     >>> bool((xi(E, M=1000) > 0).all()), bool((xi(E, M=1000, form="printed") > 0).all())
     (True, False)
@@ -132,9 +121,6 @@ def back_gradient(
 
     Returns g in units of gamma, one row per class, (..., K, L).
 
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import back_gradient
     >>> back_gradient([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000).round(3)
     array([[ 0.441,  0.92 , -0.332],
            [ 0.441, -0.332,  0.92 ]])
@@ -152,9 +138,7 @@ def gradient_coefficients(
 
     Eq. 81 with no approximation, provided that the columns of Y lie in the span of the f_n (they do
     from Y(0) = 0): gamma iota_n is the diagonal and -gamma beta_nn' the rest, so that a simulated
-    decoder can be compared with `iota` and `beta`.
-
-    Returns the coefficients, (K, K).
+    decoder can be compared with `iota` and `beta`. Returns the coefficients, (K, K).
 
     Parameters
     ----------
@@ -165,7 +149,6 @@ def gradient_coefficients(
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import gradient_coefficients
     >>> gradient_coefficients([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0, 0.1], [0.1, 0.0]]).round(3)
     array([[ 0.45 , -0.257],
            [-0.257,  0.45 ]])

@@ -22,12 +22,8 @@ INTEGRATION_POINTS = 1001  # of a trapezoidal rule; half of them change the resu
 class Interval(NamedTuple):
     """A two-sided bound.
 
-    Attributes
-    ----------
-    lower
-        From here.
-    upper
-        To here.
+    lower: from here.
+    upper: to here.
     """
 
     lower: FloatArray
@@ -37,12 +33,8 @@ class Interval(NamedTuple):
 class Deviations(NamedTuple):
     """How far the visits of classes are from their average, as in Theorem 1.
 
-    Attributes
-    ----------
-    theta
-        Of h (Eq. 61).
-    sigma
-        Of 1/(M - 1 + exp(M h)) (Eq. 62).
+    theta: of h (Eq. 61).
+    sigma: of 1/(M - 1 + exp(M h)) (Eq. 62).
     """
 
     theta: FloatArray
@@ -65,7 +57,6 @@ def visits_radius(N: ArrayLike, *, delta: ArrayLike, form: str = "corrected") ->
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import visits_radius
     >>> float(visits_radius(1000, delta=0.05).round(1))
     43.9
     """
@@ -100,7 +91,6 @@ def decoder_deviations(
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import decoder_deviations
     >>> decoder_deviations(1000, radius=40, K=2, M=100, eta_y=1.0).theta.round(3)
     np.float64(0.08)
     """
@@ -134,7 +124,6 @@ def visit_deviations(visits: ArrayLike, *, M: float, eta_y: float) -> Deviations
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import visit_deviations
     >>> visit_deviations([90, 110], M=100, eta_y=1.0).theta.round(4)
     array([-0.0126,  0.0113])
     """
@@ -162,7 +151,6 @@ def frequency_interval(P: ArrayLike, *, length: ArrayLike, delta: ArrayLike) -> 
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import frequency_interval
     >>> [float(end.round(3)) for end in frequency_interval(0.3, length=129, delta=0.05)]
     [0.18, 0.42]
     """
@@ -185,7 +173,6 @@ def expected_squared_norm(P: ArrayLike, *, length: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import expected_squared_norm
     >>> float(expected_squared_norm([0.5, 0.5], length=11))
     0.55
     """
@@ -215,7 +202,6 @@ def losing_length(
     grows as M^(1 - rho), up to powers of ln M.
 
     Holds to first order in 1/T, for eta_Z small against eta_Y, while attention is near its start.
-
     Returns T* of each token; 1 where a token gains at every length; NaN where p is 0.
 
     Parameters
@@ -229,7 +215,6 @@ def losing_length(
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import losing_length
     >>> for M in (10**3, 10**4):
     ...     T = losing_length([0.3, 0.05, 0.65], 400.0, K=2, M=M, rho=0.2, eta_y=0.9)
     ...     print(f"{T[1]:.3g} {T[2]:.3g}")

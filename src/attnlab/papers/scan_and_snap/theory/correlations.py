@@ -20,16 +20,10 @@ from attnlab.formulas.tokens import unit_attention
 class Part(NamedTuple):
     """One part of an assumption: it holds when its margin is positive.
 
-    Attributes
-    ----------
-    name
-        What is looked at.
-    value
-        What it is here.
-    bound
-        What it is compared with.
-    margin
-        By how much it is on the right side.
+    name: what is looked at.
+    value: what it is here.
+    bound: what it is compared with.
+    margin: by how much it is on the right side.
     """
 
     name: str
@@ -46,16 +40,10 @@ class Part(NamedTuple):
 class Assumption2(NamedTuple):
     """The parts of Assumption 2, and whether any E at all could satisfy the two eigenvalue parts.
 
-    Attributes
-    ----------
-    vocabulary
-        M over K^2 (printed: much larger than 1; here the margin only says larger).
-    largest
-        |lambda_1| against 1/K.
-    smallest
-        min |lambda_i| against 6/sqrt(M).
-    feasible
-        M against 36 K^2, without which `largest` and `smallest` exclude each other.
+    vocabulary: M over K^2 (printed: much larger than 1; here the margin only says larger).
+    largest: |lambda_1| against 1/K.
+    smallest: min |lambda_i| against 6/sqrt(M).
+    feasible: M against 36 K^2, without which `largest` and `smallest` exclude each other.
     """
 
     vocabulary: Part
@@ -72,14 +60,9 @@ class Assumption2(NamedTuple):
 class SpectrumBounds(NamedTuple):
     """Right-hand sides of Lemmas 13, 15 and 17.
 
-    Attributes
-    ----------
-    entry
-        On max |E|.
-    e_prime_radius
-        On max |lambda(E')|.
-    e_prime_gap
-        On max |E' - E|.
+    entry: on max |E|.
+    e_prime_radius: on max |lambda(E')|.
+    e_prime_gap: on max |E' - E|.
     """
 
     entry: FloatArray
@@ -92,9 +75,6 @@ def gram(f: ArrayLike) -> FloatArray:
 
     Returns E, (..., K, K).
 
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import gram
     >>> gram([[0.6, 0.8, 0], [0.6, 0, 0.8]]).round(2)
     array([[0.  , 0.36],
            [0.36, 0.  ]])
@@ -109,13 +89,8 @@ def gram(f: ArrayLike) -> FloatArray:
 def correlation(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
     """E_{nn'} = f_n . f_n' for n != n', 0 on the diagonal (Assumption 2).
 
-    P may list only the contextual tokens in play: the others add nothing.
+    P may list only the contextual tokens in play: the others add nothing. Returns E, (..., K, K).
 
-    Returns E, (..., K, K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import correlation
     >>> correlation([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(2)
     array([[0. , 0.5],
            [0.5, 0. ]])
@@ -126,11 +101,9 @@ def correlation(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
 def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
     """E' = I - (I + E)^-1, as Lemma 14 and Eqs. 26 to 30 need it.
 
-    Printed (Appendix D.1; the minus is inferred, since our machine reading lost the operator):
-    (I + E)^-1 - I, the opposite sign; with it Eq. 26 does not give Eq. 8 and Theorem 5, and Lemmas
-    16 and 17 fail.
-
-    Returns E', (..., K, K).
+    Printed (Appendix D.1; the minus is inferred, since our machine reading lost the operator): (I +
+    E)^-1 - I, the opposite sign; with it Eq. 26 does not give Eq. 8 and Theorem 5, and Lemmas 16
+    and 17 fail. Returns E', (..., K, K).
 
     Raises
     ------
@@ -139,7 +112,6 @@ def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import e_prime
     >>> e_prime([[0.0, 0.1], [0.1, 0.0]]).round(4)
     array([[-0.0101,  0.101 ],
            [ 0.101 , -0.0101]])
@@ -158,9 +130,6 @@ def spectrum_bounds(E: ArrayLike) -> SpectrumBounds:
     l is the eigenvalue of largest modulus. Lemma 17 prints l < 1; it needs |l| < 1, as Lemmas 14
     and 15 do, and where that fails the last two bounds are infinite.
 
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import spectrum_bounds
     >>> [float(bound.round(4)) for bound in spectrum_bounds([[0.0, 0.1], [0.1, 0.0]])]
     [0.1, 0.1111, 0.0111]
     """
@@ -177,9 +146,6 @@ def assumption_2(E: ArrayLike, *, M: float) -> Assumption2:
     empty unless M > 36 K^2 (K - 1)^2. The factor 6 is more than the proof uses: its last line needs
     min lambda^2 > 6/M, and with the corrected `beta` no lower bound is needed at all.
 
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import assumption_2
     >>> found = assumption_2([[0.0, 0.1], [0.1, 0.0]], M=10_000)
     >>> found.holds, found.smallest.bound
     (True, 0.06)

@@ -18,17 +18,11 @@ EQUALS = 1e-9  # what counts as equal probabilities
 class Corollary2(NamedTuple):
     """What the hypotheses of Corollary 2 are about, besides Assumption 2, in its own order.
 
-    Attributes
-    ----------
-    queries
-        How many there are.
-    asymmetry
-        By how much the classes' distinct tokens, each class's sorted, differ in probability at
-        most.
-    spread
-        By how much a common token differs between classes at most.
-    start
-        The largest |z(0)|.
+    queries: how many there are.
+    asymmetry: by how much the classes' distinct tokens, each class's sorted, differ in probability
+        at most.
+    spread: by how much a common token differs between classes at most.
+    start: the largest |z(0)|.
     """
 
     queries: int
@@ -68,13 +62,8 @@ def token_fates(setting: SettingLike) -> IntArray:
     (a) a distinct token of a class that overlaps another gains. Assumption 2 forbids a class
     without overlap; there xi_n = 0 and its distinct tokens do not move, so we claim nothing. (b)
     the single common token, if there is just one, loses wherever some class that has it also has a
-    distinct token.
+    distinct token. Returns +1 gains, -1 loses, 0 no claim, (Q, L).
 
-    Returns +1 gains, -1 loses, 0 no claim, (Q, L).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import token_fates
     >>> token_fates([[0.5, 0.5, 0], [0.5, 0, 0.5]])
     array([[-1,  1,  1]])
     """
@@ -92,9 +81,6 @@ def token_fates(setting: SettingLike) -> IntArray:
 def corollary_2(setting: SettingLike, *, z0: ArrayLike = 0.0) -> Corollary2:
     """The hypotheses (1) to (4) of Corollary 2, as these classes have them.
 
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import corollary_2
     >>> corollary_2([[0.5, 0.5, 0], [0.5, 0, 0.5]]).holds
     True
     """
@@ -117,12 +103,8 @@ def sign_fates(setting: SettingLike) -> IntArray:
     sign of |p|^2 - P(l|n): a token gains if it is rarer than |p|^2, distinct or not. Each class has
     a query of its own, and (M - 1) f_nl exceeds the sum of f_n'l over the other classes: else the
     entry of Y at the class's own next token goes down first, and the token's move turns round.
-
     Returns +1 gains, -1 loses, 0 not drawn, (K, L).
 
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import sign_fates
     >>> sign_fates([[0.6, 0.3, 0.1, 0.0]])
     array([[-1,  1,  1,  0]])
     """
@@ -138,9 +120,8 @@ def common_token_margin(setting: SettingLike, z: ArrayLike | None = None) -> Flo
     only if this is positive (the velocity is beta times f_1l^2 + f_2l^2 times it, up to the class
     weight). It changes as attention moves, so that its value at z = 0 decides the first move of a
     token and not where it ends. Not in the paper, where Theorem 2b covers one common token and
-    Corollary 2 the symmetric case, and in both of these it is negative.
-
-    Returns the margin, (L,); nan for tokens that are not common.
+    Corollary 2 the symmetric case, and in both of these it is negative. Returns the margin, (L,);
+    nan for tokens that are not common.
 
     Raises
     ------
@@ -149,7 +130,6 @@ def common_token_margin(setting: SettingLike, z: ArrayLike | None = None) -> Flo
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import common_token_margin
     >>> common_token_margin([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(3)
     array([-0.5,  nan,  nan])
     """

@@ -19,12 +19,8 @@ from attnlab.formulas.tokens import log_scores
 class GrowthBounds(NamedTuple):
     """Eq. 12: bounds on chi of the dominant token.
 
-    Attributes
-    ----------
-    lower
-        exp(2 f^2 B_n).
-    upper
-        exp(2 B_n).
+    lower: exp(2 f^2 B_n).
+    upper: exp(2 B_n).
     """
 
     lower: FloatArray
@@ -37,9 +33,7 @@ def relative_gain(
     """r_{l/l'|n} = (c~_l / c~_l')^2 - 1 (Theorem 3) of every token l.
 
     For distinct tokens of class n Eq. 11 predicts r(z) = r(z0) growth_factor(z, z0), each token by
-    itself.
-
-    Returns r, (..., K, L); nan where class n has no l'.
+    itself. Returns r, (..., K, L); nan where class n has no l'.
 
     Parameters
     ----------
@@ -48,7 +42,6 @@ def relative_gain(
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import relative_gain
     >>> relative_gain([[0.4, 0.2, 0.4]], reference=1)
     array([[3., 0., 3.]])
     """
@@ -70,7 +63,6 @@ def growth_factor(z: ArrayLike, z0: ArrayLike = 0.0) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import growth_factor
     >>> growth_factor([0.0, 0.5]).round(3)
     array([1.   , 2.718])
     """
@@ -92,7 +84,6 @@ def growth_bounds(growth_bound: ArrayLike, share: ArrayLike) -> GrowthBounds:
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import growth_bounds
     >>> [float(bound.round(3)) for bound in growth_bounds(0.5, 0.2)]
     [1.221, 2.718]
     """
@@ -115,7 +106,6 @@ def distinct_growth(growth: ArrayLike, gain: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import distinct_growth
     >>> distinct_growth([1.0, 10.0, 1e9], 1.0).round(3)
     array([1.   , 1.818, 2.   ])
     """
@@ -127,13 +117,8 @@ def gain_invariant(setting: SettingLike, z: ArrayLike | None = None) -> FloatArr
     """1 / c~_{l|n}^2, whose differences within G_DT(n) are constants of motion.
 
     That is Eq. 110 without its normalisation, and what makes Eq. 11 exact under Eq. 10. It does not
-    depend on the class weight, gamma or beta.
+    depend on the class weight, gamma or beta. Returns (..., K, L); infinite where P is 0.
 
-    Returns (..., K, L); infinite where P is 0.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import gain_invariant
     >>> gain_invariant([[0.5, 0.25, 0.25]]).round(2)
     array([[ 4., 16., 16.]])
     """

@@ -50,7 +50,6 @@ def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import h
     >>> h([0, 1, 10, 100], M=100, eta_y=1.0).round(4)
     array([0.    , 0.0099, 0.0601, 0.0912])
     """
@@ -69,7 +68,6 @@ def h_inverse(value: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import h, h_inverse
     >>> float(h_inverse(h(7.0, M=100, eta_y=1.0), M=100, eta_y=1.0).round(9))
     7.0
     """
@@ -91,7 +89,6 @@ def h_star(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import h, h_star
     >>> h_star([1, 10, 100], M=100, eta_y=1.0).round(4)
     array([0.01  , 0.0617, 0.0914])
     >>> h([1, 10, 100], M=100, eta_y=1.0).round(4)  # the flow is a little behind
@@ -122,9 +119,6 @@ def h_gap_bound(*, M: ArrayLike, eta_y: ArrayLike, form: str = "corrected") -> F
     then the gap is at most one step h*(s) - h*(s - 1) <= eta_Y / M, or the gap is smaller than it
     was at s - 1; induction on s gives eta_Y / M with no factor of 2.
 
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import h, h_gap_bound, h_star
     >>> gap = h_star(10, M=100, eta_y=1.0) - h(10, M=100, eta_y=1.0)
     >>> bool(0 <= gap <= h_gap_bound(M=100, eta_y=1.0))
     True
@@ -147,7 +141,6 @@ def h_lead(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import h_lead
     >>> h_lead([10, 1000, 100_000], M=100, eta_y=1.0).round(2)
     array([0.9, 3.5, 5.8])
     """

@@ -16,14 +16,9 @@ from attnlab.papers.scan_and_snap.theory.correlations import gram
 def centred_attention(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
     """f_n = (c_n - 1/M)/|c_n - 1/M| over all M tokens, of which P has the first.
 
-    What standard LayerNorm makes of attention, up to the constant sqrt(M) (Section 3).
+    What standard LayerNorm makes of attention, up to the constant sqrt(M) (Section 3). Returns f,
+    (..., K, M).
 
-    Returns f, (..., K, M).
-
-    Examples
-    --------
-    >>> from attnlab.formulas import Setting
-    >>> from attnlab.papers.scan_and_snap.theory import centred_attention
     >>> centred_attention(Setting([[0.5, 0.5]], M=4))
     array([[ 0.5,  0.5, -0.5, -0.5]])
     """
@@ -40,14 +35,8 @@ def centred_velocity(setting: SettingLike, z: ArrayLike) -> FloatArray:
     """dz/dtau under standard LayerNorm: Eq. 10 with `centred_attention`.
 
     diag(c_n)/|c_n - 1/M| stands in the place of diag(f_n). (The softmax's own -c c^T vanishes as it
-    does in Lemma 1, because what it meets has zero sum.)
+    does in Lemma 1, because what it meets has zero sum.) Returns the velocity, in the shape of z.
 
-    Returns the velocity, in the shape of z.
-
-    Examples
-    --------
-    >>> from attnlab.formulas import Setting
-    >>> from attnlab.papers.scan_and_snap.theory import centred_velocity
     >>> centred_velocity(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], M=100), [0, 0, 0]).round(3)
     array([[-0.169,  0.085,  0.085]])
     """

@@ -16,9 +16,7 @@ def logit_prior(setting: SettingLike, bias: ArrayLike) -> FloatArray:
     """P(l|n) exp(bias_l), normalised: the P for which the start z0 = bias is the start z0 = 0.
 
     A bias z_0 added to the logits (Section 7) is a prior on tokens: the flow from z0 = bias is the
-    flow of these probabilities from 0, plus bias.
-
-    Returns probabilities, (..., K, L).
+    flow of these probabilities from 0, plus bias. Returns probabilities, (..., K, L).
 
     Parameters
     ----------
@@ -27,8 +25,6 @@ def logit_prior(setting: SettingLike, bias: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.papers.scan_and_snap.theory import logit_prior
     >>> logit_prior([[0.5, 0.5]], [np.log(3.0), 0.0]).round(3)
     array([[0.75, 0.25]])
     """
@@ -43,7 +39,6 @@ def position_prior(P: ArrayLike, bias: ArrayLike) -> FloatArray:
     is a prior on tokens only where tokens depend on the position: if P is the same at all positions
     it changes nothing. A bias that falls off with distance keeps its weight on few positions at any
     T (ALiBi of slope s on coth(s/2) of them), so that attention in one sequence stays random.
-
     Returns P, (K, L).
 
     Parameters
@@ -55,7 +50,6 @@ def position_prior(P: ArrayLike, bias: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import position_prior
     >>> position_prior([[[1.0, 0.0]], [[0.5, 0.5]]], [0.0, 0.0])
     array([[0.75, 0.25]])
     """
@@ -81,7 +75,6 @@ def dominant_tokens(setting: SettingLike, z0: ArrayLike | None = None) -> IntArr
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import dominant_tokens
     >>> dominant_tokens([[0.4, 0.2, 0.4, 0.0], [0.5, 0.0, 0.0, 0.5]])
     array([2, 3])
     """
@@ -104,9 +97,6 @@ def head_flows(setting: SettingLike, t: ArrayLike, *, z0: ArrayLike) -> tuple[At
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.formulas import Setting
-    >>> from attnlab.papers.scan_and_snap.theory import head_flows
     >>> setting = Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], M=100, eta_y=1.0, eta_z=0.1)
     >>> len(head_flows(setting, 100.0, z0=np.zeros((2, 1, 3))))
     2

@@ -18,12 +18,8 @@ from attnlab.papers.scan_and_snap.theory.correlations import correlation
 class LocalRoles(NamedTuple):
     """Roles within each query, as in Section 7.
 
-    Attributes
-    ----------
-    common
-        For each query m and token l, (Q, L).
-    distinct
-        For each class n and token l, (K, L).
+    common: for each query m and token l, (Q, L).
+    distinct: for each class n and token l, (K, L).
     """
 
     common: NDArray[np.bool_]
@@ -33,10 +29,6 @@ class LocalRoles(NamedTuple):
 def local_roles(setting: SettingLike) -> LocalRoles:
     """Distinct and common tokens within psi^-1(m), the classes that share query m (Section 7).
 
-    Examples
-    --------
-    >>> from attnlab.formulas import Setting
-    >>> from attnlab.papers.scan_and_snap.theory import local_roles
     >>> local_roles(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], psi=[0, 1])).common  # two queries
     array([[False, False, False],
            [False, False, False]])
@@ -52,13 +44,8 @@ def residual_correlation(setting: SettingLike, z: ArrayLike | None = None) -> Fl
 
     Off the diagonal it is (E_nn' + 1[psi(n) = psi(n')]) / 2, for query tokens that do not occur as
     context. Classes of one query are thus at least 1/2 correlated: Assumption 2 fails as soon as
-    two classes share a query.
+    two classes share a query. Returns E-bar, (..., K, K).
 
-    Returns E-bar, (..., K, K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import residual_correlation
     >>> residual_correlation([[0.6, 0.8, 0], [0.6, 0, 0.8]]).round(2)
     array([[0.  , 0.68],
            [0.68, 0.  ]])
@@ -76,14 +63,9 @@ def residual_beta(
     the others dropped, as in Section 7's g). Corrected: half of Eq. 88 at `residual_correlation`.
     The half comes from the two normalisations, and Eq. 10 holds with this beta exactly under the
     modified update of the decoder. Across queries it is neither 0 nor always positive, because
-    E-bar is not small; so roles within a query do not decide a token's fate by themselves.
+    E-bar is not small; so roles within a query do not decide a token's fate by themselves. Returns
+    beta in units of gamma, (..., K, K).
 
-    Returns beta in units of gamma, (..., K, K).
-
-    Examples
-    --------
-    >>> from attnlab.formulas import Setting
-    >>> from attnlab.papers.scan_and_snap.theory import residual_beta
     >>> residual_beta(Setting([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000)).round(3)
     """
     s = Setting.of(setting)
@@ -104,10 +86,6 @@ def residual_velocity(setting: SettingLike, z: ArrayLike, *, form: str = "correc
 
     Returns the velocity, in the shape of z.
 
-    Examples
-    --------
-    >>> from attnlab.formulas import Setting
-    >>> from attnlab.papers.scan_and_snap.theory import residual_velocity
     >>> residual_velocity(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], M=100), [0, 0, 0]).round(3)
     array([[-0.219,  0.11 ,  0.11 ]])
     """
