@@ -67,6 +67,8 @@ def residual_beta(
     beta in units of gamma, (..., K, K).
 
     >>> residual_beta(Setting([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000)).round(3)
+    array([[0.   , 0.634],
+           [0.634, 0.   ]])
     """
     s = Setting.of(setting)
     if is_printed(form):
