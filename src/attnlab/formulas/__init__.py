@@ -16,6 +16,8 @@ z0
     Logits at the start, (Q, L), zero by default.
 t
     Batch-1 optimiser steps: a number or an array, in any order.
+momentum
+    mu of heavy-ball steps, m <- mu m + gradient, in [0, 1).
 rtol, atol
     Tolerances of the solver.
 """

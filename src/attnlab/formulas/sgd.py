@@ -58,17 +58,14 @@ def sgd_flow(
     """Attention under the decoder that SGD trains, from Y(0) = 0: both equations solved at times t.
 
     The decoder follows SGD with attention held at its start, and attention follows Lemma 1 with
-    that decoder (papers/studies/page.md).
+    that decoder (papers/studies/page.md). One unit of t is one expected-gradient step.
 
     Parameters
     ----------
-    t : array_like
-        Times, one expected-gradient step per unit: a number or an array in any order. With momentum
-        they count its steps.
     momentum : float, optional
         mu of heavy-ball steps, m <- mu m + gradient, whose memory decoder and attention each have:
         in continuous time m' = -ln(mu) (gradient/(1 - mu) - m), which forgets as fast and adds up
-        to the same.
+        to the same; t counts its steps.
 
     Examples
     --------

@@ -28,11 +28,13 @@ attention
     "softmax", "exp" or "linear": what becomes of the logits.
 activation
     "linear", "relu" or "gelu", of the hidden units.
+mean_attention
+    b-bar of one query, (L,) or (time, L).
 incoming
     g, (K, H), where it does not follow the outputs.
 Delta
     What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
-mu
+mu, other
     Centres to which tokens are pulled, (L,).
 sharpness
     c; 1/2 in the paper, 0 without attention.

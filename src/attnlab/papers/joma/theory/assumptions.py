@@ -35,16 +35,12 @@ class JointAssumptions:
 def joint_assumptions(
     setting: SettingLike, v: ArrayLike, z: ArrayLike, **model: Any
 ) -> JointAssumptions:
-    """Measure what JoMA assumes of a run, from its start on.
+    """Measure what JoMA assumes of a run, whose records (time, ...) begin at the start.
 
     b-bar is of attention as it is: its sum is 1 for softmax alone.
 
     Parameters
     ----------
-    v : array_like
-        Lower weights of the run, (time, H, L).
-    z : array_like
-        Its attention logits, (time, Q, L).
     **model
         The other arguments of `joint_gradient`.
 

@@ -20,9 +20,7 @@ from attnlab.papers.joma.theory.gradient import by_query
 
 
 def start_gradient(setting: SettingLike) -> FloatArray:
-    """g at equal outputs: 1[j is the label of class n] - 1/J.
-
-    Returns g, (K, J).
+    """g at equal outputs: 1[j is the label of class n] - 1/J, (K, J).
 
     >>> start_gradient([[0.5, 0.5, 0], [0.5, 0, 0.5]])
     array([[ 0.5, -0.5],

@@ -129,9 +129,7 @@ def joint_gradient(
 def attend(
     setting: SettingLike, z: FloatArray, *, attention: str = "softmax", temperature: float = 1.0
 ) -> FloatArray:
-    """b of each class: what it attends to.
-
-    Returns b, (..., K, L).
+    """b of each class, what it attends to, (..., K, L).
 
     >>> attend([[0.5, 0.5, 0], [0.5, 0, 0.5]], np.zeros((1, 3)))
     array([[0.5, 0.5, 0. ],
@@ -147,9 +145,7 @@ def attend(
 
 
 def mean_attention(setting: SettingLike, b: FloatArray) -> FloatArray:
-    """b-bar_m = E[b | m], the attention of a query on average over its classes.
-
-    Returns b-bar, (..., Q, L).
+    """b-bar_m = E[b | m], the attention of a query on average over its classes, (..., Q, L).
 
     Parameters
     ----------

@@ -102,15 +102,8 @@ def softmax_invariant(
 ) -> FloatArray:
     """z = z(0) + (eta_z/(2 eta_w T)) sum_k (v_k^2 - |v_k|^2 b-bar), differences from the start.
 
-    For one query, and a mean attention that does not move. Returns z, (..., L).
+    For one query, and a mean attention that does not move.
 
-    Parameters
-    ----------
-    mean_attention : array_like
-        b-bar, (L,).
-
-    Examples
-    --------
     >>> softmax_invariant([[0.0, 1.0], [0.0, 2.0]], [0.5, 0.5])
     array([-1.25,  1.25])
     """
@@ -131,19 +124,10 @@ def moving_invariant(
 ) -> FloatArray:
     """z = z(0) + (eta_z/(eta_w T)) (1/2 sum_k v_k^2 - integral of b-bar ds), s = 1/2 sum_k |v_k|^2.
 
-    For one query. Ours. The integral is the trapezoidal rule between records, which is right to
-    second order in their distance; it needs no times, only b-bar as a function of s. Returns z,
-    (time, L).
+    For one query, along a run (time, ...) from its start on. Ours. The integral is the trapezoidal
+    rule between records, which is right to second order in their distance; it needs no times, only
+    b-bar as a function of s.
 
-    Parameters
-    ----------
-    v : array_like
-        Lower weights of a run, from the start on, (time, H, L).
-    mean_attention : array_like
-        b-bar(t), (time, L).
-
-    Examples
-    --------
     >>> moving_invariant([[[0.0, 0.0]], [[0.0, 2.0]]], [[0.5, 0.5], [0.3, 0.7]])
     array([[ 0. ,  0. ],
            [-0.8,  0.8]])
@@ -174,24 +158,19 @@ def shared_invariant(
     temperature: float = 1.0,
     linear: bool = False,
 ) -> FloatArray:
-    """z of each of several queries that share one MLP (ours).
+    """z of each of several queries that share one MLP, along a run (time, ...) (ours).
 
         z_m = z_m(0) + (eta_z/T) integral of sum_k (v_k * u_mk - (v_k . u_mk) b-bar_m) dt
 
     For exp attention it is exact but for the rule of integration (trapezoidal, between the times
-    t); for linear attention z_m^2 = z_m(0)^2 + 2 eta_z integral of sum_k v_k * u_mk dt. Returns z,
-    (time, Q, L).
+    t); for linear attention z_m^2 = z_m(0)^2 + 2 eta_z integral of sum_k v_k * u_mk dt.
 
     Parameters
     ----------
-    v : array_like
-        Lower weights of a run, (time, H, L).
     shares : array_like
         u of `joint_gradient`, (time, Q, H, L).
     mean_attention : array_like or None
         b-bar, (time, Q, L), for softmax attention; None for exp and linear attention.
-    t : array_like
-        The times of the records, (time,).
     linear : bool, optional
         Whether attention is linear.
 

@@ -9,9 +9,7 @@ from attnlab.formulas.checks import FloatArray, unwrap
 
 
 def stable_rank(W: ArrayLike) -> FloatArray:
-    """|W|_F^2/|W|_2^2 of the last two axes.
-
-    Returns 1 to the rank; nan for a zero matrix.
+    """|W|_F^2/|W|_2^2 over the last two axes, from 1 to the rank; nan for a zero matrix.
 
     Parameters
     ----------

@@ -99,15 +99,6 @@ def salient_flow(
 def salient_ratio(mu: ArrayLike, other: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
     """The limit of ln(1/delta)/ln(1/delta') of two tokens: exp(c (mu^2 - mu'^2)).
 
-    Parameters
-    ----------
-    mu : array_like
-        The centre of the one token.
-    other : array_like
-        The centre of the other.
-
-    Examples
-    --------
     >>> float(salient_ratio(2.0, 1.0).round(3))
     4.482
     """
@@ -117,8 +108,6 @@ def salient_ratio(mu: ArrayLike, other: ArrayLike, *, sharpness: float = 0.5) ->
 
 def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> FloatArray:
     """C of each mu: how far ln(1/delta) stays behind a token that had its speed from the start.
-
-    Returns C, in the shape of mu.
 
     >>> salient_lag([1.0, 2.0]).round(3)
     array([0.881, 6.344])
@@ -138,17 +127,8 @@ def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> Fl
 
 
 def salient_entropy(v: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
-    """The entropy of softmax(c v^2) over the last axis.
+    """The entropy of softmax(c v^2) over the last axis, in nats.
 
-    Returns nats.
-
-    Parameters
-    ----------
-    v : array_like
-        Weights, (..., L).
-
-    Examples
-    --------
     >>> salient_entropy([[0.0, 0.0], [0.0, 3.0]]).round(3)
     array([0.693, 0.06 ])
     """

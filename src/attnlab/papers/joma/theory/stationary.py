@@ -65,7 +65,7 @@ def blow_up_time(
 ) -> float:
     """t* = T sqrt(pi/(2 eta_w eta_z)) / max over tokens of |Delta_l|.
 
-    Returns infinity if nothing moves.
+    Infinite if nothing moves.
 
     >>> round(blow_up_time([0.5, 0.25]), 4)
     2.5066
@@ -112,7 +112,7 @@ def frozen_weights(
 ) -> FloatArray:
     """|v_l| at t*: sqrt(2/r) erfinv(|Delta_l|/max |Delta|), with r = eta_z/(eta_w T^2).
 
-    Returns (L,); infinite for the winner.
+    Infinite for the winner.
 
     >>> frozen_weights([0.5, 0.25]).round(4)
     array([   inf, 0.6745])

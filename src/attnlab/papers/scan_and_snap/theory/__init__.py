@@ -17,6 +17,12 @@ eta_z
     eta_Z, the learning rate of attention.
 t
     Batch-1 optimiser steps, of which each class gets 1/K.
+N
+    The same, as a number of samples.
+steps
+    Visits of one class: whole numbers >= 0, in any order.
+growth
+    h of each class: h(t/K) on average, h_star(N_n) for exactly N_n visits of class n.
 form
     "corrected", with our corrections, or "printed", the paper as printed.
 weight

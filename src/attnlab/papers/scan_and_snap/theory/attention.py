@@ -52,9 +52,7 @@ def attention_velocity(
     weight: ArrayLike | None = None,
     form: str = "corrected",
 ) -> FloatArray:
-    """dz/dtau of Eq. 10, that is dz/dt over eta_Z gamma(t).
-
-    Returns the velocity, in the shape of z.
+    """dz/dtau of Eq. 10, that is dz/dt over eta_Z gamma(t), in the shape of z.
 
     >>> attention_velocity(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], M=100), [0, 0, 0]).round(4)
     array([[-0.1718,  0.0859,  0.0859]])

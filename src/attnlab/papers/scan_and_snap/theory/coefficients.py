@@ -50,8 +50,7 @@ def beta(
     that it takes about 1/M away where the algebra adds about 1/M. E' is Lemma 14's in both.
 
     These are the coefficients of the modified update (Eq. 26). Under the plain update (Eq. 7) beta
-    starts at -q0, about 1/M, whatever the correlations are. Returns beta in units of gamma, (...,
-    K, K).
+    starts at -q0, about 1/M, whatever the correlations are.
 
     >>> beta([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
     array([[0.    , 0.1021],
@@ -71,8 +70,6 @@ def beta(
 
 def iota(E: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0.0) -> FloatArray:
     """iota_n of Eq. 86, which keeps class n's own part of the gradient; the printed form is right.
-
-    Returns iota in units of gamma, (..., K).
 
     >>> iota([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
     array([1.0112, 1.0112])
@@ -98,8 +95,7 @@ def xi(
     n of E without entry n, B is I + E without row and column n, and a = (I + E)^-1. So it is
     positive for every class that overlaps another as soon as the row sums of E are below 1 (which
     |lambda_1| < 1/K implies): the lower eigenvalue bound of Assumption 2 is not needed. With the
-    printed beta it is negative once the overlaps fall below about 1/M. Returns xi in units of
-    gamma, (..., K).
+    printed beta it is negative once the overlaps fall below about 1/M.
 
     >>> E = [[0.0, 1e-4], [1e-4, 0.0]]
     >>> bool((xi(E, M=1000) > 0).all()), bool((xi(E, M=1000, form="printed") > 0).all())
@@ -118,8 +114,6 @@ def back_gradient(
     form: str = "corrected",
 ) -> FloatArray:
     """g_n / gamma = iota_n f_n - sum over n' != n of beta_nn' f_n' (Eq. 9).
-
-    Returns g in units of gamma, one row per class, (..., K, L).
 
     >>> back_gradient([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000).round(3)
     array([[ 0.441,  0.92 , -0.332],

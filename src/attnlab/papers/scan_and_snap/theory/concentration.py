@@ -50,8 +50,6 @@ def visits_radius(N: ArrayLike, *, delta: ArrayLike, form: str = "corrected") ->
 
     Parameters
     ----------
-    N : array_like
-        Batch-1 steps.
     delta : array_like
         The chance of being outside, for one class; for all K at once pass delta/K.
 
@@ -84,8 +82,6 @@ def decoder_deviations(
 
     Parameters
     ----------
-    N : array_like
-        Batch-1 steps.
     radius : array_like
         How far the visits of a class are from N/K (`visits_radius`).
 
@@ -208,10 +204,6 @@ def losing_length(
     ----------
     p : array_like
         P(l|n) of one class, (L,). The result applies to its distinct tokens only.
-    t : float
-        Batch-1 optimiser steps, > 0.
-    rho : float
-        The overlap f_n . f_n' of any two classes, > 0.
 
     Examples
     --------

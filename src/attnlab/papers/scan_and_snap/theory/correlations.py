@@ -73,8 +73,6 @@ class SpectrumBounds(NamedTuple):
 def gram(f: ArrayLike) -> FloatArray:
     """E = F^T F - I from the rows f_n (Assumption 2), with its diagonal exactly 0.
 
-    Returns E, (..., K, K).
-
     >>> gram([[0.6, 0.8, 0], [0.6, 0, 0.8]]).round(2)
     array([[0.  , 0.36],
            [0.36, 0.  ]])
@@ -89,7 +87,7 @@ def gram(f: ArrayLike) -> FloatArray:
 def correlation(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
     """E_{nn'} = f_n . f_n' for n != n', 0 on the diagonal (Assumption 2).
 
-    P may list only the contextual tokens in play: the others add nothing. Returns E, (..., K, K).
+    P may list only the contextual tokens in play: the others add nothing.
 
     >>> correlation([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(2)
     array([[0. , 0.5],
@@ -103,15 +101,8 @@ def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
 
     Printed (Appendix D.1; the minus is inferred, since our machine reading lost the operator): (I +
     E)^-1 - I, the opposite sign; with it Eq. 26 does not give Eq. 8 and Theorem 5, and Lemmas 16
-    and 17 fail. Returns E', (..., K, K).
+    and 17 fail.
 
-    Raises
-    ------
-    InputError
-        Where I + E has no inverse: the f_n are linearly dependent.
-
-    Examples
-    --------
     >>> e_prime([[0.0, 0.1], [0.1, 0.0]]).round(4)
     array([[-0.0101,  0.101 ],
            [ 0.101 , -0.0101]])

@@ -43,17 +43,8 @@ class PlainCoefficients(NamedTuple):
 
 
 def class_logits(growth: ArrayLike, *, M: int) -> FloatArray:
-    """W with rows w_n = (M - 1) h_n zeta_n (Lemma 5, Eq. 31), class n predicting token n.
+    """W, (K, M), with rows w_n = (M - 1) h_n zeta_n (Lemma 5, Eq. 31), class n predicting token n.
 
-    Returns W, (K, M).
-
-    Parameters
-    ----------
-    growth : array_like
-        h of each class: h(t/K) on average, h_star(N_n) for exactly N_n visits of class n.
-
-    Examples
-    --------
     >>> class_logits([0.5, 0.5], M=4)
     array([[ 1.5, -0.5, -0.5, -0.5],
            [-0.5,  1.5, -0.5, -0.5]])
@@ -72,13 +63,6 @@ def decoder_weights(f: ArrayLike, growth: ArrayLike, *, M: int) -> FloatArray:
     it is the exact state of the modified update (Eq. 26) from Y(0) = 0 after any sequence of N_n
     visits, so the N >> K^2 of the theorem concerns the size of Theta only. Returns Y, (L, M).
 
-    Parameters
-    ----------
-    growth : array_like
-        h of each class, as in `class_logits`.
-
-    Examples
-    --------
     >>> decoder_weights([[0.6, 0.8, 0], [0.6, 0, 0.8]], 0.5, M=3).round(3)
     array([[ 0.221,  0.221, -0.441],
            [ 1.085, -0.79 , -0.294],
@@ -196,13 +180,6 @@ def plain_coefficients(
     0.3 and M = 1000 at 1.1e6 t_0): for K = 2 beta/iota tends to 2 rho/(1 + rho^2), up to 1/M, where
     Theorem 1 has about rho, but only like 1/ln t.
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps, > 0.
-
-    Examples
-    --------
     >>> float(plain_coefficients(100.0, K=2, M=1000, rho=0.1, eta_y=1.0).beta.round(4))
     0.0036
     >>> float(beta([[0.0, 0.1], [0.1, 0.0]], M=1000)[0, 1].round(4))  # under Theorem 1's decoder

@@ -123,13 +123,6 @@ def common_token_margin(setting: SettingLike, z: ArrayLike | None = None) -> Flo
     Corollary 2 the symmetric case, and in both of these it is negative. Returns the margin, (L,);
     nan for tokens that are not common.
 
-    Raises
-    ------
-    InputError
-        Where there are not exactly two classes.
-
-    Examples
-    --------
     >>> common_token_margin([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(3)
     array([-0.5,  nan,  nan])
     """

@@ -56,13 +56,6 @@ def relative_gain(
 def growth_factor(z: ArrayLike, z0: ArrayLike = 0.0) -> FloatArray:
     """chi_l = exp(2 (z_l - z_l(0))) of Eq. 11, elementwise.
 
-    Parameters
-    ----------
-    z : array_like
-        Attention logits, any shape.
-
-    Examples
-    --------
     >>> growth_factor([0.0, 0.5]).round(3)
     array([1.   , 2.718])
     """

@@ -57,9 +57,7 @@ def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
 
 
 def h_inverse(value: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
-    """The time t at which h(t) = value (Eq. 45 read backwards).
-
-    Returns the time in visits of one class.
+    """The time t, in visits of one class, at which h(t) = value (Eq. 45 read backwards).
 
     Parameters
     ----------
@@ -82,13 +80,6 @@ def h_star(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     The recursion has no closed form: one pass of max(steps) scalar iterations (about 0.2 s per
     million) serves them all.
 
-    Parameters
-    ----------
-    steps : array_like
-        Whole numbers >= 0, in any order.
-
-    Examples
-    --------
     >>> h_star([1, 10, 100], M=100, eta_y=1.0).round(4)
     array([0.01  , 0.0617, 0.0914])
     >>> h([1, 10, 100], M=100, eta_y=1.0).round(4)  # the flow is a little behind
@@ -134,13 +125,6 @@ def h_lead(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     eta_Y exp(M h) / (M - 1 + exp(M h))^2, which tends to 1/(2 s), so that c grows like (1/2) ln s
     without bound (slowly: it passes ln M only beyond s of order M^2).
 
-    Parameters
-    ----------
-    steps : array_like
-        Whole numbers >= 0, in any order.
-
-    Examples
-    --------
     >>> h_lead([10, 1000, 100_000], M=100, eta_y=1.0).round(2)
     array([0.9, 3.5, 5.8])
     """

@@ -35,7 +35,7 @@ def centred_velocity(setting: SettingLike, z: ArrayLike) -> FloatArray:
     """dz/dtau under standard LayerNorm: Eq. 10 with `centred_attention`.
 
     diag(c_n)/|c_n - 1/M| stands in the place of diag(f_n). (The softmax's own -c c^T vanishes as it
-    does in Lemma 1, because what it meets has zero sum.) Returns the velocity, in the shape of z.
+    does in Lemma 1, because what it meets has zero sum.)
 
     >>> centred_velocity(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], M=100), [0, 0, 0]).round(3)
     array([[-0.169,  0.085,  0.085]])

@@ -68,13 +68,6 @@ def dominant_tokens(setting: SettingLike, z0: ArrayLike | None = None) -> IntArr
 
     Returns tokens, (..., K); -1 for a class without distinct ones.
 
-    Parameters
-    ----------
-    z0 : array_like, optional
-        Logits at the start, (..., Q, L), with leading axes for heads. By default zero.
-
-    Examples
-    --------
     >>> dominant_tokens([[0.4, 0.2, 0.4, 0.0], [0.5, 0.0, 0.0, 0.5]])
     array([2, 3])
     """

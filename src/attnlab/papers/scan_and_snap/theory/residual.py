@@ -63,8 +63,7 @@ def residual_beta(
     the others dropped, as in Section 7's g). Corrected: half of Eq. 88 at `residual_correlation`.
     The half comes from the two normalisations, and Eq. 10 holds with this beta exactly under the
     modified update of the decoder. Across queries it is neither 0 nor always positive, because
-    E-bar is not small; so roles within a query do not decide a token's fate by themselves. Returns
-    beta in units of gamma, (..., K, K).
+    E-bar is not small; so roles within a query do not decide a token's fate by themselves.
 
     >>> residual_beta(Setting([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000)).round(3)
     array([[0.   , 0.634],
@@ -85,8 +84,6 @@ def _sharing(s: Setting) -> FloatArray:
 
 def residual_velocity(setting: SettingLike, z: ArrayLike, *, form: str = "corrected") -> FloatArray:
     """dz/dtau with a residual connection: `attention_velocity` with `residual_beta`.
-
-    Returns the velocity, in the shape of z.
 
     >>> residual_velocity(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], M=100), [0, 0, 0]).round(3)
     array([[-0.219,  0.11 ,  0.11 ]])

@@ -73,8 +73,7 @@ def gamma_peak(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Peak:
     """The maximum of gamma over t, in closed form; the paper does not give it.
 
     d gamma / dx = 0 at (x - 1) e^x = M - 1, that is x = 1 + W((M - 1)/e) for x = M h, and there
-    gamma = ((M - 1)/M) W((M - 1)/e). It comes before t_0' for every M >= 19. Returns where it is,
-    in batch-1 steps, and its value.
+    gamma = ((M - 1)/M) W((M - 1)/e). It comes before t_0' for every M >= 19.
 
     >>> peak = gamma_peak(K=2, M=100, eta_y=1.0)
     >>> print(f"gamma is largest at t = {peak.t:.2f}: {peak.value:.3f}")
@@ -117,15 +116,8 @@ def _crossing(M: ArrayLike, branch: int) -> tuple[FloatArray, FloatArray]:
 def omega_0(M: ArrayLike) -> FloatArray:
     """omega_0 of Lemma 8: exp(M h) = (M - 1) M h at its smaller zero h = M^-(2 - omega_0).
 
-    Written as Eq. 50, (ln(M/(M-1)) + M h) / ln M, which does not cancel at large M.
+    Written as Eq. 50, (ln(M/(M-1)) + M h) / ln M, which does not cancel at large M. M >= 1 + e.
 
-    Parameters
-    ----------
-    M : array_like
-        Size of the vocabulary, at least 1 + e.
-
-    Examples
-    --------
     >>> omega_0([10, 1000]).round(5)
     array([0.10049, 0.00029])
     """
@@ -138,13 +130,6 @@ def omega_1(M: ArrayLike) -> FloatArray:
 
     It is Theta(ln ln M / ln M), hence small only in name: 0.32 at M = 1000, 0.15 at M = 1e9.
 
-    Parameters
-    ----------
-    M : array_like
-        Size of the vocabulary, at least 1 + e.
-
-    Examples
-    --------
     >>> omega_1([1e3, 1e9]).round(2)
     array([0.32, 0.15])
     """

@@ -98,14 +98,8 @@ def snapping(
 
     Eq. 130 puts h = eta_Y t / (M K) and Eq. 131 puts h = ln(M eta_Y t / K) / M. Their neglected
     o(1) is 0.57/ln M at t_0' and ln 2 / ((1 + omega_1) ln M) at t_0: 8% of h in both at M = 1000.
+    The form shifts each expression by (1/4) ln C_0, as in `growth_bound`.
 
-    Parameters
-    ----------
-    form : {"corrected", "printed"}
-        As in `growth_bound`; it shifts each expression by (1/4) ln C_0.
-
-    Examples
-    --------
     >>> found = snapping([10, 100, 1000], K=10, M=1000, eta_y=1.0, eta_z=1.0, C0=12.0)
     >>> found.regime.tolist(), found.exact.round(3).tolist()
     (['scanning', 'between', 'snapping'], [0.245, 1.152, 1.345])
