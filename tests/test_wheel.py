@@ -65,7 +65,7 @@ def test_what_is_installed_is_whole_and_finds_its_recipes(built, tmp_path):
     assert figure == "fig2"
     assert Path(module).is_relative_to(site)
     plan = run(
-        site, site / "bin" / "attnlab", "sweep", "recipes/fig6.yaml", "--dry-run", "--json",
+        site, site / "bin" / "attnlab", "sweep", "scan_and_snap/fig6", "--dry-run", "--json",
         cwd=elsewhere,
     )  # fmt: skip
     assert json.loads(plan)["runs"] == 640

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import attnlab
-from attnlab.papers.scan_and_snap import theory
 from attnlab.data import SequenceClasses, single_common
+from attnlab.papers.scan_and_snap import theory
 from attnlab.plots.style import (
     ACCENT,
     COMMON,

@@ -36,7 +36,7 @@ from .dynamics import Simulation as Simulation
 from .dynamics import simulate as simulate
 from .files.netcdf import load as load
 from .files.netcdf import save as save
-from .observing.observer import observe as observe
+from .observing import observe as observe
 from .playground import play as play
 from .sweeping import Local as Local
 from .sweeping import Ray as Ray
@@ -45,4 +45,4 @@ from .sweeping.sweep import sweep as sweep
 from .text import Training as Training
 from .text.train import train as train
 from .theory import Theory as Theory
-from .theory.predict import predict as predict
+from .theory import predict as predict

@@ -6,11 +6,13 @@ import sys
 
 import pytest
 
-from attnlab.cli import arguments, reproduce, study
-from attnlab.data import PRESETS
+from attnlab.cli import arguments, reproduce
+from attnlab.data import presets
 from attnlab.dynamics import models
-from attnlab.experiments import names_of
-from attnlab.report import PARTS
+from attnlab.report.make import chosen_parts
+from attnlab.shelf import offered
+
+JOMA = ("erf", "hblt", "hierarchy", "invariants", "salience")
 
 
 def asking(*words):
@@ -25,17 +27,20 @@ def asking(*words):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("s",), ["simulate", "sweep", "study"]),
+        (("s",), ["simulate", "sweep"]),
         (("text", "a"), ["agreement"]),
         (("simulate", "syn-"), ["syn-small", "syn-medium"]),
         (("simulate", "recipes/"), []),  # where the shell itself completes files
         (("simulate", "syn-small", "--eta"), ["--eta-y", "--eta-z"]),
         (("simulate", "syn-small", "--engine", ""), ["sampled", "limit", "flow"]),
         (("predict", "joma-toy", "--model", "j"), ["joint"]),
+        (("predict", "syn-small", "--theory", "p"), ["printed"]),
         (("audit", "z"), ["zipf"]),
         (("play", "ran"), ["random"]),
         (("reproduce", "fig1"), ["fig10", "fig11", "fig12"]),
-        (("study", "length", "o"), ["optimizers", "overlap"]),
+        (("reproduce", "length", "o"), ["optimizers", "overlap"]),
+        (("reproduce", "joma"), ["joma", *(f"joma/{name}" for name in JOMA)]),
+        (("cite", "j"), ["joma"]),
     ],
 )
 def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
@@ -46,11 +51,12 @@ def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
 
 
 def test_the_words_are_those_that_are_understood():
-    assert tuple(PRESETS) == arguments.PRESETS
+    assert presets() == arguments.PRESETS
     ours = {getattr(models, name) for name in models.__all__} - {models.Model}
-    assert {model.called() for model in ours} == set(arguments.MODELS)
-    assert set(PARTS) == set(reproduce.PARTS)
-    assert names_of("study") == study.NAMES
+    assert {model.called() for model in ours} | {*offered("models")} == {*arguments.MODELS}
+    assert tuple(offered("theories")) == arguments.THEORIES
+    for name in reproduce.NAMES:
+        assert chosen_parts([name]), name
 
 
 def test_a_shell_is_answered_without_jax():

@@ -8,12 +8,11 @@ import pytest
 import attnlab
 from attnlab import Limit, Optimizer, Sampled
 from attnlab.auditing.trial import simulation_of
-from attnlab.cli import reproduce, study, text, text_classes
+from attnlab.cli import reproduce, text, text_classes
 from attnlab.data import classes_from
 from attnlab.dynamics import as_simulation
-from attnlab.papers.scan_and_snap.agreement import measure_agreement
+from attnlab.papers.scan_and_snap.agreement import measure
 from attnlab.playground.asked import asked
-from attnlab.report import make_studies
 from attnlab.report import reproduce as make_parts
 from attnlab.sweeping import SweepRecipe
 from attnlab.text import Training, TransformerSpec, estimate_classes, open_corpus
@@ -66,7 +65,7 @@ def test_an_audit_has_the_rates_of_a_simulation(monkeypatch, tmp_path, call):
     monkeypatch.setattr(sys.modules["attnlab.auditing.audit"], "try_out", try_out)
     with pytest.raises(Asked) as by_command:
         call("audit", "syn-small", cwd=tmp_path)
-    simulation = simulation_of("syn-small")
+    simulation, _ = simulation_of("syn-small")
     assert by_command.value.args == (simulation,)
     simulated = call_of("syn-small")
     assert (simulation.eta_y, simulation.eta_z) == (simulated.eta_y, simulated.eta_z)
@@ -87,9 +86,8 @@ def test_a_recipe_and_a_page_leave_the_same_unsaid():
         (text.train_verb, open_corpus),
         (text_classes.classes_verb, estimate_classes),
         (text_classes.classes_verb, open_corpus),
-        (text_classes.agreement_verb, measure_agreement),
+        (text_classes.agreement_verb, measure),
         (reproduce.reproduce_verb, make_parts),
-        (study.study_verb, make_studies),
     ],
     ids=lambda of: of.__name__,
 )

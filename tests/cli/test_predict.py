@@ -12,7 +12,7 @@ QUICK = ("--engine", "limit", "--steps", "20")
 def test_a_table_with_times_and_assumptions(call, tmp_path):
     code, out, err = call("predict", "syn-small", *QUICK, "--out", "p.nc", cwd=tmp_path)
     assert code == 0, err
-    assert "theory: corrected" in out and "t_0'" in out
+    assert "theory: corrected" in out and "t0_prime" in out
     assert "eta_Y >> eta_Z: their ratio" in out and ">= 30" in out
     predicted = attnlab.load(tmp_path / "p.nc")
     assert predicted.attrs["theory"] == "corrected"

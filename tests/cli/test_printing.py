@@ -38,13 +38,15 @@ TRIAL = {
         "rungs": [{"theory": "corrected", "leans_on": "", "z_error": [1.0],
                    "attention_error": [0.1]}],
     },
-    "t0_prime": 1.0, "t0": 2.0,
+    "transition": [1.0, 2.0],
     "snap": [
         {"sequence_class": 0, "next": name, "predicted": {"corrected": 1.0}, "simulated": None,
          "at_least": {"corrected": 1.25}}
         for name in HOSTILE
     ],
-    "conclusion": {"sentences": [f'Not so: "{name}" should gain.' for name in HOSTILE]},
+    "commentary": {
+        "own": {"sentences": [f'Not so: "{name}" should gain.' for name in HOSTILE]},
+    },
 }  # fmt: skip
 
 

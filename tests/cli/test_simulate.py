@@ -158,4 +158,4 @@ def test_bad_input_exits_with_2_and_one_message(arguments, message, tmp_path):
 
 def test_help_has_examples(tmp_path, call):
     _, out, _ = call("simulate", "--help", cwd=tmp_path)
-    assert "attnlab simulate syn-small --eta-y 10 --plot fig4.png" in out
+    assert "attnlab simulate syn-small --eta-y 10 --plot run.png" in out

@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from made_papers import make_paper
 from small_text import FILLERS, write_text
 
 from attnlab.data import read_classes
+from attnlab.shelf import VARIABLE
 
 ASKED = ("--queries", "2", "--next", "2", "--context", "11", "--min-count", "5")
 
@@ -76,6 +78,18 @@ def test_agreement_prints_one_document_and_draws(text, tmp_path):
     assert "attended most" in out
 
 
+def test_a_paper_is_named_where_several_offer_scores(text, tmp_path, monkeypatch):
+    code = "from attnlab.papers.scan_and_snap.agreement import AGREEMENT"
+    folder = make_paper(tmp_path, code={"own": code}, agreement="own:AGREEMENT")
+    monkeypatch.setenv(VARIABLE, str(folder))
+    code, _, err = text("agreement", "text.txt", *ASKED)
+    assert code == 2 and "known: scan_and_snap, made_paper" in err
+    asked = (*ASKED, "--steps", "2", "--seeds", "1", "--json", "--paper", "made_paper")
+    code, out, err = text("agreement", "text.txt", *asked)
+    assert code == 0, err
+    assert json.loads(out)["agreement"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -89,6 +103,7 @@ def test_agreement_prints_one_document_and_draws(text, tmp_path):
         (["agreement", "text.txt", "--vocab-size", "1"], "vocab_size: expected at least 2"),
         (["agreement", "text.txt", "--plot", "x.doc"], "plot: the name should end in .png"),
         (["agreement", "text.txt", *ASKED, "--seeds", "0"], "seeds: expected at least 1"),
+        (["agreement", "text.txt", "--paper", "joma"], "paper: 'joma' offers no scores; known:"),
     ],
 )
 def test_bad_input_is_one_message_and_nothing_written(text, tmp_path, arguments, message):

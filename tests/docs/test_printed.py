@@ -29,7 +29,12 @@ def printed_blocks(page):
             yield language, text, found[i + 1][1]
 
 
-PAGES = [page for page in sorted(GUIDES.glob("**/*.md")) if any(printed_blocks(page))]
+PAPERS = Path(__file__).parents[2] / "src" / "attnlab" / "papers"
+PAGES = [
+    page
+    for page in (*sorted(GUIDES.glob("**/*.md")), *sorted(PAPERS.glob("*/page.md")))
+    if any(printed_blocks(page)) and page.parent != GUIDES / "papers"
+]
 
 
 def alike(expected, found):
@@ -58,10 +63,10 @@ def missing(expected, found):
 
 
 def test_pages_that_print_are_found_and_differences_are_seen():
-    named = [page.name for page in PAGES]
-    own = ["own_claim.md", "own_model.md", "own_theory.md"]
-    theory = ["common-tokens.md", "gamma.md", "snap.md", "theory-joma.md", "theory-sgd.md"]
-    assert named == ["audit.md", *own, "text.md", "start.md", *theory]
+    named = [page.stem if page.stem != "page" else page.parent.name for page in PAGES]
+    guides = ["audit", "own_model", "own_paper", "text", "start"]
+    theory = ["common-tokens", "gamma", "snap"]
+    assert named == [*guides, *theory, "joma", "scan_and_snap", "studies"]
     shown = "class a 0.50 → 1,000\n...\nend\n"
     assert missing(shown, "class  a\n0.51 → 1,001 b 2 end") is None
     for other in ("class a 0.60 → 1,000 end", "class b 0.50 → 1,000 end", "class a 0.50 → 1,000"):

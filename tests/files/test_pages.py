@@ -8,7 +8,7 @@ from attnlab.files.pages import environment, stylesheet
 
 SOURCE = Path(attnlab.__file__).parent
 TEMPLATES = [
-    SOURCE / name for name in ("audit/page.html", "observe/report.html", "report/page.html")
+    SOURCE / name for name in ("auditing/page.html", "observing/report.html", "report/page.html")
 ]
 
 

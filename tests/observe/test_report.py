@@ -157,7 +157,7 @@ def test_a_saved_dataset_gives_the_same_page(tmp_path):
 
 
 def test_long_histories_leave_steps_out_and_say_so(monkeypatch):
-    monkeypatch.setattr(sys.modules["attnlab.observing.report"], "MOST_NUMBERS", 4 * 8 * 3)
+    monkeypatch.setattr(sys.modules["attnlab.observing.report_page"], "MOST_NUMBERS", 4 * 8 * 3)
     data = page_data(history())
     assert data["steps"] == [0, 200, 400] and data["left_out"] == 2
     assert "2 of the measurements are left out of this page" in report(history())

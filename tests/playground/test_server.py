@@ -19,11 +19,12 @@ import pytest
 from small_run import LIMIT
 
 import attnlab
-from attnlab.data import classes_from, write_classes
+from attnlab.cli.arguments import MODELS
+from attnlab.data import classes_from, presets, write_classes
 from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.playground import server as module
-from attnlab.playground.asked import asked
+from attnlab.playground.asked import NAMES, asked
 from attnlab.playground.opening import opening
 from attnlab.playground.server import MOST_CONNECTIONS, Server, serving
 from attnlab.playground.workers import Workers
@@ -111,6 +112,11 @@ def test_bad_documents_are_refused_in_words(server: Server) -> None:
 def test_what_a_page_may_ask_for_is_bounded(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError, match=f"^{field}"):
         asked({**LIMIT, **changes})
+
+
+def test_names_that_a_page_may_ask_for_are_known() -> None:
+    assert {*NAMES["presets"]} <= {*presets()}
+    assert {*NAMES["models"]} <= {*MODELS}
 
 
 def test_files_come_from_a_fixed_list(server: Server) -> None:

@@ -16,6 +16,7 @@ WEAK = "single-common:num_classes=4,distinct=3,common_prob=0.01,vocab_size=100"
 def small(name: str) -> Any:
     """The recipe of a figure, cut down."""
     recipe = recipe_for(name)
+    name = name.rpartition("/")[2]
     if name == "fig3":
         late = (1e3, 1e4)
         return replace(recipe, classes=(STRONG, WEAK), steps=300.0, records=61, late=late)
@@ -30,17 +31,17 @@ def small(name: str) -> Any:
         return recipe.changed(steps=100)
     if name == "fig5":
         return recipe.changed(save=Save(what=("attention",), at=(0, 50, 100)))
-    if name == "joma_invariants":
+    if name == "invariants":
         return replace(recipe, steps=400, early=200, every=40, seeds=2)
-    if name == "joma_erf":
+    if name == "erf":
         return replace(recipe, classes="joma-toy:classes=4", records=20)
-    if name == "joma_salience":
+    if name == "salience":
         return replace(recipe, components=4, steps=1000, draws=2, records=60)
-    if name == "joma_hierarchy":
+    if name == "hierarchy":
         return replace(
             recipe, latents=((10, 4),), children=(2,), labels=4, tokens=20, hidden=8, rate=0.01,
             steps=200, judged=200, seeds=2,
         )  # fmt: skip
-    if name == "joma_hblt":
+    if name == "hblt":
         return replace(recipe, branching=(1, 2, 2), sequences=20_000)
     return recipe

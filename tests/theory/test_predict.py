@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
+from made_papers import make_paper
 
 import attnlab
 from attnlab import Extended, Flow, Limit, Sampled, SequenceClasses, Simulation
@@ -14,6 +15,7 @@ from attnlab.formulas import Setting
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.scan_and_snap.predict import Corrected
+from attnlab.shelf import VARIABLE, offered
 from attnlab.theory import Theory, as_theory
 from attnlab.theory.case import case_of
 
@@ -54,6 +56,15 @@ def test_it_aligns_with_the_simulation(name, rung):
     clock = simulation.clock
     first = predicted["attention"].isel({clock: 0}) - measured["attention"].isel({clock: 0})
     assert float(abs(first).max()) < 1e-6  # all start where training does
+
+
+def test_the_default_is_the_last_level_of_our_first_paper(tmp_path, monkeypatch):
+    """A paper from elsewhere does not change it, however old it is."""
+    code = "from attnlab.papers.scan_and_snap.predict import Printed"
+    older = make_paper(tmp_path, year=1900, code={"own": code}, theories={"own": "own:Printed"})
+    monkeypatch.setenv(VARIABLE, str(older))
+    assert next(iter(offered("theories"))) == "own"
+    assert attnlab.predict("syn-small", Limit(), steps=2).attrs["theory"] == "corrected"
 
 
 def test_what_each_level_asks_for_is_what_the_page_says():
@@ -295,7 +306,7 @@ def test_other_faults_of_a_theory():
             attnlab.predict(syn_small(), Limit(), steps=5, theory=own)
         with pytest.raises(InputError, match="'own': assumptions: expected a tuple of Hypothesis"):
             attnlab.audit(syn_small(), steps=5.0, theories=(own,))
-    for wrong in (Own, 3, ["sgd"], None):
+    for wrong in (Own, 3, ["sgd"]):
         with pytest.raises(InputError, match="^theory: expected a name or a Theory object"):
             attnlab.predict(syn_small(), Limit(), steps=5, theory=wrong)
     own = Own(lambda case, t, said: said)

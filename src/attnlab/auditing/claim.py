@@ -225,7 +225,8 @@ def claim(
 
     Examples
     --------
-    >>> from attnlab.auditing import Check, Measurement, claim
+    >>> from attnlab.auditing import Measurement, claim
+    >>> from attnlab.theory import Check
     >>> from attnlab.theory.relation import BELOW
     >>> @claim("one-below-two", statement="$1 < 2$", relation=BELOW)
     ... def one_below_two(case):

@@ -16,7 +16,7 @@ from attnlab.files.errors import InputError
 from attnlab.formulas import momentum_steps
 from attnlab.theory.case import Case, case_of
 from attnlab.theory.named import theories_about
-from attnlab.theory.predict import predict
+from attnlab.theory.prediction import predict
 from attnlab.theory.theory import Theory
 
 # Attention of every class at every record, in float64: about 100 MB.

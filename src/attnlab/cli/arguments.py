@@ -1,4 +1,4 @@
-"""Arguments that several verbs take: numbers, lists of them, files to be written."""
+"""Arguments that several commands take: names on the shelf, numbers, files to be written."""
 
 from __future__ import annotations
 
@@ -8,28 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from attnlab.files.errors import InputError
-from attnlab.files.shipped import recipe_folder
 from attnlab.shelf import offered, shelf
 
-# What papers offer is read from their paper.yaml: what a shell completes must not load JAX.
+# Read from each paper.yaml: help and completion import no paper and no JAX.
 PAPERS = tuple(paper.name for paper in shelf().papers)
 PRESETS = (
     *offered("presets"), "family", "single-common", "symmetric", "local-common", "zipf", "random",
 )  # fmt: skip
 MODELS = ("pairwise", "embedded", "extended", *offered("models"))
+THEORIES = tuple(offered("theories"))
+PRESET = PRESETS[0]  # of examples in help texts
 PICTURES = (".png", ".pdf", ".svg")
-
-
-def recipe_names(pattern: str) -> tuple[str, ...]:
-    """The experiments whose recipes are called so: what a shell completes must not load JAX."""
-    found = recipe_folder().glob(f"{pattern}.yaml")
-    return tuple(sorted(path.stem.removeprefix("study-") for path in found))
-
-
-def figures_by_paper() -> dict[str, tuple[str, ...]]:
-    """Return the figures of each paper that has some; studies of ours are not among them."""
-    papers = [paper for paper in shelf().papers if paper.reading != "ours"]
-    return {paper.name: tuple(paper.figures) for paper in papers if paper.figures}
 
 
 def completing(*words: str) -> Callable[[str], list[str]]:

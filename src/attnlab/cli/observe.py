@@ -233,7 +233,7 @@ def report_verb(
 
     dataset = with_steps(load(path))
     if "theory" not in dataset.attrs and "received_start" in dataset:
-        from attnlab.observing.expected import expected
+        from attnlab.observing.expectations import expected
 
         dataset.attrs["theory"] = json.dumps(expected(dataset))
     report(dataset, page)

@@ -40,7 +40,7 @@ ModelName = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="What is trained, with its fields: joint:activation=gelu,temperature=0.5.",
+        help=f"What is trained, with its fields: extended:heads=4 ({', '.join(MODELS)}).",
         autocompletion=completing(*MODELS),
     ),
 ]
@@ -101,7 +101,7 @@ def engine_of(
 
 
 def model_of(text: str | None) -> Model | None:
-    """A model by its name and fields, as a recipe has them: ``joint:hidden=20,residual=false``."""
+    """Return a model by its name and fields, as in ``extended:heads=4,residual=true``."""
     if text is None:
         return None
     from attnlab.dynamics import Model

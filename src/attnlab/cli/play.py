@@ -11,7 +11,7 @@ import typer
 from attnlab.cli.arguments import PRESETS, completing
 from attnlab.cli.printing import say
 
-HELP = """Open the playground: see attention scan and snap in the browser.
+HELP = """Open the playground: watch attention train in the browser.
 
 The page computes in the browser; what it does not compute itself (a residual connection, several
 heads, continuous time, large classes) it asks of this process. It needs no network and listens on

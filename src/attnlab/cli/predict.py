@@ -1,4 +1,4 @@
-"""attnlab predict: what a theory says of a run, and whether it may."""
+"""attnlab predict: what a theory expects of a run, and whether its assumptions hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import typer
 
 from attnlab import defaults
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, check_writable, completing, number, numbers
+from attnlab.cli.arguments import (
+    PICTURES,
+    PRESET,
+    THEORIES,
+    check_writable,
+    completing,
+    number,
+    numbers,
+)
 from attnlab.cli.printing import finite, print_table, say_written
 from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
 from attnlab.files.progress import LOADING, waiting
@@ -19,21 +27,18 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-RUNGS = ("printed", "corrected", "sgd", "joma-stationary", "joma", "joma-moving")
-HELP = """Say what a theory expects of a run, without running it.
+ROW_DIMS = ("eta_y", "eta_z", "sequence_class")
+HELP = f"""Say what a theory expects of a run, without running it.
 
-CLASSES and the options are as in attnlab simulate. The theory is one of the levels printed
-(Eq. 10 of the paper as printed), corrected (with our corrections) or sgd (the decoder that SGD
-trains); of --model joint it is joma-stationary, joma or joma-moving (docs/theory-joma.md). Each of
-its assumptions is listed with the value it has here.
+CLASSES and the options are as in attnlab simulate. The theory is one that a paper offers:
+{", ".join(THEORIES)}. Each of its assumptions is listed with the value it has here.
 
 \b
 Examples:
-  attnlab predict syn-small
-  attnlab predict syn-small --engine flow --eta-y 3 --eta-z 0.1 --steps 1e4 --theory sgd
+  attnlab predict {PRESET}
+  attnlab predict {PRESET} --engine flow --eta-y 3 --eta-z 0.1 --steps 1e4
   attnlab predict recipes/classes-two-words.yaml --engine flow --steps 1e4 --plot compared.png
-  attnlab predict syn-small --theory printed --json
-  attnlab predict joma-toy --model joint:temperature=0.5 --engine flow --steps 200 --theory joma
+  attnlab predict {PRESET} --theory {THEORIES[0]} --json
 
 --plot runs the simulation as well and draws the two beside each other.
 """
@@ -42,8 +47,8 @@ Examples:
 def predict_verb(
     classes: options.ClassesName,
     theory: Annotated[
-        str, typer.Option(help="Name of a theory.", autocompletion=completing(*RUNGS))
-    ] = "corrected",
+        str, typer.Option(help="Name of a theory.", autocompletion=completing(*THEORIES))
+    ] = defaults.theory(),
     model: options.ModelName = None,
     engine: options.EngineName = defaults.ENGINE,
     eta_y: options.EtaY = f"{defaults.ETA_Y:g}",
@@ -65,7 +70,7 @@ def predict_verb(
 ) -> None:
     with waiting(LOADING, quiet=as_json):
         from attnlab.dynamics import Save, as_simulation
-        from attnlab.theory import predict
+        from attnlab.theory import as_theory, predict
 
     check_writable(out, (".nc",), "out")
     check_writable(plot, PICTURES, "plot")
@@ -92,32 +97,38 @@ def predict_verb(
 
         simulated = simulate(simulation, progress=False if as_json else "auto")
         save_picture(compare(simulated, predicted, **shown), plot)
-    summary = _summary(predicted, known)
+    times = _times(predicted, as_theory(theory).times)
+    summary = _summary(predicted, known, times)
     if as_json:
         print(json.dumps(_document(predicted, summary), indent=2, allow_nan=False))
         return
     console = wide_console()
     console.print(f"{in_a_line(simulation)}; theory: {theory}", soft_wrap=True)
-    print_summary(console, summary, simulation.clock)
+    print_summary(console, summary, simulation.clock, times)
     console.print()
     _print_assumptions(console, predicted)
     say_written(out, plot)
 
 
-def _summary(predicted: xr.Dataset, classes: Any) -> list[dict[str, Any]]:
-    """The rows of `simulate`, with the times at which scanning ends and snapping begins."""
+def _times(predicted: xr.Dataset, times: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of predicted times that are one number in each row of the table."""
+    return tuple(
+        name for name in times if name in predicted and {*predicted[name].dims} <= {*ROW_DIMS}
+    )
+
+
+def _summary(predicted: xr.Dataset, classes: Any, times: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the rows of `simulate`, with the times that the theory predicts."""
     rows = summarise(predicted, classes)
-    rates = [dim for dim in ("eta_y", "eta_z") if dim in predicted.dims]
     for row in rows:
-        place = {name: row[name] for name in (*rates, "sequence_class")}
-        for name in ("t0_prime", "t0"):
-            if name in predicted:
-                row[name] = finite(float(predicted[name].sel(place)))
+        for name in times:
+            at = {dim: row[dim] for dim in ROW_DIMS if dim in predicted[name].dims}
+            row[name] = finite(float(predicted[name].sel(at)))
     return rows
 
 
 def _assumptions(predicted: xr.Dataset) -> list[dict[str, Any]]:
-    """Each assumption; of several rates, as at the first at which it does not hold."""
+    """Return each assumption; with several learning rates, at the first where it fails."""
     names = [name for name in predicted if str(name).startswith("assumption_")]
     found, rates = predicted[names], set(predicted["assumption_holds"].dims) - {"assumption"}
     rows = []

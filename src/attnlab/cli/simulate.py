@@ -10,7 +10,15 @@ import typer
 
 from attnlab import defaults
 from attnlab.cli import options
-from attnlab.cli.arguments import PICTURES, check_writable, number, numbers
+from attnlab.cli.arguments import (
+    MODELS,
+    PICTURES,
+    PRESET,
+    PRESETS,
+    check_writable,
+    number,
+    numbers,
+)
 from attnlab.cli.printing import say_written
 from attnlab.cli.summary import in_a_line, print_summary, summarise, wide_console
 from attnlab.files.errors import InputError
@@ -21,31 +29,31 @@ if TYPE_CHECKING:
 
     from attnlab.dynamics import Simulation
 
-HELP = """Train the paper's 1-layer transformer and see what attention does.
+HELP = f"""Train a 1-layer transformer and see what its attention does.
 
-CLASSES is a preset (syn-small, syn-medium:num_last=3, zipf:vocab=10000,classes=20, ...) or a
-YAML or JSON file of sequence classes. The defaults are the paper's protocol for Syn-Small, as in
-Python's attnlab.simulate: batches of 128 sequences of 128 tokens, SGD with momentum 0.9, 100 steps.
+CLASSES is a preset (with parameters, as zipf:vocab=10000,classes=20) or a YAML or JSON file of
+sequence classes. Presets: {", ".join(PRESETS)}. The defaults are those of Python's
+attnlab.simulate: batches of 128 sequences of 128 tokens, SGD with momentum 0.9, 100 steps.
 
 \b
 Examples:
-  attnlab simulate syn-small
-  attnlab simulate syn-small --eta-y 10 --plot fig4.png --out fig4.nc
+  attnlab simulate {PRESET}
+  attnlab simulate {PRESET} --eta-y 10 --plot run.png --out run.nc
   attnlab simulate recipes/classes-sport-weather.yaml --animate run.gif
-  attnlab simulate syn-medium:num_last=3 --eta-z 0.5,1,2 --seeds 10 --init uniform
+  attnlab simulate family:classes=4 --eta-z 0.5,1,2 --seeds 10 --init uniform
   attnlab simulate recipes/classes-two-words.yaml --engine flow --steps 1e6 --json
 
 \b
-The model beyond the paper's, in any mixture (docs/guides/variants.md):
-  attnlab simulate syn-small --residual --normalization layer
-  attnlab simulate syn-small --heads 4 --combine concatenate --init uniform
-  attnlab simulate syn-small --position alibi:0.1 --attend-self
-  attnlab simulate syn-small --position learned --weight-decay 0.01
-  attnlab simulate syn-small --prior 0.7,0.3 --sequences 500
+More of the model, in any mixture (docs/guides/variants.md):
+  attnlab simulate {PRESET} --residual --normalization layer
+  attnlab simulate {PRESET} --heads 4 --combine concatenate --init uniform
+  attnlab simulate {PRESET} --position alibi:0.1 --attend-self
+  attnlab simulate {PRESET} --position learned --weight-decay 0.01
+  attnlab simulate {PRESET} --prior 0.7,0.3 --sequences 500
 
 \b
-Another model, by its name and fields (pairwise, embedded, extended, joint):
-  attnlab simulate joma-toy --model joint:activation=gelu,temperature=0.5 --engine limit
+Another model, by its name and fields ({", ".join(MODELS)}):
+  attnlab simulate {PRESET} --model extended:residual=true,heads=2 --engine limit
 """
 
 
@@ -58,12 +66,12 @@ def simulate_verb(
     length: options.Length = defaults.LENGTH,
     batch_size: options.BatchSize = None,
     sequences: Annotated[
-        int | None, typer.Option(help="Train on so many sequences, drawn once (sampled).")
+        int | None, typer.Option(help="Train on this many sequences, drawn once (sampled).")
     ] = None,
     prior: options.Prior = None,
     model: options.ModelName = None,
     residual: Annotated[
-        bool, typer.Option("--residual", help="Add the query to what it attends to (Section 7).")
+        bool, typer.Option("--residual", help="Add the query to what it attends to.")
     ] = False,
     normalization: Annotated[str, typer.Option(help="l2, rms, layer or none.")] = "l2",
     heads: Annotated[int, typer.Option(help="How many; they differ by --init uniform.")] = 1,
@@ -85,17 +93,18 @@ def simulate_verb(
     init: options.Init = "zero",
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
     seed: Annotated[
-        int | None, typer.Option(help="Only this seed, instead of the first so many.")
+        int | None, typer.Option(help="Run this seed only (overrides --seeds).")
     ] = None,
     independent: Annotated[
-        bool, typer.Option("--independent", help="Each rate draws data and start of its own.")
+        bool,
+        typer.Option("--independent", help="Each learning rate draws data and start of its own."),
     ] = False,
     save: Annotated[
         str, typer.Option(help="What to record: attention,logits,loss,statistics.")
     ] = "attention,logits,loss,statistics",
-    every: Annotated[int | None, typer.Option(help="Record every so many steps.")] = None,
+    every: Annotated[int | None, typer.Option(help="Record every N steps.")] = None,
     geometric: Annotated[
-        int | None, typer.Option(help="Record at about so many times, in even ratios.")
+        int | None, typer.Option(help="Record at about N times, in even ratios.")
     ] = None,
     at: options.At = None,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
@@ -183,7 +192,7 @@ def simulate_verb(
 
 
 def _keep(recorded: xr.Dataset | None, out: Path | None) -> str:
-    """Write what was recorded of a run that was stopped, and say where it is."""
+    """Write what was recorded of a stopped run; return where it is, in words."""
     if recorded is None:
         return "nothing was recorded yet"
     if out is None:

@@ -22,9 +22,9 @@ HELP = "Train small transformers on real text and watch their attention."
 TRAIN_HELP = """Train a small transformer on a text and measure its attention.
 
 CORPUS is builtin (the documentation topics of your Python), wikitext-2, wikitext-103, a text file
-or a folder. The defaults are the paper's protocol for Fig. 7: one layer, one head, 200 dimensions,
-SGD at rate 5, 1500 steps of 20 x 35 tokens. Several rates and seeds are trained at once. The same
-command goes on with a training that was interrupted. Exit code 3 when a run has diverged.
+or a folder. The defaults are one layer, one head, 200 dimensions, SGD at learning rate 5 and 1500
+steps of 20 x 35 tokens. Several learning rates and seeds are trained at once. The same command
+resumes a training that was interrupted. Exit code 3 when a run has diverged.
 
 \b
 Examples:
@@ -63,7 +63,7 @@ def train_verb(
         Path | None, typer.Option(help="A text file to judge by; else the last tenth.")
     ] = None,
     tokens: Annotated[str, typer.Option(help="word or bpe.")] = "word",
-    vocab_size: Annotated[int | None, typer.Option(help="Keep so many tokens.")] = None,
+    vocab_size: Annotated[int | None, typer.Option(help="Size of the vocabulary.")] = None,
     layers: Annotated[int, typer.Option(help="How many layers.")] = 1,
     heads: Annotated[int, typer.Option(help="Heads in each layer.")] = 1,
     dim: Annotated[int, typer.Option(help="Dimensions of the embedding.")] = 200,
@@ -198,7 +198,7 @@ def _summary(result: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _number(values: xr.DataArray) -> float | None:
-    """The mean over seeds, or None where there is none or it is infinite."""
+    """Return the mean over seeds; None where it is missing or infinite."""
     return finite(float(values.mean()))
 
 

@@ -1,4 +1,4 @@
-"""attnlab text classes and attnlab text agreement: the paper's own model on a text."""
+"""attnlab text classes and attnlab text agreement: sequence classes of a text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from attnlab.cli import options
 from attnlab.cli.arguments import PICTURES, check_writable
 from attnlab.cli.printing import finite, plain_console, print_table, say_written
+from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.progress import LOADING, waiting
 
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
     from attnlab.data import SequenceClasses
     from attnlab.text import Corpus
+    from attnlab.text.agreement import Agreement
 
 CLASSES_HELP = """Estimate sequence classes from a text, for simulate, audit and play.
 
 CORPUS is builtin, wikitext-2, wikitext-103, or a text file or folder. A class is a frequent bigram:
 a query word m followed by a next word n. P(l|m,n) is how often word l stands among the words before
-it. A next word serves one query only, as the paper has it.
+it. A next word serves one query only.
 
 \b
 Examples:
@@ -35,12 +37,12 @@ Examples:
   attnlab text classes novel.txt --out novel.yaml --queries 2 --next 3 --min-count 20
   attnlab simulate classes.yaml --engine limit --eta-y 10 --steps 1000
 """
-AGREEMENT_HELP = """Find out whether attention on a text is a learnable TF-IDF.
+AGREEMENT_HELP = """Find out which scores rank the tokens that attention on a text favours.
 
-The paper's model is trained on the classes of a text (see attnlab text classes), for T to infinity
-and at the length of the windows, and on the windows themselves. Then four scores are held against
-what it learnt (z) and what it attends to (c): the theory (Eq. 10), frequency, and TF-IDF with
-classes or with windows as documents.
+The 1-layer model is trained on the classes of a text (see attnlab text classes), for T to infinity
+and at the length of the windows, and on the windows themselves. Then the scores of a paper, such as
+its theory, frequency and TF-IDF, are held against what the model learnt (z) and what it attends to
+(c).
 
 \b
 Examples:
@@ -57,7 +59,7 @@ TOKENS = {
 
 
 def _check_next(following: int) -> int:
-    """Refuse it under the name that it has here."""
+    """Refuse a bad value under the option's name."""
     if following < 2:
         raise InputError(f"next: expected at least 2 next words for each query, got {following}")
     return following
@@ -65,7 +67,7 @@ def _check_next(following: int) -> int:
 
 Text = Annotated[str, typer.Argument(metavar="CORPUS", help="builtin, a text file, a folder, ...")]
 Tokens = Annotated[str, typer.Option(help="word, or bpe (byte pairs).")]
-VocabSize = Annotated[int | None, typer.Option(help="Keep so many tokens.")]
+VocabSize = Annotated[int | None, typer.Option(help="Size of the vocabulary.")]
 Queries = Annotated[int, typer.Option(help="How many query words.")]
 Following = Annotated[
     int,
@@ -124,30 +126,35 @@ def agreement_verb(
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
     top: Annotated[int, typer.Option(help="Recall of how many tokens.")] = 10,
     plot: Annotated[Path | None, typer.Option(help="Draw the table (PNG, PDF, SVG).")] = None,
+    paper: Annotated[
+        str | None, typer.Option(help="Whose scores, if several papers have some.")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     with waiting(LOADING, quiet=as_json):
-        from attnlab.papers.scan_and_snap.agreement import in_words, measure_agreement, summary
-
+        instrument = _agreement(paper)
     check_writable(plot, PICTURES, "plot")
     with waiting(f"reading {source}", quiet=as_json):
         corpus = _open(source, tokens, vocab_size)
-    result = measure_agreement(
+    result = instrument.measure(
         corpus, queries=queries, following=following, context=context, min_count=min_count,
         eta_y=eta_y, eta_z=eta_z, steps=steps, seeds=seeds, top=top,
         progress=False if as_json else "auto",
     )  # fmt: skip
-    found = summary(result)
+    found = instrument.summarise(result)
+    words = instrument.in_words(result)
     if plot is not None:
         with waiting(f"drawing {plot}", quiet=as_json):
-            _draw(found, top, plot)
+            from attnlab.plots.style import save
+
+            save(instrument.draw(found, top), plot)
     rows = _agreement_rows(found)
     winners = _winners(result)
     if as_json:
         document = {
             "corpus": _about(corpus), "spec": json.loads(result.attrs["spec"]),
             "versions": json.loads(result.attrs["versions"]), "windows": result.attrs["windows"],
-            "agreement": rows, "winners": winners, "in_words": in_words(result),
+            "agreement": rows, "winners": winners, "in_words": words,
         }  # fmt: skip
         print(json.dumps(document, indent=2, allow_nan=False))
         return
@@ -165,8 +172,21 @@ def agreement_verb(
         console.print(heading)
         _print_rows(console, beside, tuple(beside[0]))
     _print_rows(console, winners, ("query", "next", "gained most", "attended most"))
-    console.print(in_words(result))
+    console.print(words)
     say_written(plot)
+
+
+def _agreement(paper: str | None) -> Agreement:
+    """Return the agreement that a paper on the shelf offers."""
+    from attnlab.shelf import single
+
+    offers = {of.name: reference for of, reference in single("agreement")}
+    if paper is None and len(offers) == 1:
+        paper = next(iter(offers))
+    if paper not in offers:
+        raise InputError(f"paper: {paper!r} offers no scores; {did_you_mean(paper, offers)}")
+    found: Agreement = offers[paper].load()
+    return found
 
 
 def _open(source: str, tokens: str, vocab_size: int | None) -> Corpus:
@@ -206,17 +226,18 @@ def _class_rows(classes: SequenceClasses) -> list[dict[str, Any]]:
 
 
 def _agreement_rows(found: xr.Dataset) -> list[dict[str, Any]]:
-    dims = ("training", "target", "tokens", "score")
+    from attnlab.text.agreement import CELLS
+
     rows = []
-    for cell in product(*(found[dim].values.tolist() for dim in dims)):
-        row = dict(zip(dims, cell, strict=True))
+    for cell in product(*(found[dim].values.tolist() for dim in CELLS)):
+        row = dict(zip(CELLS, cell, strict=True))
         values = {str(k): finite(float(v)) for k, v in found.sel(row).data_vars.items()}
         rows.append(row | values)
     return rows
 
 
 def _winners(result: xr.Dataset, most: int = 5) -> list[dict[str, Any]]:
-    """Of each class, the tokens whose logits gained most and those that are attended most."""
+    """Return, for each class, the tokens whose logits gained most and those attended most."""
     one = result.sel(training="windows")
     names = result["token_name"].values
     rows = []
@@ -257,15 +278,6 @@ def _side_by_side(rows: list[dict[str, Any]], top: int) -> list[dict[str, str]]:
                 half = "" if high is None else f" ± {high - row[name]:.2f}"
                 cells[title] = f"{row[name]:.2f}{half}"
     return list(table.values())
-
-
-def _draw(found: xr.Dataset, top: int, path: Path) -> None:
-    from attnlab.files.atomic import atomic_path
-    from attnlab.papers.scan_and_snap import agreement_plot as agreement
-
-    figure = agreement.draw(found, top=top)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:], dpi=160)
 
 
 def _print_rows(console: Console, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ FORMS = ("corrected", "printed")
 
 
 def is_printed(form: str) -> bool:
-    """Whether `form` asks for the paper as printed; anything but the two forms is an error."""
+    """Say whether `form` asks for a formula as its source prints it; refuse other than `FORMS`."""
     if form not in FORMS:
         raise InputError(f"form must be one of {', '.join(map(repr, FORMS))}; got {form!r}")
     return form == "printed"

@@ -1,4 +1,4 @@
-"""Solving an equation of motion at the times asked for."""
+"""Solve an equation of motion at given times."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import scipy
 
 from attnlab.formulas.checks import FloatArray
 
-# Beyond so many numbers an implicit solver's Jacobian costs more than the small steps of an
-# explicit one.
+# With more numbers in the state, an implicit solver's Jacobian costs more than the small steps of
+# an explicit one.
 MOST_IMPLICIT = 1000
 
 # Calls of the velocity after which a flow is given up, as the simulator gives up after as many
@@ -35,28 +35,28 @@ def solve(
     atol: float,
     jacobian: Callable[[float, FloatArray], FloatArray] | None = None,
 ) -> FloatArray:
-    """Solve an equation of motion from time 0 on.
+    """Return the state at each of the times, from `initial` at time 0: (*times, state).
 
-    Returns the state at each of the times, (..., state). Raises `Unsolved` where the solver fails,
-    or needs more than `MOST_CALLS` calls. A Jacobian counts as a quarter as many calls as there are
-    numbers, which is about what it and its factors cost.
+    Raises `Unsolved` where the solver fails, or needs more than `MOST_CALLS` calls. A Jacobian
+    counts as a quarter as many calls as the state has numbers, which is about what it and its
+    factors cost.
 
     Parameters
     ----------
     velocity : callable
-        The velocity at a time and a state.
+        Of time and state.
     initial : ndarray
         The state at time 0.
     times : ndarray
-        Times, in any order.
+        Times of at least 0, in any order and shape.
     jacobian : callable, optional
-        How the velocity changes with the state. An implicit solver that is not given it calls the
+        The derivative of the velocity by the state. Without it, an implicit solver calls the
         velocity once for each number of the state, many times over.
 
     Examples
     --------
-    >>> solve(lambda t, x: -x, np.array([1.0]), np.array(1.0), rtol=1e-8, atol=1e-10).round(4)
-    array([0.3679])
+    >>> solve(lambda t, x: -x, np.ones(1), np.array([1.0]), rtol=1e-9, atol=1e-12).round(6)
+    array([[0.367879]])
     """
     at, where = np.unique(times, return_inverse=True)
     states = np.repeat(initial[None], len(at), axis=0)

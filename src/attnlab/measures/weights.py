@@ -18,7 +18,7 @@ def stable_rank(dataset: xr.Dataset) -> xr.DataArray:
     Parameters
     ----------
     dataset : xarray.Dataset
-        Of the model `Joint`, with its weights.
+        The result of a model with an MLP, with its weights.
 
     Returns
     -------
@@ -26,7 +26,7 @@ def stable_rank(dataset: xr.Dataset) -> xr.DataArray:
         From 1 to the rank.
     """
     if "mlp_weights" not in dataset:
-        raise InputError('mlp_weights: not recorded; simulate Joint(...) with Save("logits")')
+        raise InputError('mlp_weights: not recorded; train a model with an MLP, and Save("logits")')
     weights = dataset["mlp_weights"].astype(np.float64)
     found = xr.apply_ufunc(_stable_rank, weights, input_core_dims=[["unit", "token"]])
     found = found.rename("stable_rank")

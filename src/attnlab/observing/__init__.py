@@ -6,8 +6,9 @@
         train(model)
     observer.result().entropy                     # over (step, layer, head)
 
-Of code that calls neither torch's nor transformers' attention, `attnlab.observing.record` measures
-queries and keys. The extra `observe` (torch, transformers) has what is needed; names are loaded when they are first used.
+`attnlab.observing.record` measures queries and keys in code that calls neither torch's nor
+transformers' attention. The extra `observe` installs torch and transformers. Names are loaded when
+they are first used.
 """
 
 from importlib import import_module

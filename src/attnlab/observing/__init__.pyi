@@ -1,7 +1,7 @@
 from .call import AttentionCall as AttentionCall
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import find_checkpoints as find_checkpoints
-from .expected import expected as expected
+from .expectations import expected as expected
 from .linting import Fault as Fault
 from .linting import Lint as Lint
 from .linting import lint as lint
@@ -9,6 +9,7 @@ from .observer import Observer as Observer
 from .observer import observe as observe
 from .recording import record as record
 from .report_page import report as report
+from .sequence_classes import classes as classes
 from .terminal_line import terminal as terminal
 from .trackers import mlflow as mlflow
 from .trackers import tensorboard as tensorboard

@@ -230,7 +230,7 @@ class Observer:
         whether theory expects what the first layer did. names: a tokenizer, or the names of tokens
         in the order of their ids.
         """
-        from attnlab.observing.expected import expected
+        from attnlab.observing.expectations import expected
         from attnlab.observing.report_page import report
 
         found = self.result()

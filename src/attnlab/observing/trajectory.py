@@ -21,7 +21,7 @@ from attnlab.files.provenance import provenance
 from attnlab.measures.arrays import to_numpy
 from attnlab.observing.checkpoints import Checkpoint, find_checkpoints
 from attnlab.observing.clock import LearningRate, sums_of_checkpoints
-from attnlab.observing.expected import expected
+from attnlab.observing.expectations import expected
 from attnlab.observing.history import History
 from attnlab.observing.kept import RESULT, STEPS, packed, unpacked
 from attnlab.observing.kept import digest as _digest

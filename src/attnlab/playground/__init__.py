@@ -1,4 +1,4 @@
-"""The playground: see attention scan and snap, in a browser or in a notebook.
+"""The playground: watch attention train, in a browser or in a notebook.
 
 The page (page/) computes in the browser; `attnlab play` serves it with an API for what it does not
 compute itself. In a notebook it needs the extra `play` (anywidget), which is imported on use.

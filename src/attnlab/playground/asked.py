@@ -1,9 +1,11 @@
-"""What a page may ask for: one run, of a few seconds, and a result that a browser can hold."""
+"""Bounds on what a page may ask for: one run of a few seconds, and a result a browser can hold."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from importlib import resources
 from typing import Any
 
 from attnlab.data.class_files import classes_document, classes_from_document
@@ -30,22 +32,20 @@ MOST_RECORDED = 2_000_000  # records x probabilities x heads: what is sent
 MOST_WORK = 4e9  # steps x sequences x tokens x outputs
 MOST_IN_PRESET = 1_000_000  # the product of the sizes in a preset's text
 LONGEST_PRESET = 300
-# Those whose size is at most the product of their numbers; trees grow faster.
-PRESETS = (
-    "syn-small", "syn-medium", "family", "single-common", "symmetric", "local-common", "zipf",
-    "random", "joma-toy",
-)  # fmt: skip
-ENGINES, MODELS = ("sampled", "limit", "flow"), ("pairwise", "extended", "joint")
+# Names that a page may ask for. Presets are those whose size is at most the product of their
+# numbers: the size of a tree grows faster, and is known only once it is made.
+NAMES = json.loads((resources.files("attnlab.playground") / "asked.json").read_bytes())
 REMEDY = "take fewer, or use attnlab simulate"
 
 
 def asked(document: Any) -> Simulation:
-    """The simulation that a page asks for, within bounds; reads no file, whatever it names."""
+    """Return the simulation that a page asks for, within bounds; never read a file."""
     if not isinstance(document, dict):
         raise InputError(f"document: expected a mapping with classes, got {shown(document)}")
     check_keys("", document, (*_fields(), "classes"), ("classes",))
     classes = _classes(document["classes"])
-    for name, known in (("engine", ENGINES), ("model", MODELS)):
+    for name in ("engine", "model"):
+        known = NAMES[f"{name}s"]
         given = document.get(name, {"name": known[0]})
         kind = given.get("name") if isinstance(given, dict) else given
         if kind not in known:
@@ -74,8 +74,8 @@ def _classes(given: Any) -> SequenceClasses:
             return _bounded(classes_from_document(given))
         except InputError as error:
             raise InputError(f"classes.{error}") from error
-    if not isinstance(given, str) or given.partition(":")[0] not in PRESETS:
-        known = ", ".join(PRESETS)
+    if not isinstance(given, str) or given.partition(":")[0] not in NAMES["presets"]:
+        known = ", ".join(NAMES["presets"])
         raise InputError(f"classes: expected a mapping or one of {known}, got {shown(given)}")
     # the sizes of a preset multiply; refused before they are made
     sizes = re.findall(r"(?<!seed)=(\d+)(?![.\d])", given[:LONGEST_PRESET])

@@ -1,8 +1,8 @@
 """A process that computes what pages ask for: `python -m attnlab.playground.computing`.
 
 It reads a line of JSON, {"verb", "document"}, and answers with a line of JSON, {"status", "bytes"},
-and so many bytes. {"cancel": true} ends what is under way, between two compiled calls; who cannot
-wait for that ends the process.
+and that number of bytes. {"cancel": true} stops the computation between two compiled calls; a
+caller that cannot wait for that ends the process.
 """
 
 from __future__ import annotations

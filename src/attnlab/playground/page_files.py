@@ -21,7 +21,7 @@ MARK = b"<!-- api -->"
 
 
 def page_files(*, api: str | None = None) -> Files:
-    """All of them; with `api`, the page is told where to ask for what it does not compute."""
+    """Return all files; with `api`, the page knows where to ask for what it does not compute."""
     found: Files = {}
 
     def walk(folder: Traversable, path: str) -> None:

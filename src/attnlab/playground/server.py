@@ -77,7 +77,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{'127.0.0.1' if host in ('0.0.0.0', '') else host}:{self.server_port}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; where there are too many, close the one that sends longest."""
+        """Answer in a thread; with too many connections, close the one that has sent longest."""
         if not self.room.acquire(blocking=False):
             with suppress(StopIteration, OSError):
                 next(iter(self.sending.copy())).shutdown(socket.SHUT_RDWR)
@@ -101,7 +101,7 @@ class Server(ThreadingHTTPServer):
             self.room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A visitor who goes away in the middle is none of our business; a bug is told."""
+        """Ignore dropped connections; log other errors."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 

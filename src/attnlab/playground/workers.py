@@ -96,7 +96,7 @@ class Worker:
 
 
 class Workers:
-    """The workers of a server. Who finds none free waits a while, and is told."""
+    """The workers of a server. Requests wait for a free one, then get a "busy" reply."""
 
     def __init__(self, count: int = COUNT, *, seconds: float = MOST_SECONDS) -> None:
         self.all = [Worker() for _ in range(count)]

@@ -18,7 +18,7 @@ from attnlab.shelf.loading import VARIABLE, folder_of, plain_folders, same_folde
 from attnlab.shelf.manifest import MANIFEST, OFFERS, Paper, Reference, read_paper
 
 Offer = Literal["theories", "models", "presets", "figures"]
-Single = Literal["agreement", "expectation", "commentary", "maps"]
+Single = Literal["agreement", "expectation", "commentary", "maps", "opening"]
 
 GROUP = "attnlab.papers"  # of entry points
 BUILT_IN = Path(__file__).resolve().parents[1] / "papers"
@@ -151,6 +151,20 @@ def figure(name: str) -> tuple[Paper, str, Reference]:
         raise InputError(f"figure: {name!r} is not {of}; {did_you_mean(name, words)}")
     found = known[choices[0]]
     return found.paper, short, found
+
+
+def recipe_file(name: str) -> Path:
+    """Return the file of a recipe: the file itself, or that of a figure by its name.
+
+    Parameters
+    ----------
+    name : str
+        A file, or a figure as `figure` takes it.
+    """
+    if os.path.splitext(name)[1] or os.path.exists(name):
+        return Path(name)
+    whose, short, _ = figure(name)
+    return whose.recipe_file(short)
 
 
 @lru_cache(maxsize=8)

@@ -5,6 +5,8 @@
     result = attnlab.sweep("syn-medium", grid={"num_last": [1, 3], "eta_z": [1, 2]}, ratio=2,
                            steps=100, seeds=10, out="my-sweep")
     result.final_entropy.mean("seed")
+
+The same call resumes a sweep that was stopped.
 """
 
 from attnlab.sweeping.apart import run_apart

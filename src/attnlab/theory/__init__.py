@@ -4,7 +4,7 @@ from attnlab.theory.case import Case
 from attnlab.theory.comparison import Check, shortfall
 from attnlab.theory.hypothesis import Hypothesis
 from attnlab.theory.named import as_theory, theories_about
-from attnlab.theory.predict import predict
+from attnlab.theory.prediction import predict
 from attnlab.theory.relation import Reading, Relation
 from attnlab.theory.theory import Theory
 

@@ -9,7 +9,24 @@ from attnlab.theory.theory import Theory
 
 
 def as_theory(theory: str | Theory) -> Theory:
-    """Return the theory, looking it up on the shelf if a name is given."""
+    """Return the theory, looking it up on the shelf if a name is given.
+
+    Parameters
+    ----------
+    theory : str or Theory
+        The name of a theory that a paper offers, or a theory.
+
+    Returns
+    -------
+    Theory
+        The theory.
+
+    Examples
+    --------
+    >>> from attnlab.theory import as_theory
+    >>> as_theory("sgd").name
+    'sgd'
+    """
     if isinstance(theory, Theory):
         if not isinstance(getattr(theory, "name", None), str):
             raise InputError(f"theory: {type(theory).__name__} has no name; give it one, a text")
@@ -24,6 +41,23 @@ def theories_about(simulation: Simulation) -> tuple[Theory, ...]:
     """Return the theories of the shelf that speak of a simulation, in the shelf's order.
 
     Raises the first refusal where none does.
+
+    Parameters
+    ----------
+    simulation : Simulation
+        The run.
+
+    Returns
+    -------
+    tuple of Theory
+        One at least.
+
+    Examples
+    --------
+    >>> from attnlab import Flow, Simulation
+    >>> from attnlab.theory import theories_about
+    >>> [theory.name for theory in theories_about(Simulation("syn-small", Flow()))]
+    ['printed', 'corrected', 'sgd']
     """
     spoken, refused = [], []
     for name in offered("theories"):

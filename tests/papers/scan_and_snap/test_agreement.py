@@ -16,11 +16,11 @@ from attnlab.papers.scan_and_snap.agreement import (
     TRAININGS,
     difference,
     in_words,
-    measure_agreement,
+    measure,
     rank_correlation,
     ranked_tokens,
     recall_at,
-    summary,
+    summarise,
 )
 from attnlab.text.classes import classes_of
 from attnlab.text.windows import find_windows
@@ -35,7 +35,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(corpus):
-    return measure_agreement(corpus, **ASKED, steps=150, seeds=2, top=3, progress=False)
+    return measure(corpus, **ASKED, steps=150, seeds=2, top=3, progress=False)
 
 
 def test_rank_correlation_is_spearmans():
@@ -105,7 +105,7 @@ def test_the_words_that_announce_win_as_eq10_says(result):
 
 
 def test_the_summary_has_means_and_intervals(result):
-    found = summary(result)
+    found = summarise(result)
     assert found["recall"].shape == (len(TRAININGS), len(TARGETS), len(TOKENS), len(SCORES))
     assert found.attrs["queries"] == 2
     for name in ("rank_correlation", "recall"):
@@ -126,12 +126,12 @@ def test_intervals_are_students_over_queries(result):
     told = result.isel(sequence_class=[0, 1, 2, 3, 0, 1]).copy(deep=True)
     told = told.assign_coords(query_token=("sequence_class", [7, 7, 8, 8, 9, 9]))
     told["rank_correlation"][:] = of_class
-    found = summary(told).isel(training=0, target=0, tokens=0, score=0)
+    found = summarise(told).isel(training=0, target=0, tokens=0, score=0)
     expected = ttest_1samp([0.2, 0.3, 0.7], 0).confidence_interval(0.95)
     ends = float(found["rank_correlation_low"]), float(found["rank_correlation_high"])
     assert ends == pytest.approx(tuple(expected))
     one = told.isel(sequence_class=[0, 1])
-    assert summary(one)["recall_low"].isnull().all()
+    assert summarise(one)["recall_low"].isnull().all()
     assert "cannot tell" in in_words(one)
 
 
@@ -179,4 +179,4 @@ def test_the_words_claim_no_more_than_the_intervals(result, theory, idf, words, 
 def test_bad_counts_are_refused(corpus):
     for name in ("steps", "seeds", "top"):
         with pytest.raises(ValueError, match=f"{name}: expected at least 1"):
-            measure_agreement(corpus, **ASKED, **{name: 0})
+            measure(corpus, **ASKED, **{name: 0})

@@ -7,10 +7,10 @@ from scipy.stats import ttest_1samp
 from small_text import announced_text
 
 from attnlab.files.errors import InputError
-from attnlab.observing import classes, expectation
+from attnlab.observing import classes
 from attnlab.papers.scan_and_snap import scores
 from attnlab.papers.scan_and_snap.agreement import SCORES, THEORY
-from attnlab.papers.scan_and_snap.expectation import permutation_test
+from attnlab.papers.scan_and_snap.expectation import expectation, permutation_test
 
 WORDS = announced_text(300)
 NAMES = tuple(dict.fromkeys(WORDS))
@@ -42,22 +42,6 @@ def expected_gain():
     gain = np.zeros(len(NAMES))
     gain[[NAMES.index(name) for name in found.names]] = mean
     return gain
-
-
-def test_classes_are_those_of_the_bigrams_by_name():
-    found = classes(TEXT.reshape(60, -1), names=NAMES, **CHOICE)
-    pairs = {
-        (found.names[m], found.names[n]) for m, n in zip(found.query, found.next_token, strict=True)
-    }
-    assert pairs == {("the", "cat"), ("the", "dog"), ("a", "ship"), ("a", "train")}
-    by_number = classes(TEXT, **CHOICE)
-    assert f"token {NAMES.index('cat')}" in by_number.names
-
-
-def test_no_window_goes_over_the_end_of_a_sequence():
-    sentences = TEXT.reshape(-1, 12)[:, ::-1].copy()  # next word and query begin each sequence
-    with pytest.raises(InputError, match="0 of the 2 queries"):
-        classes(sentences, names=NAMES, **CHOICE)
 
 
 @pytest.mark.parametrize(("sign", "said"), [(1, "Yes, in part"), (-1, "No: they rank the other")])
@@ -98,10 +82,6 @@ def test_a_score_by_chance_is_rejected_as_often_as_the_level_says(sequences):
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(InputError, match="two steps"):
         expectation(xr.Dataset(), TEXT)
-    with pytest.raises(InputError, match="token ids"):
-        classes(np.zeros((2, 3)))
-    with pytest.raises(InputError, match="names: 2 names"):
-        classes(TEXT, names=("a", "b"))
     elsewhere = observed(np.zeros(len(NAMES)))
     elsewhere["token"] = elsewhere["token"] + 1000
     with pytest.raises(InputError, match="no sequence of the probe"):

@@ -7,7 +7,8 @@ found out is whether z ranks tokens as an inverse document frequency does, or as
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -21,10 +22,15 @@ from attnlab.files.provenance import provenance
 from attnlab.measures.received import rank_correlation
 from attnlab.measures.roles import class_count
 from attnlab.papers.scan_and_snap import scores
+from attnlab.plots import style
+from attnlab.text.agreement import CELLS, Agreement
 from attnlab.text.classes import classes_of
 from attnlab.text.corpus import Corpus
 from attnlab.text.fit import fit_windows
 from attnlab.text.windows import Windows, find_windows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BATCH_SIZE = 128
 CONFIDENCE = 0.95
@@ -39,10 +45,21 @@ MEASURES = ("rank_correlation", "recall")
 # Of a class's tokens, all are ranked, and the most frequent: most tokens are rare, and hardly move.
 TOKENS = ("all", "frequent")
 FREQUENT = 0.1
-CELLS = ("training", "target", "tokens", "score")
+TRAINED_ON = {
+    "limit": "classes, T to infinity",
+    "sampled": "classes, length T",
+    "windows": "the text's own windows",
+}
+TARGET_WORDS = {"logits": "what is learnt, z (of TF-IDF, the idf)", "attention": "attention c"}
+BOUNDS = {"rank_correlation": (-1, 1), "recall": (0, 1)}  # bars end where values do
+ROWS = {
+    ("rank_correlation", "all"): "rank correlation",
+    ("rank_correlation", "frequent"): "rank correlation, the 10 % most frequent",
+    ("recall", "all"): "recall of the top {top}",
+}
 
 
-def measure_agreement(
+def measure(
     corpus: Corpus,
     *,
     queries: int = 5,
@@ -197,7 +214,7 @@ def recall_at(target: NDArray[Any], score: NDArray[Any], *, top: int) -> float:
     return len(first[0] & first[1]) / len(first[0])
 
 
-def summary(result: xr.Dataset) -> xr.Dataset:
+def summarise(result: xr.Dataset) -> xr.Dataset:
     """Means over seeds and classes over (training, target, tokens, score), with their uncertainty.
 
     `*_low`, `*_high`: a 95 % t-interval over queries, because the classes of one query share its z;
@@ -244,7 +261,7 @@ def t_interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
 
 def in_words(result: xr.Dataset) -> str:
     """Is attention a learnable TF-IDF? What the numbers say, for the model on the real windows."""
-    found = summary(result)
+    found = summarise(result)
     c = found["rank_correlation"].sel(training="windows", target="attention", tokens="all")
     c = c.to_series()
     carriers = class_count(result).values
@@ -292,3 +309,43 @@ def _of_z(result: xr.Dataset, found: xr.Dataset, tokens: str) -> str:
         f"{z[IDF[1]]:.2f}; it is {'in part' if low[best] > 0 else 'not clearly'} an "
         f"inverse document frequency, {beside} it is the z of {THEORY} ({by})"
     )
+
+
+def draw(found: xr.Dataset, top: int) -> Figure:
+    """Draw the means of a summary with their 95 % intervals: a panel per measure and target."""
+    from matplotlib.figure import Figure
+
+    names = [str(name) for name in found["score"].values]
+    row = np.arange(len(names))
+    with style.style():
+        figure = Figure(figsize=(style.PAGE_WIDTH, 5.6), layout="constrained")
+        axes = figure.subplots(len(ROWS), len(TARGET_WORDS), sharey=True, sharex="row")
+        for ax, ((quantity, tokens), target) in zip(
+            axes.ravel(), product(ROWS, TARGET_WORDS), strict=True
+        ):
+            cells = found.sel(target=target, tokens=tokens)
+            for i, (training, words) in enumerate(TRAINED_ON.items()):
+                one = cells.sel(training=training)
+                mean = one[quantity].values
+                ends = [one[f"{quantity}_{end}"].values for end in ("low", "high")]
+                low, high = np.clip(ends, *BOUNDS[quantity])
+                reach = np.abs([mean - low, high - mean])
+                ax.errorbar(
+                    mean, row + 0.2 * (i - 1), xerr=reach, linestyle="none",
+                    marker=style.MARKERS[i], color=style.ordered(len(TRAINED_ON))[i], capsize=2,
+                    label=words,
+                )  # fmt: skip
+            ax.axvline(0, color=style.OUTLINE, linewidth=0.6)
+            ax.set_xlabel(ROWS[quantity, tokens].format(top=top))
+        axes[0][0].set_yticks(row, names)
+        axes[0][0].invert_yaxis()
+        style.panel_titles(axes.ravel(), [*TARGET_WORDS.values()] * len(ROWS))
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=3, title_fontsize=7.5,
+            title=f"trained on; bars: 95 % t-interval over {found.attrs['queries']} queries",
+        )  # fmt: skip
+    return figure
+
+
+AGREEMENT = Agreement(measure=measure, summarise=summarise, in_words=in_words, draw=draw)

@@ -17,17 +17,15 @@ from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses
 from attnlab.files.errors import InputError
-from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.measures.received import rank_correlation
 from attnlab.papers.scan_and_snap.agreement import SCORES, THEORY, score_all
 from attnlab.text.classes import classes_of
-from attnlab.text.corpus import Corpus
+from attnlab.text.ids import corpus_of_ids
 from attnlab.text.windows import find_windows
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-UNKNOWN = "<unk>"
 LEAST_TOKENS = 3  # of a sequence, to be ranked
 MOST_NAMED = 5
 PERMUTATIONS = 1999
@@ -77,41 +75,6 @@ class Expectation:
         ]
 
 
-def classes(
-    ids: Any, *, names: Any = None, queries: int = 5, following: int = 4, context: int = 35,
-    min_count: int = 10,
-) -> SequenceClasses:  # fmt: skip
-    """The sequence classes of a text that a model reads, for `simulate`, `predict` and `audit`.
-
-    Parameters
-    ----------
-    ids : array_like
-        Its tokens, (sequence, place) or one long sequence, as a model takes them.
-    names : tokenizer or sequence of str, optional
-        A tokenizer, or the names of tokens in the order of their ids; without it a token is called
-        by its number.
-    queries : int, optional
-        How many query words.
-    following : int, optional
-        Next words of each.
-    context : int, optional
-        Words before a pair that count.
-    min_count : int, optional
-        Rarer pairs and words are left out.
-
-    Returns
-    -------
-    SequenceClasses
-        As `attnlab.text.estimate_classes` makes them.
-    """
-    corpus, _ = _corpus(ids, names, context)
-    return classes_of(
-        find_windows(
-            corpus, queries=queries, following=following, context=context, min_count=min_count
-        )
-    )
-
-
 def expectation(
     dataset: xr.Dataset, text: Any = None, *, names: Any = None, queries: int = 5,
     following: int = 4, context: int = 35, min_count: int = 10, eta_y: float = 10.0,
@@ -124,8 +87,8 @@ def expectation(
     dataset : xarray.Dataset
         Of an observer.
     text : array_like, optional
-        The tokens that the model learns from, as for `classes`, of which longer texts tell more;
-        without it, the probe's own.
+        The tokens that the model learns from, as for `attnlab.observing.classes`; longer texts tell
+        more. By default the probe's own.
     names : tokenizer or sequence of str, optional
         A tokenizer, or the names of tokens in the order of their ids; without it a token is called
         by its number.
@@ -138,7 +101,7 @@ def expectation(
     min_count : int, optional
         Rarer pairs and words are left out.
     eta_y, eta_z : float, optional
-        Where the theories are read, as in `attnlab.text.measure_agreement`.
+        Learning rates at which the theories are read.
     steps : int, optional
         How long their runs are.
 
@@ -247,7 +210,7 @@ def _scored(
     min_count: int = 10, eta_y: float = 10.0, eta_z: float = 1.0, steps: int = 1000,
 ) -> tuple[SequenceClasses, NDArray[np.int64], Float[Any, "score token"]]:  # fmt: skip
     """The classes of a text, the ids of their tokens, and each of SCORES of them."""
-    corpus, id_of = _corpus(text, names, context)
+    corpus, id_of = corpus_of_ids(text, names=names, context=context)
     windows = find_windows(
         corpus, queries=queries, following=following, context=context, min_count=min_count
     )
@@ -275,55 +238,6 @@ def _of_tokens(of_text: SequenceClasses, weight: NDArray[np.float64]) -> NDArray
     share = of_text.prior[:, None] * of_text.probs
     with np.errstate(invalid="ignore"):
         return (share * weight).sum(axis=0) / np.where(share.any(axis=0), share.sum(axis=0), np.nan)
-
-
-def _corpus(ids: Any, names: Any, context: int) -> tuple[Corpus, dict[str, int]]:
-    """The tokens as a corpus of words, and the id of each name.
-
-    Sequences stand apart by a window of unknown tokens. Those belong to no class, and neither do
-    tokens that are called so.
-    """
-    rows = to_numpy(ids) if is_torch(ids) else np.asarray(ids)
-    if rows.ndim == 1:
-        rows = rows[None]
-    if rows.ndim != 2 or rows.size == 0 or not np.issubdtype(rows.dtype, np.integer):
-        raise InputError("ids: expected token ids, (sequence, place), as your model takes them")
-    used, place = np.unique(rows, return_inverse=True)
-    called = _names(used.tolist(), names)
-    known = np.array([name != UNKNOWN for name in called])
-    place = np.where(known[place], place + 1, 0).reshape(rows.shape)
-    apart = np.zeros((len(rows), context), np.int64)
-    text = np.concatenate([place, apart], axis=1).ravel()
-    corpus = Corpus(
-        "the text", "word", (UNKNOWN, *called), text.astype(np.int32), np.zeros(0, np.int32), ""
-    )
-    return corpus, dict(zip(called, used.tolist(), strict=True))
-
-
-def _names(used: Sequence[int], names: Any) -> list[str]:
-    """Of these ids, each its own."""
-    if names is None:
-        return [f"token {i}" for i in used]
-    if hasattr(names, "decode"):
-        try:
-            found = [str(names.decode([i])) for i in used]
-        except Exception as problem:  # the tokenizer's own
-            raise InputError(
-                f"names: the tokenizer cannot decode the tokens ({type(problem).__name__})"
-            ) from problem
-    else:
-        if max(used) >= len(names):
-            raise InputError(
-                f"names: {len(names)} names, and a token with the id {max(used)}; give the names "
-                "of all tokens, or the tokenizer"
-            )
-        found = [str(names[i]) for i in used]
-    seen: set[str] = set()
-    for at, (i, name) in enumerate(zip(used, found, strict=True)):
-        if name in seen:
-            found[at] = f"{name} ({i})"
-        seen.add(found[at])
-    return found
 
 
 def _most(of_text: SequenceClasses, values: NDArray[np.float64]) -> tuple[str, ...]:

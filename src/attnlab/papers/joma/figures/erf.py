@@ -190,6 +190,6 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="joma_erf", kind="figure", title="The erf law and its end in finite time",
+    name="erf", kind="figure", title="The erf law and its end in finite time",
     recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA, as we know it",
 )  # fmt: skip

@@ -125,6 +125,6 @@ def judge(found: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="joma_hblt", kind="figure", title="How often tokens of a latent tree occur together",
+    name="hblt", kind="figure", title="How often tokens of a latent tree occur together",
     recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA, as we know it",
 )  # fmt: skip

@@ -361,6 +361,6 @@ def judge(found: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="joma_hierarchy", kind="figure", title="Latents found by hidden units, layer by layer",
+    name="hierarchy", kind="figure", title="Latents found by hidden units, layer by layer",
     recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
 )  # fmt: skip

@@ -344,6 +344,6 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="joma_invariants", kind="figure", title="Attention logits as a function of the MLP",
+    name="invariants", kind="figure", title="Attention logits as a function of the MLP",
     recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
 )  # fmt: skip

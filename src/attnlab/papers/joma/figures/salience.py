@@ -209,6 +209,6 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="joma_salience", kind="figure", title="Salient components first, the others later",
+    name="salience", kind="figure", title="Salient components first, the others later",
     recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
 )  # fmt: skip

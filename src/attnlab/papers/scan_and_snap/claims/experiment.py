@@ -225,7 +225,7 @@ def recall_sparsity(case: Case) -> Measurement:
     statement="On WikiText the first layer's attention becomes sparse and freezes at some point",
     relation=BELOW, case=WEAK, figure="fig7",
     code=("attention_flow",),
-    test="tests/experiments/test_text_figures.py::"
+    test="tests/papers/scan_and_snap/test_text_figures.py::"
     "test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds",
     number="see Fig. 7's own finding in the gallery; ours trains on the test split of WikiText-2",
 )  # fmt: skip
@@ -242,7 +242,7 @@ def fig7_freezes(case: Case) -> Measurement:
     statement="On WikiText a larger learning rate gives lower entropy of attention after training",
     relation=BELOW, case=WEAK, figure="fig10",
     code=("attention_flow",),
-    test="tests/experiments/test_text_figures.py::"
+    test="tests/papers/scan_and_snap/test_text_figures.py::"
     "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     number="see Fig. 10's own finding in the gallery; ours trains on the test split of WikiText-2",
 )  # fmt: skip
@@ -259,7 +259,7 @@ def fig10_rate(case: Case) -> Measurement:
     statement="On WikiText-103, too, a larger learning rate gives lower entropy of attention",
     relation=BELOW, case=WEAK, figure="fig10",
     code=("attention_flow",),
-    test="tests/experiments/test_text_figures.py::"
+    test="tests/papers/scan_and_snap/test_text_figures.py::"
     "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     number="open: not tried on WikiText-103",
 )  # fmt: skip

@@ -186,7 +186,7 @@ def finite_length(case: Case) -> Measurement:
         f"a distinct token ends at z = {along[worst]:.5f} +- {error[worst]:.5f}. The drift goes as "
         f"1/T and competes with an interaction of order M^(f_1.f_2 - 1) near t_0. The rarest token "
         f"loses up to T = {up_to:.0f} (theory.losing_length, ours), which grows as M^(1 - f_1.f_2) "
-        "up to powers of ln M (./lab study length)",
+        "up to powers of ln M (./lab reproduce studies/length)",
     )
 
 

@@ -81,7 +81,7 @@ def adam_subsets(case: Case) -> Measurement:
     statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
     relation=BELOW, case=MANY_COMMON,
     code=("attention_velocity", "token_roles"),
-    test="tests/experiments/test_studies.py::test_spurious_attention_falls_with_the_training_set",
+    test="tests/papers/studies/test_figures.py::test_spurious_attention_falls_with_the_training_set",
     number="8 sequences let {:.2g} times as many common tokens gain as 128",
     training_number="in training the excess attention to those seen is {:.2g} times as large",
 )  # fmt: skip
@@ -147,6 +147,6 @@ def spurious_tokens(case: Case) -> Measurement:
         number=few / many,
         training_number=of_few / of_many,
         note="one setting: T = 8, 40 common tokens with half of the mass. Over the seven settings "
-        "of ./lab study spurious the excess falls in all; attention to common tokens that gained "
+        "of ./lab reproduce studies/spurious the excess falls in all; attention to common tokens that gained "
         "rises in one, where they gain from ever new sequences too",
     )  # fmt: skip

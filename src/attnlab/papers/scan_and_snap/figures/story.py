@@ -19,8 +19,6 @@ from attnlab.dynamics import simulate
 from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
-from attnlab.files.recipe import read_recipe
-from attnlab.files.shipped import recipe_folder
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.plots.attention import time_axis
@@ -175,8 +173,3 @@ EXPERIMENT = Experiment(
     name="story", kind="figure", title="Scan, then snap", recipe=StoryRecipe, data=data,
     judge=judge, draw=draw, source="attnlab",
 )  # fmt: skip
-
-
-def recipe() -> StoryRecipe:
-    """What it is made with."""
-    return read_recipe(recipe_folder() / "story.yaml", StoryRecipe)
