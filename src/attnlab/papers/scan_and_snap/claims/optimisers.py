@@ -147,6 +147,6 @@ def spurious_tokens(case: Case) -> Measurement:
         number=few / many,
         training_number=of_few / of_many,
         note="one setting: T = 8, 40 common tokens with half of the mass. Over the seven settings "
-        "of ./lab reproduce studies/spurious the excess falls in all; attention to common tokens that gained "
-        "rises in one, where they gain from ever new sequences too",
+        "of ./lab reproduce studies/spurious the excess falls in all; attention to common tokens "
+        "that gained rises in one, where they gain from ever new sequences too",
     )  # fmt: skip
