@@ -12,7 +12,8 @@ SOURCE = Path(attnlab.__file__).parent
 # A folder imports only from those before it.
 ORDER = [
     "files", "shelf", "formulas", "data", "measures", "dynamics", "theory", "auditing", "text",
-    "sweeping", "plots", "experiments", "papers", "observing", "report", "playground", "cli",
+    "sweeping", "plots", "experiments", "papers", "observing", "report", "authoring",
+    "playground", "cli",
 ]  # fmt: skip
 # formulas stand on numpy alone, so that agreement with the simulator is evidence
 FORBIDDEN = {"formulas": {"shelf"}}

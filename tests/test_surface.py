@@ -17,8 +17,9 @@ import attnlab
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "surface.txt"
 FOLDERS = (
-    "attnlab", "attnlab.auditing", "attnlab.data", "attnlab.dynamics", "attnlab.experiments",
-    "attnlab.formulas", "attnlab.measures", "attnlab.observing", "attnlab.papers.joma.theory",
+    "attnlab", "attnlab.auditing", "attnlab.authoring", "attnlab.data", "attnlab.dynamics",
+    "attnlab.experiments", "attnlab.formulas", "attnlab.measures", "attnlab.observing",
+    "attnlab.papers.joma.theory",
     "attnlab.papers.scan_and_snap.theory", "attnlab.playground", "attnlab.plots", "attnlab.report",
     "attnlab.shelf", "attnlab.sweeping", "attnlab.text", "attnlab.theory",
 )  # fmt: skip

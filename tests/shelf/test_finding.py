@@ -27,8 +27,7 @@ from attnlab.shelf import (
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     """Each test finds its own papers, and leaves no others behind."""
-    monkeypatch.setenv(VARIABLE, "")  # so that it is restored, whatever a test puts there
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv(VARIABLE, "")  # which is put back
     finding._find.cache_clear()
     yield
     finding._find.cache_clear()

@@ -281,7 +281,7 @@ def test_residual_makes_roles_local_where_probabilities_are_alike():
     classes, kind = residual.kinds_of_tokens(tokens, 2, 2, 0.3, 0)
     roles = formulas.token_roles(classes.probs[:, classes.in_play])
     assert set(kind[roles.common]) == {"everywhere", "within", "across"}
-    local = theory.local_roles(classes.probs[:, classes.in_play], psi=classes.query_index)
+    local = theory.local_roles(classes)
     assert set(kind[local.distinct.any(0)]) == {"across", "own"}
     with pytest.raises(ValueError, match="tokens.few: expected a number for each of"):
         replace(recipe_for("residual"), tokens={"few": {"own": 3}})

@@ -33,7 +33,6 @@ from attnlab.papers.joma.theory import (
     exp_invariant,
     linear_invariant,
     mean_attention,
-    mixture,
     moving_invariant,
     softmax_invariant,
 )
@@ -129,9 +128,8 @@ def _compared(
     moved = (z - z[:, :1]).astype(np.float64)
     forms = {"fixed": np.empty_like(moved), "moving": np.empty_like(moved)}
     for draw, toy in enumerate(toys):
-        mixed = mixture(toy)
-        attended = attend(mixed, z[draw], attention=attention, temperature=recipe.temperature)
-        b = mean_attention(mixed, attended)
+        attended = attend(toy, z[draw], attention=attention, temperature=recipe.temperature)
+        b = mean_attention(toy, attended)
         for name, m in product(forms, range(queries)):
             said = _predicted(attention, name, v[draw], b[:, m], {"z0": z[draw, 0, m]},
                               recipe.temperature)  # fmt: skip

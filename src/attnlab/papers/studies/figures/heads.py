@@ -25,6 +25,7 @@ from attnlab.experiments.base import Experiment, Judgement, Standing
 from attnlab.experiments.estimate import Estimate, mean, share, standard_error
 from attnlab.experiments.recipe import StudyRecipe
 from attnlab.files.progress import Progress, in_turn
+from attnlab.formulas import Setting
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 
@@ -83,7 +84,8 @@ def _one_seed(
     progress: Progress,
 ) -> xr.Dataset:
     P, psi = classes.probs, classes.query_index
-    favourite = theory.dominant_tokens(P, start, psi=psi)  # (head, class)
+    whole = Setting(P, psi=psi)  # tokens as they are numbered in the results
+    favourite = theory.dominant_tokens(whole, start)  # (head, class)
     cells = list(product(TOGETHER, recipe.heads))
     kept, covered, grown = [], [], []
     for (together, count), report in in_turn(cells, progress):
@@ -95,7 +97,7 @@ def _one_seed(
                 recipe, classes, init=first, progress=report,
                 model=Extended(heads=count, combine=together),  # type: ignore[arg-type]
             )  # fmt: skip
-        winner = [theory.dominant_tokens(P, of_ratio[-1], psi=psi) for of_ratio in z]
+        winner = [theory.dominant_tokens(whole, of_ratio[-1]) for of_ratio in z]
         missing = np.full((len(start) - count, len(P)), np.nan)
         kept.append([np.concatenate([of_ratio == own, missing]) for of_ratio in winner])
         covered.append([_different(of_ratio) for of_ratio in winner])
