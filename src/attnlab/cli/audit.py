@@ -39,7 +39,7 @@ are given.
 \b
 Examples:
   attnlab audit
-  attnlab audit --paper joma
+  attnlab audit --paper PAPER
   attnlab audit --claim theorem-2 --claim eq-88
   attnlab audit syn-small --eta-y 10 --eta-z 1
   attnlab audit recipes/classes-two-words.yaml --html mine.html --plot mine.png
