@@ -1,6 +1,6 @@
 """Formulas of the paper: numpy alone, never the simulator, so that agreement is evidence."""
 
-from attnlab.formulas import logit_gradient, unit_attention
+from attnlab.formulas import Setting, logit_gradient, unit_attention
 
 
 def early_push(setting):
@@ -8,7 +8,8 @@ def early_push(setting):
 
     Y grows as eta_Y t sum_n P(n) f_n (e_n - 1/M)^T; this is the gradient of z with such a Y.
     """
-    f = unit_attention(setting)  # (class, token)
-    same_next = setting.wanted @ setting.wanted.T  # (class, class)
-    decoder = (setting.share * (same_next - 1.0 / setting.M)) @ f
-    return setting.owner.T @ logit_gradient(f, decoder)
+    s = Setting.of(setting)
+    f = unit_attention(s)  # (class, token)
+    same_next = s.wanted @ s.wanted.T  # (class, class)
+    decoder = (s.share * (same_next - 1.0 / s.vocab_size)) @ f
+    return s.owner.T @ logit_gradient(f, decoder)
