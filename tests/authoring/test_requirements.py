@@ -72,6 +72,7 @@ def test_presets_models_and_figures_are_what_they_should_be(made):
         ("presets.zipf", {"presets": {"zipf": "a:three"}}, "a preset of attnlab's own; rename it"),
         ("models.one", {"models": {"one": "a:value"}}, "expected a Model class, got int"),
         ("figures.one", {"figures": {"one": "a:value"}}, "expected an Experiment, got int"),
+        ("commentary", {"commentary": "a:valeu"}, "a has no 'valeu'; correct it in"),
     ):
         found = made(f"reference {wanted}", code=code, **offers)
         assert found.standing == "failed" and words in found.note
@@ -98,7 +99,7 @@ FIRST = Experiment(
     [
         ("agreement", "AGREEMENT", ("told", "value"), "expected an Agreement, got "),
         ("opening", "FIRST", ("made", "AGREEMENT"), "expected an Experiment, got "),
-        ("maps", "MAPS", ("NONE", "ASKING", "made"), "expected functions of nothing by name, got "),
+        ("maps", "MAPS", ("NONE", "ASKING", "made"), "functions without arguments, by name, got"),
         ("expectation", "told", ("conclude", "value"), "a function of (dataset, text, *, names)"),
         ("commentary", "conclude", ("told", "value"), "a function of (trial, tokens, clocks)"),
     ],

@@ -12,7 +12,7 @@ from attnlab.authoring import requirements
 
 OWN = ("scan_and_snap", "joma", "studies")
 QUICK = ("lemma-1", "lemma-2", "lemma-4", "theorem-1", "joma-linear", "joma-delta", "joma-tree")
-# what a paper of ours has not; anything else that cannot be checked is missing
+# requirements that do not apply to a paper; any other that finds nothing to check fails
 NOTHING = {
     "studies: theory imports no simulator",  # its formulas are attnlab's own
     "studies: claims have id, source and docstring",

@@ -10,7 +10,7 @@ from attnlab.files.recipe import read_recipe
 
 
 def small(name: str) -> Any:
-    """The tiny recipe of a figure; `recipe_for` asks for regression bounds, which it has not."""
+    """Read the tiny recipe of a figure; it lacks the regression bounds that `recipe_for` needs."""
     figure = experiment(name)
     return read_recipe(figure.paper.recipe_file(figure.name, "tiny"), figure.recipe)
 

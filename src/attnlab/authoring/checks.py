@@ -104,7 +104,7 @@ def single_loads(paper: Paper, kind: str) -> str:
         _require(isinstance(found, Experiment), found, "an Experiment")
     elif kind == "maps":
         fits = isinstance(found, Mapping) and found and all(map(_takes, found.values()))
-        _require(fits, found, "functions of nothing by name")
+        _require(fits, found, "functions without arguments, by name")
     elif kind == "expectation":
         fits = _takes(found, "dataset", "text", names=None)
         _require(fits, found, "a function of (dataset, text, *, names)")
