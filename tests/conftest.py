@@ -29,7 +29,8 @@ TOGETHER = {
 # What takes longest begins first, so that no worker is left with it at the end.
 FIRST = (
     "audit", "test_site", "test_simulate", "test_printed", "test_models", "observe",
-    "test_observe", "test_examples", "test_cluster", "test_page", "test_torture", "test_train",
+    "test_observe", "test_examples", "test_conformance", "test_cluster", "test_page",
+    "test_torture", "test_train",
 )  # fmt: skip
 
 

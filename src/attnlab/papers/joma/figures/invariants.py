@@ -106,9 +106,9 @@ def _compared(
     moved = (z - z[:, :1]).astype(np.float64)
     said = {form: np.empty_like(moved) for form in FORMS}
     for draw, toy in enumerate(toys):
-        mixed, T = theory.mixture(toy), recipe.temperature
-        attended = theory.attend(mixed, z[draw], attention=attention, temperature=T)
-        b = theory.mean_attention(mixed, attended)
+        T = recipe.temperature
+        attended = theory.attend(toy, z[draw], attention=attention, temperature=T)
+        b = theory.mean_attention(toy, attended)
         for form, m in product(FORMS, range(queries)):
             z0 = z[draw, 0, m]
             said[form][draw, :, m] = _predicted(attention, form, v[draw], b[:, m], z0, T) - z0

@@ -73,13 +73,14 @@ def _curves(recipe: Recipe, setting: joint.Section6, progress: Progress) -> xr.D
     rows: dict[str, list[np.ndarray]] = {name: [] for name in ROUTES if name != "training"}
     for rate in eta_y:
         rates: dict[str, Any] = {"eta_y": float(rate), "eta_z": eta_z}
+        at = formulas.Setting(setting.P, M=M, **rates)
         printed = theory.growth_bound(times, K=K, M=M, **rates, C0=setting.C0, form="printed")
         closed = theory.common_token_path(times, K=K, M=M, **rates, rho0=setting.rho0)
-        flow = theory.attention_flow(setting.P, times, psi=None, M=M, **rates)
+        flow = theory.attention_flow(at, times)
         rows["printed"].append(np.exp(2 * printed))
         rows["corrected"].append(np.exp(2 * closed.growth_bound))
         rows["eq10"].append(theory.growth_factor(flow.logits[:, 0, dominant]))
-        flow_of_sgd = formulas.sgd_flow(setting.P, times, M=M, **rates)
+        flow_of_sgd = formulas.sgd_flow(at, times)
         rows["sgd"].append(theory.growth_factor(flow_of_sgd.logits[:, 0, dominant]))
     late = np.array(recipe.late)
     # attention may snap later than what is shown

@@ -49,7 +49,7 @@ def section_6(classes: str) -> Section6:
     if made.queries.size != 1 or common.size != 1:
         raise InputError("classes: Section 6 is about one query and one common token")
     P = made.probs[:, made.in_play]
-    f = unit_attention(P)[:, np.searchsorted(made.in_play, common[0])]
+    f = unit_attention(made)[:, np.searchsorted(made.in_play, common[0])]
     if np.ptp(f) > 1e-12:
         raise InputError("classes: Section 6 assumes that all classes have the same norm")
     distinct = made.distinct_tokens(0)

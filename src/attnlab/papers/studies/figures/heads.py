@@ -26,6 +26,7 @@ from attnlab.experiments.cells import over_cells
 from attnlab.experiments.drawing import draw_mean
 from attnlab.experiments.estimate import Estimate, mean, numbers_of, share
 from attnlab.files.progress import Progress
+from attnlab.formulas import Setting
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 
@@ -61,10 +62,11 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
                        for seed in range(recipe.seeds)])  # fmt: skip
     alone = _alone(recipe, classes, starts)
     P, psi = classes.probs, classes.query_index
+    whole = Setting(P, psi=psi)  # tokens as they are numbered in the results
 
     def one(seed: int, together: str, count: int, report: Progress) -> xr.Dataset:
         first = starts[seed, :count]
-        own = theory.dominant_tokens(P, first, psi=psi)  # the favourites, (head, class)
+        own = theory.dominant_tokens(whole, first)  # the favourites, (head, class)
         if together == "alone" or count == 1:
             z = alone[seed][:, :, :count]
         else:
@@ -72,7 +74,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
                 recipe, classes, init=first, progress=report,
                 model=Extended(heads=count, combine=together),  # type: ignore[arg-type]
             )  # fmt: skip
-        winner = [theory.dominant_tokens(P, of_ratio[-1], psi=psi) for of_ratio in z]
+        winner = [theory.dominant_tokens(whole, of_ratio[-1]) for of_ratio in z]
         missing = np.full((most - count, len(P)), np.nan)
         kept = np.array([np.concatenate([of_ratio == own, missing]) for of_ratio in winner])
         growth = (z - first)[..., psi, :]  # (ratio, step, head, class, token)

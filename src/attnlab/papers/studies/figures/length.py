@@ -149,7 +149,7 @@ def _turn(recipe: Recipe, common_prob: float, M: int, progress: Progress) -> xr.
     classes = single_common(num_classes=2, distinct=DISTINCT, common_prob=common_prob, vocab_size=M)
     own = classes.distinct_tokens(0)
     rarest = own[np.argmin(classes.probs[0, own])]
-    rho = float(theory.correlation(classes.probs[:, classes.in_play])[0, 1])
+    rho = float(theory.correlation(classes)[0, 1])
     steps = round(turn.t0s * float(theory.transition_times(K=2, M=M, eta_y=turn.eta_y).t0))
     predicted = float(
         theory.losing_length(classes.probs[0], steps, K=2, M=M, rho=rho, eta_y=turn.eta_y)[rarest]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -96,7 +97,7 @@ def _cell(recipe: Recipe, K: int, overlap: float, progress: Progress) -> xr.Data
     attention = (weight / weight.sum(-1, keepdims=True))[..., common].sum(-1).mean(-1)
     before = P[..., common].sum(-1).mean(-1)
     at_rest = np.zeros((1, drawn.size))
-    predicted = [theory.attention_velocity(p, at_rest, psi=None, M=M)[0, common] for p in P]
+    predicted = [theory.attention_velocity(formulas.Setting(p, M=M), at_rest)[0, common] for p in P]
     f1, f2 = np.moveaxis(np.array([formulas.unit_attention(p)[:2, common] for p in P]), 1, 0)
     correlation = [np.linalg.eigvalsh(theory.correlation(p))[-1] for p in P]
     values = {
@@ -116,10 +117,9 @@ def _cell(recipe: Recipe, K: int, overlap: float, progress: Progress) -> xr.Data
          "ratio": list(recipe.ratios), "token": common},
     )  # fmt: skip
     quoted = P.reshape(*shape, *P.shape[1:])[recipe.concentrations.index(recipe.quoted)]
-    eta_z = recipe.eta_y / recipe.ratios[0]
+    rates: Any = {"eta_y": recipe.eta_y, "eta_z": recipe.eta_y / recipe.ratios[0]}
     reduced = [
-        theory.attention_flow(p, recipe.steps, psi=None, M=M, eta_y=recipe.eta_y, eta_z=eta_z)
-        for p in quoted
+        theory.attention_flow(formulas.Setting(p, M=M, **rates), recipe.steps) for p in quoted
     ]
     return cell.assign(reduced=(("seed", "token"), [path.logits[0, common] for path in reduced]))
 

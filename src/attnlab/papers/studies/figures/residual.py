@@ -28,6 +28,7 @@ from attnlab.experiments.drawing import draw_estimates
 from attnlab.experiments.estimate import Share, numbers_of, share
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
+from attnlab.formulas import Setting
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 
@@ -106,7 +107,7 @@ def _cell(
         z = result["attention_logits"].isel(seed=0, step=-1).transpose("setting", "ratio", ...)
         gaining.append(count(z.values[..., drawn] > 0))  # (draw, ratio, kind)
     at_rest = np.zeros((queries, drawn.size))
-    velocity = [theory.residual_velocity(p, at_rest, psi=psi, M=M) for p in P]
+    velocity = [theory.residual_velocity(Setting(p, psi=psi, M=M), at_rest) for p in P]
     predicted = count(np.array(velocity) > 0)
     draw_dims = ("jitter", "seed")
     shape = (len(recipe.jitters), recipe.seeds)
