@@ -23,7 +23,7 @@ def square(case):
     found = simulate(run, progress=False), predict(run, theory=Early())
     z, said = (of["attention_logits"].isel(time=-1) for of in found)
     error = float(abs(said - z).max() / abs(said).max())
-    return Measurement((Check("z at the end", said, z, training=True),), training_number=error)
+    return Measurement(Check("z at the end", said, z, training=True), training_number=error)
 
 
 @claim(
@@ -33,4 +33,4 @@ def square(case):
 def distinct_first(case):
     """Compare the pushes on distinct tokens with 0, and the negative of that on the common one."""
     push = early_push(case)[0]
-    return Measurement((Check("distinct", 0.0, push[1:]), Check("common", 0.0, -push[:1])))
+    return Measurement(Check("distinct", 0.0, push[1:]), Check("common", 0.0, -push[:1]))

@@ -169,7 +169,7 @@ def common_lose(trial):
     z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
     z = z.values[:, common].max()
     return Measurement(
-        (Check("largest z of a common token", 0.0, z, training=True),),
+        Check("largest z of a common token", 0.0, z, training=True),
         training_number=float(z),
     )
 

@@ -167,7 +167,7 @@ CASE = Case(from_preset("syn-small"), 1.0, 1.0, 1.0)
 @claim("one-below-two", statement="$1 < 2$", relation=BELOW, {source} case=CASE)
 def one_below_two(case):
     {docstring}
-    return Measurement((Check("one", 2.0, {measured}),))
+    return Measurement(Check("one", 2.0, {measured}))
 """
 
 

@@ -68,7 +68,7 @@ from attnlab.theory.relation import BELOW
 @claim("one-below-two", source="here", statement="$1 < 2$", relation=BELOW, case=WEAK)
 def one_below_two(case):
     """Compare 2 with 1."""
-    return Measurement((Check("one", 2.0, 1.0),), number=0.123456)
+    return Measurement(Check("one", 2.0, 1.0), number=0.123456)
 '''
 
 

@@ -16,8 +16,9 @@ from attnlab import formulas
 from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.measures import clock_of
-from attnlab.papers.joma import theory
-from attnlab.papers.joma.predict import joint_model
+
+from . import theory
+from .predict import joint_model, kind
 
 RUNGS = ("joma", "joma-moving")
 
@@ -70,10 +71,7 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
     names = list(dims)
     momentum = simulation.moving.momentum or 0.0
     t = np.asarray(formulas.momentum_time(result[clock].values, momentum=momentum))
-    keywords: dict[str, Any] = {
-        "attention": model.attention, "activation": model.activation,
-        "temperature": model.temperature,
-    }  # fmt: skip
+    keywords = kind(model)
     if model.stationary and model.hidden is None:
         keywords["incoming"] = theory.start_gradient(setting)
 

@@ -11,15 +11,15 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
+from attnlab.auditing import Trial
 from attnlab.auditing.clocks import Clock
 from attnlab.auditing.document import hypothesis_document, number
 from attnlab.auditing.tokens import agreement, seen_roles
-from attnlab.auditing.trial import Trial
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.hypotheses import ASKED, COROLLARY_2, EQ_10, THEOREM_1
-from attnlab.papers.scan_and_snap.predict import Level
-from attnlab.theory.case import Case
-from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory import Case, Hypothesis
+
+from . import theory
+from .hypotheses import ASKED, COROLLARY_2, EQ_10, THEOREM_1
+from .predict import Level
 
 FEW = 3  # tokens that are named
 

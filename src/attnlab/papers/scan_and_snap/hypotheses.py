@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from attnlab import formulas
-from attnlab.papers.scan_and_snap import theory
-from attnlab.theory.case import Case
-from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory import Case, Hypothesis
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, much_greater
+
+from . import theory
 
 MUCH = 10.0
 FAST = 30.0

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from attnlab.dynamics import Extended, Pairwise, Simulation
 from attnlab.files.errors import InputError
-from attnlab.papers.scan_and_snap import hypotheses, theory
-from attnlab.theory.case import Case
-from attnlab.theory.hypothesis import Hypothesis
-from attnlab.theory.theory import Labelled, Theory
+from attnlab.theory import Case, Hypothesis, Theory
+from attnlab.theory.theory import Labelled
+
+from . import hypotheses, theory
 
 
 class Level(Theory):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import scipy
 import xarray as xr
@@ -10,9 +13,35 @@ from numpy.typing import NDArray
 from attnlab import formulas, measures
 from attnlab.auditing.runs import TRAINED_RATIOS, trained
 from attnlab.files.errors import InputError
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import climbed, transition_time
-from attnlab.theory.case import Case
+from attnlab.theory import Case, Check, Relation
+from attnlab.theory.comparison import Form
+
+from . import theory
+from .cases import climbed, transition_time
+
+FORMS: tuple[Form, Form] = ("printed", "corrected")
+
+
+def in_both_forms(
+    about: str, predicted: Any, measured: Any, relation: Relation | None = None, **how: Any
+) -> list[Check]:
+    """Check the printed form and the corrected one; what they do not share is given by form."""
+    return [
+        Check(about, _of(form, predicted), _of(form, measured), relation, form=form, **how)
+        for form in FORMS
+    ]
+
+
+def on_both_paths(about: str, predicted: Any, measured: Mapping[str, Any]) -> list[Check]:
+    """Check what is measured along "Eq. 10" and in "training"; predictions may be given by path."""
+    return [
+        Check(f"{about}, {name}", _of(name, predicted), values, training=name == "training")
+        for name, values in measured.items()
+    ]
+
+
+def _of(name: str, values: Any) -> Any:
+    return values[name] if isinstance(values, dict) else values
 
 
 def logits(case: Case, result: xr.Dataset) -> NDArray[np.float64]:
@@ -32,6 +61,20 @@ def run_at(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         exactly = (transition_time(case), 10 * transition_time(case))
         result = trained(case.classes, rates, case.steps, exactly=exactly).isel(run=0)
     return result["time"].values, logits(case, result)
+
+
+def falling(about: str, values: Mapping[str, NDArray[np.float64]]) -> list[Check]:
+    """Check each record along both paths against the one before."""
+    before = {name: path[:-1] for name, path in values.items()}
+    return on_both_paths(about, before, {name: path[1:] for name, path in values.items()})
+
+
+def both_paths(
+    case: Case, times: NDArray[np.float64] | None = None
+) -> dict[str, NDArray[np.float64]]:
+    """Logits (time, Q, L) by Eq. 10, at the times of the records or others, and in training."""
+    recorded, z = run_at(case)
+    return {"Eq. 10": reduced(case, recorded if times is None else times).logits, "training": z}
 
 
 def reduced(
@@ -87,6 +130,12 @@ def gain_error(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     start = theory.relative_gain(case, reference=low)[n, high]
     grown = theory.growth_factor(z[..., case.psi[n], high]) - 1.0
     return np.asarray(np.abs((gain / start - 1.0) / grown - 1.0))
+
+
+def by_frequency(case: Case, n: int) -> NDArray[np.int64]:
+    """The distinct tokens of class n (as columns of P), the rarest first."""
+    tokens = np.flatnonzero(formulas.token_roles(case).distinct[n])
+    return tokens[np.argsort(case.P[n, tokens])]
 
 
 def mean_entropy(result: xr.Dataset) -> xr.DataArray:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.data import SequenceClasses
 from attnlab.formulas import Setting
-from attnlab.papers.scan_and_snap import theory
 from attnlab.text.windows import Windows
+
+from . import theory
 
 
 class Score(NamedTuple):

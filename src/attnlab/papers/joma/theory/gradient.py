@@ -11,20 +11,35 @@ v_k' = eta_w sum_m u_mk and z_m' = eta_z (...), where
 
     u_mk = sum over classes n of m of P(n) g_nk h'_nk b_n           (the share of query m in v_k')
     sum over classes n of m of P(n) (db_n/dz_m)^T q_n,  q_n = sum_k g_nk h'_nk v_k.
+
+Delta says how discriminative and how frequent a token is (claim 2, as we know it). At the start the
+outputs are equal, and the gradient that arrives at hidden unit j, which is the logit of label j, is
+g_j = 1[j is the label] - 1/J. What first moves v_jl is
+
+    Delta_jl = E[g_j x_l] = P(l) E[g_j | l] = P(l) (P(j|l) - 1/J),
+
+frequency times discriminancy. Scan and Snap's two kinds of tokens are the two ends of the second
+factor: it vanishes where a token says nothing about the label (a common token, equally frequent
+under all labels), and is largest where one label alone has the token (a distinct token).
+
+What JoMA assumes of a run can be measured at any state, except orthonormal embeddings, which are a
+property of the model: with coordinates v_k for its weights there is nothing left to measure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
+from attnlab.formulas import Setting
 from attnlab.formulas.checks import FloatArray, at_least
-from attnlab.formulas.setting import Setting, SettingLike
+from attnlab.formulas.setting import SettingLike
 from attnlab.formulas.tokens import attention_weights
 
 KINDS = ("softmax", "exp", "linear")
@@ -71,17 +86,10 @@ class JointGradient:
 
 
 def joint_gradient(
-    setting: SettingLike,
-    v: ArrayLike,
-    z: ArrayLike,
-    *,
-    r: ArrayLike | None = None,
-    upper: ArrayLike | None = None,
-    attention: str = "softmax",
-    activation: str = "linear",
-    temperature: float = 1.0,
-    incoming: ArrayLike | None = None,
-) -> JointGradient:
+    setting: SettingLike, v: ArrayLike, z: ArrayLike, *, r: ArrayLike | None = None,
+    upper: ArrayLike | None = None, attention: str = "softmax", activation: str = "linear",
+    temperature: float = 1.0, incoming: ArrayLike | None = None,
+) -> JointGradient:  # fmt: skip
     """The gradient of minus the loss in all weights of an MLP over attention.
 
     >>> found = joint_gradient([[0.5, 0.5, 0], [0.5, 0, 0.5]], np.zeros((2, 3)), np.zeros((1, 3)))
@@ -177,3 +185,92 @@ def _activation(name: str) -> tuple[Callable[..., FloatArray], Callable[..., Flo
     if name not in ACTIVATIONS:
         raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {name!r}")
     return ACTIVATIONS[name]
+
+
+def start_gradient(setting: SettingLike) -> FloatArray:
+    """g at equal outputs: 1[j is the label of class n] - 1/J, (K, J).
+
+    >>> start_gradient([[0.5, 0.5, 0], [0.5, 0, 0.5]])
+    array([[ 0.5, -0.5],
+           [-0.5,  0.5]])
+    """
+    wanted = Setting.of(setting).wanted
+    return np.asarray(wanted - 1.0 / wanted.shape[1])
+
+
+def delta(setting: SettingLike) -> FloatArray:
+    """Delta of each query, label and token, at equal outputs: frequency times discriminancy.
+
+    The share P(m) of a query is part of it, since it is part of what moves v: the sum over queries
+    is the whole. Returns Delta, (Q, J, L).
+
+    >>> delta([[0.5, 0.5, 0], [0.5, 0, 0.5]])[0]  # what both classes have says nothing
+    array([[ 0.   ,  0.125, -0.125],
+           [ 0.   , -0.125,  0.125]])
+    """
+    s = Setting.of(setting)
+    return np.einsum("kq,kj,kl->qjl", s.owner, start_gradient(s), s.P)
+
+
+def discriminancy(setting: SettingLike) -> FloatArray:
+    """How much a token tells of the label under each query, from 0 to 1.
+
+    The norm over labels of E[g_j | l, m] = P(j|l,m) - 1/J, over its largest value sqrt(1 - 1/J): 0
+    if all labels are equally likely given the token, 1 if one is certain. Returns (Q, L); nan where
+    the query never sees the token.
+
+    >>> discriminancy([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(9)
+    array([[0., 1., 1.]])
+    """
+    s = Setting.of(setting)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        expected = delta(s) / by_query(s, s.P)[:, None, :]
+    J = s.wanted.shape[1]
+    return np.asarray(np.linalg.norm(expected, axis=1) / np.sqrt(1.0 - 1.0 / J))
+
+
+@dataclass(frozen=True)
+class JointAssumptions:
+    """How far a run is from what is assumed, along its first axis; 0 is as assumed.
+
+    drift: half of |b-bar_m(t) - b-bar_m(0)|_1, for each query, (time, Q).
+    residual: of the factorisation, |E[S b | m] - E[S | m] b-bar_m| / |E[S b | m]|, (time, Q); nan
+        where nothing pulls.
+    change: |g(t) - g(0)| / |g(0)| over classes and hidden units, (time,).
+    """
+
+    drift: FloatArray
+    residual: FloatArray
+    change: FloatArray
+
+
+def joint_assumptions(
+    setting: SettingLike, v: ArrayLike, z: ArrayLike, **model: Any
+) -> JointAssumptions:
+    """Measure what JoMA assumes of a run, whose records (time, ...) begin at the start.
+
+    b-bar is of attention as it is: its sum is 1 for softmax alone.
+
+    Parameters
+    ----------
+    **model
+        The other arguments of `joint_gradient`.
+
+    Examples
+    --------
+    >>> v, z = np.zeros((2, 2, 3)), np.zeros((2, 1, 3))
+    >>> joint_assumptions([[0.5, 0.5, 0], [0.5, 0, 0.5]], v, z).drift  # nothing has moved
+    array([[0.],
+           [0.]])
+    """
+    s = Setting.of(setting)
+    found = joint_gradient(s, v, z, **model)
+    mean = mean_attention(s, found.attention)
+    together = by_query(s, found.pull[..., None] * found.attention)
+    apart = by_query(s, found.pull[..., None]) * mean
+    size = np.linalg.norm(together, axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        residual = np.linalg.norm(together - apart, axis=-1) / size
+    g = found.incoming
+    moved = np.linalg.norm(g - g[0], axis=(-2, -1)) / np.linalg.norm(g[0])
+    return JointAssumptions(np.abs(mean - mean[0]).sum(-1) / 2.0, residual, np.asarray(moved))

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
+from attnlab.formulas import Setting, solve
 from attnlab.formulas.checks import FloatArray, at_least
-from attnlab.formulas.setting import Setting, SettingLike
-from attnlab.formulas.solving import solve
-from attnlab.papers.joma.theory.delta import start_gradient
-from attnlab.papers.joma.theory.gradient import attend, joint_gradient, mean_attention
-from attnlab.papers.joma.theory.invariants import rate_ratio
+from attnlab.formulas.setting import SettingLike
+
+from .gradient import attend, joint_gradient, mean_attention, start_gradient
+from .invariants import rate_ratio
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,10 @@ class ReducedJoint:
 
 
 def reduced_joint_flow(
-    setting: SettingLike,
-    t: ArrayLike,
-    *,
-    attention: str = "softmax",
-    activation: str = "linear",
-    temperature: float = 1.0,
-    residual: bool = True,
-    z0: ArrayLike | None = None,
-    moving: bool = False,
-    stationary: bool = False,
-    rtol: float = 1e-8,
-    atol: float = 1e-11,
-) -> ReducedJoint:
+    setting: SettingLike, t: ArrayLike, *, attention: str = "softmax", activation: str = "linear",
+    temperature: float = 1.0, residual: bool = True, z0: ArrayLike | None = None,
+    moving: bool = False, stationary: bool = False, rtol: float = 1e-8, atol: float = 1e-11,
+) -> ReducedJoint:  # fmt: skip
     """Solve the reduced dynamics at times t, from v(0) = 0 and r(0) = 0.
 
     Parameters

@@ -33,8 +33,8 @@ import scipy
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
+from attnlab.formulas import solve
 from attnlab.formulas.checks import FloatArray, at_least, unwrap
-from attnlab.formulas.solving import solve
 
 # Where the entropy is looked at, for its lowest point.
 LOOKS = 4001
@@ -69,15 +69,9 @@ class EntropyDip:
 
 
 def salient_flow(
-    mu: ArrayLike,
-    t: ArrayLike,
-    *,
-    v0: ArrayLike = 0.0,
-    sharpness: float = 0.5,
-    normalised: bool = False,
-    rtol: float = 1e-10,
-    atol: float = 1e-12,
-) -> SalientFlow:
+    mu: ArrayLike, t: ArrayLike, *, v0: ArrayLike = 0.0, sharpness: float = 0.5,
+    normalised: bool = False, rtol: float = 1e-10, atol: float = 1e-12,
+) -> SalientFlow:  # fmt: skip
     """v' = (mu - v) * exp(c v^2) from v0, which is below every mu.
 
     >>> salient_flow([1.0, 2.0], [0.0, 0.5, 5.0]).weights.round(3)
@@ -165,3 +159,21 @@ def _centres(mu: ArrayLike, v0: ArrayLike) -> tuple[FloatArray, FloatArray]:
     if np.any(start >= mu):
         raise InputError(f"v0 must be below every mu; got {v0!r}")
     return mu, np.broadcast_to(-np.log1p(-start / mu), mu.shape)
+
+
+def stable_rank(W: ArrayLike) -> FloatArray:
+    """|W|_F^2/|W|_2^2 over the last two axes, from 1 to the rank; nan for a zero matrix.
+
+    Parameters
+    ----------
+    W : array_like
+        Matrices, (..., m, n).
+
+    Examples
+    --------
+    >>> float(stable_rank(np.diag([2.0, 1.0, 1.0])))
+    1.5
+    """
+    sizes = np.linalg.svd(np.asarray(W, dtype=np.float64), compute_uv=False) ** 2
+    with np.errstate(invalid="ignore"):
+        return unwrap(sizes.sum(-1) / sizes.max(-1))

@@ -56,13 +56,9 @@ def _unit(D: FloatArray) -> FloatArray:
 
 
 def blow_up_time(
-    Delta: ArrayLike,
-    *,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
+    Delta: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0, temperature: float = 1.0,
     z0: ArrayLike = 0.0,
-) -> float:
+) -> float:  # fmt: skip
     """t* = T sqrt(pi/(2 eta_w eta_z)) / max over tokens of |Delta_l|.
 
     Infinite if nothing moves.
@@ -76,14 +72,9 @@ def blow_up_time(
 
 
 def erf_law(
-    Delta: ArrayLike,
-    t: ArrayLike,
-    *,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
-    z0: ArrayLike = 0.0,
-) -> StationaryLaw:
+    Delta: ArrayLike, t: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0,
+    temperature: float = 1.0, z0: ArrayLike = 0.0,
+) -> StationaryLaw:  # fmt: skip
     """v and z of exp attention at times t, from v(0) = 0 and z(0) = z0.
 
     >>> erf_law([0.5, 0.25], [1.0, 2.0]).logits.round(4)
@@ -103,13 +94,9 @@ def erf_law(
 
 
 def frozen_weights(
-    Delta: ArrayLike,
-    *,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
+    Delta: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0, temperature: float = 1.0,
     z0: ArrayLike = 0.0,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """|v_l| at t*: sqrt(2/r) erfinv(|Delta_l|/max |Delta|), with r = eta_z/(eta_w T^2).
 
     Infinite for the winner.
@@ -123,14 +110,9 @@ def frozen_weights(
 
 
 def cosh_law(
-    Delta: ArrayLike,
-    t: ArrayLike,
-    *,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
-    z0: ArrayLike = 1.0,
-) -> StationaryLaw:
+    Delta: ArrayLike, t: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0,
+    temperature: float = 1.0, z0: ArrayLike = 1.0,
+) -> StationaryLaw:  # fmt: skip
     """v and z of linear attention at times t, from v(0) = 0 and z(0) = z0.
 
     >>> cosh_law([0.5, 0.25], 2.0).logits.round(4)

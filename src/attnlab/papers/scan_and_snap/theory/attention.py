@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
+from attnlab.formulas import Setting, solve
 from attnlab.formulas.checks import FloatArray, at_least, unwrap
-from attnlab.formulas.setting import Setting, SettingLike
-from attnlab.formulas.solving import solve
+from attnlab.formulas.setting import SettingLike
 from attnlab.formulas.tokens import by_query, unit_attention, unit_rows
-from attnlab.papers.scan_and_snap.theory.coefficients import beta
-from attnlab.papers.scan_and_snap.theory.correlations import gram
-from attnlab.papers.scan_and_snap.theory.speed import gamma, reduced_time
+
+from .correlations import beta, gram
+from .growth import gamma, reduced_time
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,7 @@ def class_velocity(f: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def attention_velocity(
-    setting: SettingLike,
-    z: ArrayLike,
-    *,
-    weight: ArrayLike | None = None,
-    form: str = "corrected",
+    setting: SettingLike, z: ArrayLike, *, weight: ArrayLike | None = None, form: str = "corrected"
 ) -> FloatArray:
     """dz/dtau of Eq. 10, that is dz/dt over eta_Z gamma(t), in the shape of z.
 
@@ -65,15 +61,10 @@ def attention_velocity(
 
 
 def attention_path(
-    setting: SettingLike,
-    tau: ArrayLike,
-    *,
-    z0: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
-    form: str = "corrected",
-    rtol: float = 1e-10,
+    setting: SettingLike, tau: ArrayLike, *, z0: ArrayLike | None = None,
+    weight: ArrayLike | None = None, form: str = "corrected", rtol: float = 1e-10,
     atol: float = 1e-12,
-) -> AttentionFlow:
+) -> AttentionFlow:  # fmt: skip
     """Solve Eq. 10 in the reduced time tau from z(0) = z0.
 
     E and beta are recomputed from f(z) at each evaluation, and B_n is integrated along. Only logits
@@ -102,15 +93,9 @@ def attention_path(
 
 
 def _follow(
-    s: Setting,
-    times: FloatArray,
-    share: Callable[[float], FloatArray],
-    *,
-    z0: ArrayLike | None,
-    form: str,
-    rtol: float,
-    atol: float,
-) -> tuple[FloatArray, FloatArray]:
+    s: Setting, times: FloatArray, share: Callable[[float], FloatArray], *, z0: ArrayLike | None,
+    form: str, rtol: float, atol: float,
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """z and B_n along Eq. 10 with class weights `share` of the time, at each of the times."""
     K, M, rows, start = s.K, s.vocab_size, s.rows, s.start(z0)
     Q = len(start)
@@ -133,15 +118,10 @@ def _follow(
 
 
 def attention_flow(
-    setting: SettingLike,
-    t: ArrayLike,
-    *,
-    z0: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
-    form: str = "corrected",
-    rtol: float = 1e-10,
+    setting: SettingLike, t: ArrayLike, *, z0: ArrayLike | None = None,
+    weight: ArrayLike | None = None, form: str = "corrected", rtol: float = 1e-10,
     atol: float = 1e-12,
-) -> AttentionFlow:
+) -> AttentionFlow:  # fmt: skip
     """Solve Eq. 10, dz/dt = eta_Z gamma(t) * attention_velocity(z), at steps t.
 
     It is `attention_path` at tau = `reduced_time`(t). The decoder is the one of Theorem 1 at every

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
 from attnlab.formulas.checks import FloatArray, at_least, between, is_printed, unwrap
-from attnlab.papers.scan_and_snap.theory.decoder import plain_coefficients
-from attnlab.papers.scan_and_snap.theory.growth import scaled_growth
-from attnlab.papers.scan_and_snap.theory.speed import gamma, omega_1
+
+from .decoder import plain_coefficients
+from .growth import gamma, omega_1, scaled_growth
 
 INTEGRATION_POINTS = 1001  # of a trapezoidal rule; half of them change the result by less than 1e-4
 
@@ -64,14 +64,9 @@ def visits_radius(N: ArrayLike, *, delta: ArrayLike, form: str = "corrected") ->
 
 
 def decoder_deviations(
-    N: ArrayLike,
-    *,
-    radius: ArrayLike,
-    K: ArrayLike,
-    M: ArrayLike,
-    eta_y: ArrayLike,
+    N: ArrayLike, *, radius: ArrayLike, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike,
     form: str = "corrected",
-) -> Deviations:
+) -> Deviations:  # fmt: skip
     """Lemma 11: bounds on |theta_n| and |sigma_n| when |N_n - N/K| <= radius, after N steps.
 
     theta: radius / (N/K), with constant 1 because h is concave and h(0) = 0 (printed with an

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnlab.formulas import solve
 from attnlab.formulas.checks import FloatArray, at_least, is_printed, unwrap
-from attnlab.formulas.solving import solve
-from attnlab.papers.scan_and_snap.theory.correlations import e_prime, gram
-from attnlab.papers.scan_and_snap.theory.growth import h, h_inverse, scaled_growth
-from attnlab.papers.scan_and_snap.theory.speed import gamma
+
+from .correlations import e_prime, gram
+from .growth import gamma, h, h_inverse, scaled_growth
 
 
 class ClassLogits(NamedTuple):

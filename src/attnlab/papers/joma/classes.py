@@ -1,22 +1,29 @@
-"""HBLT(rho): hidden binary latents on a tree, whose leaves are the tokens of a sequence.
+"""Sequence classes of JoMA: a toy, latent trees and layers of latents.
 
-JoMA, claim 5, as we know it. The root has one of D labels. Below it every node is on or
-off: a child of the root is on with a probability that depends on the label, and any other node has
-its parent's value with probability (1 + rho)/2. Leaf l is on when token l appears.
+In the deterministic hierarchy every child of an active latent is on. It is the generator with which
+JoMA looks for latents in hidden units, as far as we know it: labels, two layers of latents, then
+tokens. The numbers of latents, (N_0, N_1), are (10, 20) or (20, 30): N_0 counts the lowest, whose
+children are the tokens. Each node has 2 to 3 children; how they are drawn is our reading, and so
+are the numbers of labels and tokens.
+
+HBLT(rho) has hidden binary latents on a tree, whose leaves are the tokens of a sequence (JoMA,
+claim 5, as we know it). The root has one of D labels. Below it every node is on or off: a child of
+the root is on with a probability that depends on the label, and any other node has its parent's
+value with probability (1 + rho)/2. Leaf l is on when token l appears.
 
 With spins s = 1 - 2 y (an edge multiplies the mean spin by rho), given the label n,
 
     E[s_l] = rho^(L-1) mu_n,c       and       E[s_l s_m] = rho^(2H)
 
 for leaves of depth L under the root's child c, whose mean spin is mu_n,c, if their lowest common
-ancestor is H levels up and not the root; under different children they are independent. Everything
-below follows from P(y_l = y_m = 1) = (1 - E[s_l] - E[s_m] + E[s_l s_m])/4.
+ancestor is H levels up and not the root; under different children they are independent. What
+LatentTree computes follows from P(y_l = y_m = 1) = (1 - E[s_l] - E[s_m] + E[s_l s_m])/4.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +33,7 @@ from attnlab.data.classes import SequenceClasses
 from attnlab.data.constructions.arguments import (
     how_many,
     number_between,
+    number_of_queries,
     origin_text,
     require_entries,
     whole_number,
@@ -33,7 +41,176 @@ from attnlab.data.constructions.arguments import (
 from attnlab.files.errors import InputError
 
 if TYPE_CHECKING:
+    from jaxtyping import Bool
+
+if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
+
+
+# 10 tokens whose frequency has a bump that wanders with the class, and 10 without an order.
+BUMPED, UNORDERED = 10, 10
+WIDTH, MOST = 30.0, 0.5
+
+
+def joma_toy(classes: int = 20, queries: int = 1, seed: int = 0) -> SequenceClasses:
+    """The toy of JoMA: 20 tokens that all classes draw, each with its own frequencies.
+
+    Unnormalised, token l < 10 of class k weighs exp(-(l - 10 k/K)^2/30), so that neighbouring
+    classes are alike; tokens 10 to 19 weigh U(0, 0.5), drawn with `seed`. No token is distinct:
+    what tells classes apart is how often tokens occur. Class k has query k * queries // classes
+    (the toy has one query; more are ours).
+
+    Tokens: 20 contextual ones; the queries; the next tokens.
+
+    Parameters
+    ----------
+    classes : int, optional
+        How many.
+    queries : int, optional
+        How many.
+    seed : int, optional
+        Of the draw.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.papers.joma.classes import joma_toy
+    >>> joma_toy().in_play.size
+    20
+    """
+    classes = how_many("classes", classes, 2)
+    queries = number_of_queries(queries, classes)
+    seed = whole_number("seed", seed, 0)
+    tokens = BUMPED + UNORDERED
+    require_entries("classes", classes * tokens)
+    k, l = np.arange(classes)[:, None], np.arange(BUMPED)  # noqa: E741 - the letter of the papers
+    bumps = np.exp(-((l - BUMPED * k / classes) ** 2) / WIDTH)
+    rest = np.random.default_rng(seed).uniform(0.0, MOST, (classes, UNORDERED))
+    rows = np.concatenate([bumps, rest], axis=1)
+    probs = np.zeros((classes, tokens + queries + classes))
+    probs[:, :tokens] = rows / rows.sum(axis=1, keepdims=True)
+    return SequenceClasses(
+        probs,
+        query=tokens + np.arange(classes) * queries // classes,
+        next_token=tokens + queries + np.arange(classes),
+        origin=origin_text("joma-toy", classes=classes, queries=queries, seed=seed),
+    )
+
+
+@dataclass(frozen=True)
+class LatentLayers:
+    """Layers of nodes, from labels down to tokens, each node with the same number of children.
+
+    Parameters
+    ----------
+    widths : tuple
+        Nodes of each layer, labels first and tokens last.
+    children : int
+        Of each node that is not a token, drawn without repetition from the layer below, with
+        `seed`. Nodes may share children.
+    seed : int, optional
+        Of the draw.
+    """
+
+    widths: tuple[int, ...]
+    children: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.widths) < 2:
+            raise InputError("widths: expected labels and tokens at least")
+        whole_number("children", self.children, 1)
+        whole_number("seed", self.seed, 0)
+        for width in self.widths[1:]:
+            if self.children > whole_number("widths", width, 1):
+                raise InputError(
+                    f"children: {self.children} children in a layer of {width}; take at most "
+                    f"{min(self.widths[1:])}"
+                )
+
+    def links(self) -> tuple[Bool[Any, "parents children"], ...]:
+        """Which node is whose child, layer by layer."""
+        rng = np.random.default_rng(self.seed)
+        found = []
+        for above, below in pairwise(self.widths):
+            link = np.zeros((above, below), dtype=bool)
+            for parent in link:
+                parent[rng.choice(below, self.children, replace=False)] = True
+            found.append(link)
+        return tuple(found)
+
+    def active(self) -> tuple[Bool[Any, "labels nodes"], ...]:
+        """Which nodes are on under each label: latents layer by layer, then tokens."""
+        on = np.eye(self.widths[0], dtype=bool)
+        found = []
+        for link in self.links():
+            on = (on.astype(np.int64) @ link.astype(np.int64)) > 0
+            found.append(on)
+        return tuple(found)
+
+
+def hierarchy(
+    classes: int = 20, upper: int = 20, lower: int = 10, tokens: int = 100, children: int = 2,
+    seed: int = 0,
+) -> SequenceClasses:  # fmt: skip
+    """Return the deterministic hierarchy of JoMA, as we know it: one class for each label.
+
+    A label turns on `children` upper latents, each of these `children` lower ones, and each of
+    those `children` tokens, which are all equally frequent. One query for all classes. What is on
+    under each label: ``LatentLayers((classes, upper, lower, tokens), children, seed).active()``.
+
+    Tokens: contextual (those that no label turns on are never drawn); the query; the next tokens.
+
+    Parameters
+    ----------
+    classes : int, optional
+        Labels.
+    upper : int, optional
+        Upper latents.
+    lower : int, optional
+        Lower latents.
+    tokens : int, optional
+        Contextual tokens.
+    children : int, optional
+        Of each node.
+    seed : int, optional
+        Of the draw.
+
+    Returns
+    -------
+    SequenceClasses
+        The classes.
+
+    Examples
+    --------
+    >>> from attnlab.papers.joma.classes import hierarchy
+    >>> len(hierarchy(classes=5))
+    5
+    """
+    classes = how_many("classes", classes, 2)
+    widths = (
+        classes, how_many("upper", upper, 1), how_many("lower", lower, 1),
+        how_many("tokens", tokens, 1),
+    )  # fmt: skip
+    for above, below in pairwise(widths):
+        require_entries("classes, upper, lower, tokens", above * below)
+    on = LatentLayers(widths, children, seed).active()[-1]
+    probs = np.zeros((classes, tokens + 1 + classes))
+    probs[:, :tokens] = on / on.sum(axis=1, keepdims=True)
+    return SequenceClasses(
+        probs,
+        query=np.full(classes, tokens),
+        next_token=tokens + 1 + np.arange(classes),
+        origin=origin_text(
+            "hierarchy", classes=classes, upper=upper, lower=lower, tokens=tokens,
+            children=children, seed=seed,
+        ),
+    )  # fmt: skip
+
 
 MOST_NODES = 20  # below the root, of a tree that is enumerated: a million settings of them
 
@@ -171,13 +348,9 @@ def own_children(labels: int, branching: int, strength: float) -> NDArray[np.flo
 
 
 def hblt(
-    labels: int = 2,
-    depth: int = 3,
-    branching: int = 2,
-    rho: float = 0.8,
-    strength: float = 0.8,
+    labels: int = 2, depth: int = 3, branching: int = 2, rho: float = 0.8, strength: float = 0.8,
     queries: int = 2,
-) -> SequenceClasses:
+) -> SequenceClasses:  # fmt: skip
     """HBLT(rho) as sequence classes (JoMA, claim 5): tokens are leaves, next tokens root labels.
 
     Query q stands for leaf q being on. Its class for label n draws leaf l, another than q, in
