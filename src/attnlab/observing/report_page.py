@@ -16,11 +16,15 @@ import numpy as np
 import xarray as xr
 
 from attnlab import __version__
+from attnlab.data import SequenceClasses
 from attnlab.files.atomic import atomic_path
 from attnlab.files.pages import environment
-from attnlab.observing.budget import budget_table
+from attnlab.observing.kv_cache import budget_table
 from attnlab.observing.snap import STATES
 from attnlab.observing.words import POLICY_WORDS, in_words, snap_is_sure, with_steps
+from attnlab.shelf import single
+from attnlab.text.classes import estimate_classes
+from attnlab.text.ids import corpus_of_ids
 
 MOST_NUMBERS = 600_000  # on a page; of longer histories some steps are left out
 DIGITS = 4
@@ -242,3 +246,68 @@ def _number(value: float) -> float | None:
 
 def _plain(value: Any) -> Any:
     return _number(float(value)) if isinstance(value, float | np.floating) else value
+
+
+def expected(dataset: xr.Dataset, text: Any = None, names: Any = None) -> list[str]:
+    """Return what each paper says about a measured model, given the tokens that it learns from.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As `attnlab.observe` makes it.
+    text : array_like, optional
+        Tokens that the model learns from; by default those that came with the dataset.
+    names : tokenizer or sequence of str, optional
+        A tokenizer, or the names of tokens in the order of their ids.
+
+    Returns
+    -------
+    list of str
+        Sentences; where a paper cannot tell, why.
+    """
+    return [
+        sentence
+        for _, offer in single("expectation")
+        for sentence in offer.load()(dataset, text, names=names)
+    ]
+
+
+def classes(
+    ids: Any, *, names: Any = None, queries: int = 5, following: int = 4, context: int = 35,
+    min_count: int = 10,
+) -> SequenceClasses:  # fmt: skip
+    """Estimate the sequence classes of a text from its token ids, for `simulate` and `predict`.
+
+    Parameters
+    ----------
+    ids : array_like
+        Token ids, (sequence, position) or one long sequence, as a model takes them.
+    names : tokenizer or sequence of str, optional
+        A tokenizer, or the names of tokens in the order of their ids; by default a token is called
+        by its id.
+    queries : int, optional
+        Number of query words.
+    following : int, optional
+        Number of next words of each.
+    context : int, optional
+        Number of words before a pair that count.
+    min_count : int, optional
+        Rarer pairs and words are left out.
+
+    Returns
+    -------
+    SequenceClasses
+        As `attnlab.text.estimate_classes` makes them.
+
+    Examples
+    --------
+    >>> from attnlab import observing
+    >>> ids = [0, 2, 3, 1, 2, 4] * 20
+    >>> found = observing.classes(ids, queries=1, following=2, context=3, min_count=2)
+    >>> sorted(found.names[i] for i in found.next_token)
+    ['token 3', 'token 4']
+    """
+    corpus, _ = corpus_of_ids(ids, names=names, context=context)
+    return estimate_classes(
+        corpus, queries=queries, following=following, context=context, min_count=min_count
+    )

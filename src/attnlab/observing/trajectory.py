@@ -1,10 +1,13 @@
-"""A trajectory: the checkpoints of one training, measured one after the other on one probe."""
+"""Measurements on the disk, each in a file that is whole or not there."""
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
-from collections.abc import Sequence
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +21,159 @@ from attnlab.files.netcdf import DamagedFile, save
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
-from attnlab.measures.arrays import to_numpy
-from attnlab.observing.checkpoints import Checkpoint, find_checkpoints
-from attnlab.observing.clock import LearningRate, sums_of_checkpoints
-from attnlab.observing.expectations import expected
+from attnlab.measures.arrays import is_torch, to_numpy
+from attnlab.observing.checkpoints import Checkpoint, Lint, find_checkpoints, lint
 from attnlab.observing.history import History
-from attnlab.observing.kept import RESULT, STEPS, packed, unpacked
-from attnlab.observing.kept import digest as _digest
-from attnlab.observing.linting import Lint, lint
-from attnlab.observing.moment import Moment, moment_of
-from attnlab.observing.pretrained import load_model
+from attnlab.observing.model_files import as_input_error, load_model
 from attnlab.observing.probe import make_probe
-from attnlab.observing.repeated import random_twice, with_repeated
+from attnlab.observing.report_page import expected
+from attnlab.observing.snapshot import Snapshot, random_twice, take_snapshot, with_repeated
 from attnlab.observing.statistics import MIN_KEYS
-from attnlab.observing.weights import as_input_error
+from attnlab.observing.training import LearningRate, sums_of_checkpoints
+from attnlab.observing.weights import WeightStatistics
 from attnlab.text.checkpoint import Checkpoint as Kept
 from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
+
+RESULT = "result.nc"
+STEPS, ROLLED_BACK = "steps", "rolled-back"
+_PREFIX, _SUFFIX = "step-", ".safetensors"
+_NUMBERS = "biuf"  # kinds of dtypes
+Record = tuple[int, float | None, Snapshot]
+
+
+class SnapshotFolder:
+    """Measurements of one training in a folder, with which a later observer goes on.
+
+    key: what has to be the same for that (the probe and the settings).
+    """
+
+    def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
+        if not folder.parent.is_dir():
+            raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
+        claim(folder, (STEPS, ROLLED_BACK, RESULT))
+        self.folder, self._key = folder, json.loads(json.dumps(key))
+
+    def records(self) -> Iterator[Record]:
+        """Yield step, learning rate spent and measurement of all steps, in their order; refused
+        where they are of another probe or other settings."""
+        for step, path in sorted(self._files()):
+            try:
+                found = read_checkpoint(path)
+            except DamagedFile as problem:
+                warnings.warn(f"{problem}; goes on without step {step}", stacklevel=4)
+                continue
+            if found.spec.get("key") != self._key:
+                raise InputError(
+                    f"out: {self.folder} holds another observation (of another model, or with "
+                    "another probe or other options); give another folder, or what was given "
+                    "before to go on"
+                )
+            yield step, found.spec["learning_rate_sum"], unpack(found.spec, found.arrays)
+
+    def keep(self, step: int, snapshot: Snapshot, learning_rate_sum: float | None) -> None:
+        """Write a measurement."""
+        path = self.folder / STEPS / f"{_PREFIX}{step}{_SUFFIX}"
+        make_folder(path.parent, inside=self.folder)
+        spec, arrays = pack(snapshot)
+        spec |= {"key": self._key, "learning_rate_sum": learning_rate_sum}
+        write_checkpoint(path, Kept(spec, step, arrays), inside=self.folder)
+
+    def roll_back(self, step: int) -> None:
+        """Put the files from `step` on aside: the training goes on from an earlier state."""
+        later = [path for number, path in self._files() if number >= step]
+        if not later:
+            return
+        places = (self.folder / ROLLED_BACK / str(number) for number in range(1, 10**9))
+        aside = next(place for place in places if not place.exists())
+        make_folder(aside.parent, inside=self.folder)
+        make_folder(aside, inside=self.folder)
+        for path in later:
+            os.replace(path, aside / path.name)
+
+    def save(self, result: xr.Dataset) -> None:
+        """Write the whole result."""
+        save(result, self.folder / RESULT, inside=self.folder)
+
+    def _files(self) -> list[tuple[int, Path]]:
+        found = (self.folder / STEPS).glob(f"{_PREFIX}*{_SUFFIX}")
+        numbers = ((path.name[len(_PREFIX) : -len(_SUFFIX)], path) for path in found)
+        return [(int(number), path) for number, path in numbers if number.isdecimal()]
+
+
+def pack(snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a measurement as JSON and arrays. (netCDF would take longer for its many small arrays
+    than the model.)"""
+    arrays: dict[str, Any] = {}
+    weights = snapshot.weights.values
+    for i, (module, layer) in enumerate(snapshot.layers.items()):
+        arrays |= {
+            f"{i}/{name}": np.asarray(v.values)
+            for name, v in layer.variables.items()
+            if v.dtype.kind in _NUMBERS
+        }
+        arrays |= {f"{i}/behind/{name}": v for name, v in weights.get(module, {}).items()}
+    spec = {
+        "unseen": dict(snapshot.unseen), "unrecognised": dict(snapshot.weights.unrecognised),
+        "layers": [
+            _label(name, layer) | {"behind": {n: v.shape for n, v in weights.get(name, {}).items()}}
+            for name, layer in snapshot.layers.items()
+        ],
+    }  # fmt: skip
+    return spec, arrays
+
+
+def unpack(spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Snapshot:
+    """Return the measurement that `pack` was given."""
+    layers = {
+        label["module"]: _layer(label, arrays, f"{i}/") for i, label in enumerate(spec["layers"])
+    }
+    weights = WeightStatistics(
+        {
+            label["module"]: {
+                # a number alone is kept as a list of one
+                name: arrays[f"{i}/behind/{name}"].reshape(shape)
+                for name, shape in label["behind"].items()
+            }
+            for i, label in enumerate(spec["layers"])
+        },
+        dict(spec["unrecognised"]),
+    )
+    return Snapshot.of(layers, dict(spec["unseen"]), weights)
+
+
+def digest(probe: Any) -> str:
+    """Return a hash by which a probe is known again."""
+    several = dict(enumerate(probe)) if isinstance(probe, tuple) else {"": probe}
+    parts = probe if isinstance(probe, Mapping) else several
+    sha = hashlib.sha256()
+    for name in sorted(parts):
+        value = parts[name]
+        values = np.ascontiguousarray(to_numpy(value) if is_torch(value) else value)
+        sha.update(f"{name} {values.dtype} {values.shape}".encode())
+        sha.update(repr(value).encode() if values.dtype == object else values.data)
+    return sha.hexdigest()
+
+
+def _label(module: str, layer: xr.Dataset) -> dict[str, Any]:
+    """Return all of a layer's dataset but its numbers."""
+    return {
+        "module": module, "attrs": layer.attrs, "coords": list(layer.coords),
+        "variables": {n: [list(v.dims), v.attrs] for n, v in layer.variables.items()},
+        "words": {
+            n: v.values.tolist() for n, v in layer.variables.items()
+            if v.dtype.kind not in _NUMBERS
+        },
+    }  # fmt: skip
+
+
+def _layer(label: dict[str, Any], arrays: Mapping[str, Any], prefix: str) -> xr.Dataset:
+    """Return the dataset that `_label` and the numbers were made of."""
+    variables = {
+        name: (dims, label["words"].get(name, arrays.get(prefix + name)), attrs)
+        for name, (dims, attrs) in label["variables"].items()
+    }
+    return xr.Dataset(variables, attrs=label["attrs"]).set_coords(label["coords"])
+
 
 _UNFIT = "its configuration does not fit its weights, or the probe"
 TORCH = str(torch.__version__)
@@ -72,16 +212,16 @@ def observe_model(
         Over (layer, head).
     """
     place = Path(folder).expanduser()
-    moment = _moment(place, probe, rows, min_keys, device)
-    if wrong := _not_finite(moment):
+    snapshot = _snapshot(place, probe, rows, min_keys, device)
+    if wrong := _not_finite(snapshot):
         raise InputError(
             f"{place}: the attention of {_some(wrong)} is not a finite number on this probe, "
             "though the weights are; the model has diverged"
         )
     history = History()
-    history.add(0, moment)
+    history.add(0, snapshot)
     found = history.latest()
-    spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": _digest(probe)}
+    spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": digest(probe)}
     found.attrs = provenance(spec, torch=TORCH) | history.words() | _theory(found, text, names)
     return found
 
@@ -146,13 +286,13 @@ def observe_checkpoints(
     with reporting(progress, len(sound), "measuring checkpoints") as report:
         for i, one in enumerate(sound):
             report(0, one.name)
-            moment = None if keeper is None else keeper.kept(one)
-            if moment is None:
-                moment = _moment(one.path, probe, rows, min_keys, device)
+            snapshot = None if keeper is None else keeper.kept(one)
+            if snapshot is None:
+                snapshot = _snapshot(one.path, probe, rows, min_keys, device)
                 if keeper is not None:
-                    keeper.keep(one, moment)
-            history.add(one.step, moment, learning_rate_sum=None if sums is None else sums[i])
-            if modules := _not_finite(moment):
+                    keeper.keep(one, snapshot)
+            history.add(one.step, snapshot, learning_rate_sum=None if sums is None else sums[i])
+            if modules := _not_finite(snapshot):
                 wrong[one.step] = modules
             report(1)
     result = history.dataset(faulty=_around(looked, steps))
@@ -163,7 +303,7 @@ def observe_checkpoints(
         )
     spec = {
         "checkpoints": [one.name for one in sound], "rows": rows, "min_keys": min_keys,
-        "probe": _digest(probe),
+        "probe": digest(probe),
     }  # fmt: skip
     result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(looked.document()))
     result.attrs["not_finite"] = json.dumps(wrong)
@@ -192,15 +332,15 @@ def _around(looked: Lint, steps: Sequence[int]) -> list[int]:
     return sorted({*after, *(step for step in looked.breaks if step in steps)})
 
 
-def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: str) -> Moment:
+def _snapshot(folder: Path, probe: Any, rows: int | None, min_keys: int, device: str) -> Snapshot:
     model = load_model(folder, device=device)
     try:
         given = make_probe(model, probe)
         try:
-            moment = moment_of(model, given, rows=rows, min_keys=min_keys)
+            snapshot = take_snapshot(model, given, rows=rows, min_keys=min_keys)
             if given.side.tokens is None:
-                return moment
-            return with_repeated(moment, model, random_twice(model, given), min_keys=min_keys)
+                return snapshot
+            return with_repeated(snapshot, model, random_twice(model, given), min_keys=min_keys)
         except InputError:
             raise
         except Exception:
@@ -214,17 +354,17 @@ def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: s
         gc.collect()  # models hold references to themselves; two would not fit
 
 
-def _not_finite(moment: Moment) -> list[str]:
+def _not_finite(snapshot: Snapshot) -> list[str]:
     """Return the modules with a head whose attention is not finite in any sequence."""
     found = []
-    for sheet in moment.sheets:
+    for group in snapshot.groups:
         # (layer, sequence, head); a head whose queries all see too few keys has neither
         entropy, keys = (
-            np.isfinite(to_numpy(sheet.arrays[name])).any(axis=1)
+            np.isfinite(to_numpy(group.arrays[name])).any(axis=1)
             for name in ("entropy", "visible_keys")
         )
         wrong = (keys & ~entropy).any(axis=1)
-        found += [name for name, is_wrong in zip(sheet.layers, wrong, strict=True) if is_wrong]
+        found += [name for name, is_wrong in zip(group.layers, wrong, strict=True) if is_wrong]
     return found
 
 
@@ -244,11 +384,11 @@ class _Keeper:
         claim(folder, (STEPS, RESULT))
         self.folder, self.looked = folder, looked
         self.key = {
-            "probe": _digest(probe), "rows": rows, "min_keys": min_keys, "torch": TORCH,
+            "probe": digest(probe), "rows": rows, "min_keys": min_keys, "torch": TORCH,
             "numerics": numerics("measures"), "repeated": True,
         }  # fmt: skip
 
-    def kept(self, checkpoint: Checkpoint) -> Moment | None:
+    def kept(self, checkpoint: Checkpoint) -> Snapshot | None:
         """What is kept of a checkpoint, if anything; refused where it is of another probe."""
         try:
             found = read_checkpoint(self._place(checkpoint))
@@ -261,15 +401,15 @@ class _Keeper:
                 "was given before to go on"
             )
         try:
-            return unpacked(found.spec, found.arrays)
+            return unpack(found.spec, found.arrays)
         except (KeyError, TypeError, ValueError, AttributeError):
             return None  # changed after it was written: measured again
 
-    def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
+    def keep(self, checkpoint: Checkpoint, snapshot: Snapshot) -> None:
         """Write a step."""
         place = self._place(checkpoint)
         make_folder(place.parent, inside=self.folder)
-        spec, arrays = packed(moment)
+        spec, arrays = pack(snapshot)
         spec["key"] = self._key_of(checkpoint)
         write_checkpoint(place, Kept(spec, checkpoint.step, arrays), inside=self.folder)
 

@@ -1,25 +1,102 @@
-"""A sheet: what was measured of several layers that are alike, as arrays."""
+"""Names, dims and meanings of what is measured of a call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from attnlab.measures import maps, places
 from attnlab.measures.arrays import Array, all_to_numpy, is_torch, to_numpy
 from attnlab.measures.received import heavy_hitters
-from attnlab.observing.labels import COORDS, OTHERS, ROW_MEANS
+from attnlab.observing import kv_cache
 
 if TYPE_CHECKING:
     from jaxtyping import Int
 
+
+class Label(NamedTuple):
+    """What a variable means, its unit, and its dims beside sequence and head."""
+
+    meaning: str
+    units: str = "1"
+    dims: tuple[str, ...] = ()
+
+
+KEPT = ("policy", "budget")
+# Means over rows.
+ROW_MEANS = {
+    "entropy": Label("entropy of a query's attention, -sum p ln p", "nat"),
+    "relative_entropy": Label("entropy over the logarithm of the number of visible keys"),
+    "effective_tokens": Label("exp(entropy)", "keys"),
+    "participation": Label("1 / sum p^2", "keys"),
+    "top_mass": Label("attention to the k strongest keys", dims=("k",)),
+    "keys_for": Label("keys that hold this share of the attention", "keys", ("mass",)),
+    "keys_share": Label("keys_for over the number of visible keys", dims=("mass",)),
+    "largest_logit": Label("largest logit of a query's visible keys, mean over queries"),
+    "logit_norm": Label("norm of the visible logits about their mean, a learnable sink's included"),
+    "entropy_floor": Label("the least entropy that logits of this norm can have", "nat"),
+    "entropy_slack": Label("entropy, a learnable sink's share included, above its floor", "nat"),
+    "visible_keys": Label("keys that a query sees", "keys"),
+    "learnable_sink_mass": Label("attention that the learnable sink takes"),
+    "sink_mass": Label("attention to the first keys of the text", dims=("first",)),
+    "self_mass": Label("attention of a query to its own place"),
+    "previous_mass": Label("attention to the key just before"),
+    "local_mass": Label(f"attention to keys nearer than {places.LOCAL}"),
+    "mean_distance": Label("mean distance of what is attended to", "keys"),
+    "induction_mass": Label(
+        "attention to what followed the query's token before, minus chance, where it occurred"
+    ),
+    "duplicate_mass": Label(
+        "attention to earlier occurrences of the query's token, minus chance, where it occurred"
+    ),
+    "common_mass": Label("attention to tokens that are in several sequences"),
+    "distinct_mass": Label("attention to tokens that are in one sequence only"),
+}
+# Of all rows together, or of the last ones.
+OTHERS = {
+    "max_logit": Label(
+        "largest logit of all queries and visible keys, never sampled; over sequences the largest"
+    ),
+    "alpha_1": Label("attention to the first key, mean over all queries (Gu et al. 2025)"),
+    "sink_rate": Label(
+        f"whether alpha_1 is above {places.SINK_RATE}; over sequences, how often (Gu et al. 2025)"
+    ),
+    "strongest_mass": Label(
+        "mean attention to the key that gets most, of those that at least "
+        f"{100 * places.SINK_SEEN:g} % of the queries see"
+    ),
+    "strongest_is_first": Label("whether that is the first key; over sequences, how often"),
+    "value_norm_ratio": Label("norm of the first key's value over the mean of the others'"),
+    "received": Label("mean attention that a key gets from queries that see it", dims=("key",)),
+    "received_total": Label("attention that a key gets from all queries", dims=("key",)),
+    "heavy_mass": Label("share of all attention that the heaviest tenth of keys receives"),
+    "frequency_correlation": Label("rank correlation of received with the token's frequency"),
+    "idf_correlation": Label("rank correlation of received with the token's idf"),
+    "retained_mass": Label("share of the attention that a cache of this size keeps", dims=KEPT),
+    "output_error": Label("relative error of the attention output with that cache", dims=KEPT),
+    "attention": Label(
+        "maps of a few fixed rows, by which their speed is measured", dims=("row", "key")
+    ),
+}
+# Over sequences the largest of these is taken, of all others the mean.
+MAXIMA = ("max_logit",)
+COORDS: dict[str, list[Any]] = {
+    "k": list(maps.TOP),
+    "mass": list(maps.MASS),
+    "first": list(places.FIRST),
+    "policy": list(kv_cache.POLICIES),
+    "budget": list(kv_cache.BUDGETS),
+}
+
+
 # Arrays over keys that may wait on a device for the next measurement: no more than a block takes.
-AWAY_BYTES = 2**28
+DEVICE_BYTES = 2**28
 ROW_QUERY = "row_query"
 HEAVY = "heavy"  # which keys are heavy hitters: to be compared with the next record's
 _LABELS = {**ROW_MEANS, **OTHERS}
@@ -27,7 +104,7 @@ _LABELS = {**ROW_MEANS, **OTHERS}
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What the layers of a sheet share.
+    """Labels that the layers of a group share.
 
     kind: "self" or "cross". tokens: of the keys. row_query: the queries of the rows of `attention`;
     -1 where there is none.
@@ -40,7 +117,7 @@ class Labels:
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
+class LayerStatistics:
     """arrays: over (layer, sequence, head) and the dims of their label."""
 
     layers: tuple[str, ...]
@@ -48,8 +125,8 @@ class Sheet:
     labels: Labels
 
     @classmethod
-    def of(cls, layer: str, dataset: xr.Dataset) -> Sheet:
-        """The sheet of one layer, from its dataset."""
+    def of(cls, layer: str, dataset: xr.Dataset) -> LayerStatistics:
+        """Return the group of one layer, from its dataset."""
         variables = dataset.variables
         arrays = {
             str(name): variables[name].values[None]
@@ -76,7 +153,7 @@ class Sheet:
         """All others."""
         return {name: v for name, v in self.arrays.items() if not self.is_of_keys(name)}
 
-    def apart(self) -> Iterator[Sheet]:
+    def apart(self) -> Iterator[LayerStatistics]:
         """Layer by layer."""
         for i, name in enumerate(self.layers):
             cut = {n: values[i : i + 1] for n, values in self.arrays.items()}
@@ -116,41 +193,41 @@ class Sheet:
         return xr.Dataset(variables, coords, {"min_keys": labels.min_keys})
 
 
-def brought_here(
-    sheets: Sequence[Sheet], others: Sequence[Array] = ()
-) -> tuple[tuple[Sheet, ...], list[NDArray[Any]]]:
+def to_host(
+    groups: Sequence[LayerStatistics], others: Sequence[Array] = ()
+) -> tuple[tuple[LayerStatistics, ...], list[NDArray[Any]]]:
     """What is over heads as numpy, and some other arrays, in one wait for the device they are on.
 
     What is over keys stays there, to be compared with the measurement before.
     """
-    wanted = [{n: v for n, v in one.arrays.items() if not (one.is_of_keys(n) and _away_bytes(v))}
-              for one in sheets]  # fmt: skip
+    wanted = [{n: v for n, v in one.arrays.items() if not (one.is_of_keys(n) and _device_bytes(v))}
+              for one in groups]  # fmt: skip
     arrays = [values for one in wanted for values in one.values()]
     found = iter(all_to_numpy([*arrays, *others]))
     here = [{name: next(found) for name in one} for one in wanted]
     moved = tuple(
-        replace(sheet, arrays={**sheet.arrays, **one})
-        for sheet, one in zip(sheets, here, strict=True)
+        replace(group, arrays={**group.arrays, **one})
+        for group, one in zip(groups, here, strict=True)
     )
     return moved, list(found)
 
 
-def put_by(sheets: Sequence[Sheet]) -> tuple[Sheet, ...]:
+def keep_for_next(groups: Sequence[LayerStatistics]) -> tuple[LayerStatistics, ...]:
     """The same until the next measurement; what is over keys comes here if it is large."""
-    keyed = [one.of_keys() for one in sheets]
-    if sum(_away_bytes(v) for some in keyed for v in some.values()) <= AWAY_BYTES:
-        return tuple(sheets)
+    keyed = [one.of_keys() for one in groups]
+    if sum(_device_bytes(v) for some in keyed for v in some.values()) <= DEVICE_BYTES:
+        return tuple(groups)
     return tuple(
         replace(one, arrays={**one.arrays, **{name: to_numpy(v) for name, v in some.items()}})
-        for one, some in zip(sheets, keyed, strict=True)
+        for one, some in zip(groups, keyed, strict=True)
     )
 
 
-class Layers(Mapping[str, xr.Dataset]):
+class LayerDatasets(Mapping[str, xr.Dataset]):
     """The datasets of all layers, in the order in which they ran; made when they are asked for."""
 
-    def __init__(self, sheets: Sequence[Sheet], order: Sequence[str]) -> None:
-        self._homes = {name: sheet for sheet in sheets for name in sheet.layers}
+    def __init__(self, groups: Sequence[LayerStatistics], order: Sequence[str]) -> None:
+        self._homes = {name: group for group in groups for name in group.layers}
         self._order = tuple(order)
 
     def __getitem__(self, layer: str) -> xr.Dataset:
@@ -167,7 +244,7 @@ def _label(name: str) -> Any:
     return _LABELS[name.removesuffix("_se")]
 
 
-def _away_bytes(values: Array) -> int:
+def _device_bytes(values: Array) -> int:
     return values.nbytes if is_torch(values) and values.device.type != "cpu" else 0
 
 

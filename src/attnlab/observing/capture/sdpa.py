@@ -14,13 +14,12 @@ from torch.nn import functional
 
 from attnlab.files.errors import InputError
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.seams.base import Seam
-from attnlab.observing.seams.watch import Watch, crosses
+from attnlab.observing.capture.base import Capture, Source, crosses
 
 NAME = "scaled_dot_product_attention"
 
 
-class ScaledDotProduct(Seam):
+class ScaledDotProduct(Source):
     """Stands in for torch's function; which layer calls it is known by the module that runs.
 
     A module that has imported the function by name keeps the original, so that the names in the
@@ -28,11 +27,11 @@ class ScaledDotProduct(Seam):
     inside `torch.nn.MultiheadAttention`.)
     """
 
-    def stand_in(self, watch: Watch) -> None:
-        if len(self.watches) == 1:
+    def patch(self, capture: Capture) -> None:
+        if len(self.captures) == 1:
             self.original = getattr(functional, NAME)
             self.replace(functional, NAME, self._attend)
-        self.replace_by_name(watch, {self.original: lambda _: self._attend})
+        self.replace_by_name(capture, {self.original: lambda _: self._attend})
 
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
@@ -42,28 +41,29 @@ class ScaledDotProduct(Seam):
         output: Tensor = self.original(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
-        for watch in self.watches:
-            watch.note_foreign()
-            if watch.awake:
-                name = watch.current
-                with watch.beside():
-                    unfold = folded(watch, query, value)
+        for capture in self.captures:
+            capture.note_foreign()
+            if capture.is_active:
+                name = capture.current
+                with capture.beside():
+                    unfold = folded(capture, query, value)
                     q, k, v = (unfold(one) for one in (query, key, value))
                     mask = attn_mask
                     if mask is not None and unfold is not _four:
                         mask = unfold(mask.expand(*query.shape[:-1], key.shape[-2]))
-                    cross = watch.cross
+                    cross = capture.cross
                     if crosses(name):
                         cross = True
                     elif cross is None and not is_causal:
-                        cross = watch.comes_from_elsewhere(query, key)
+                        cross = capture.comes_from_elsewhere(query, key)
                     named = crosses(name) or q.shape[2] != k.shape[2]
-                    if cross and not (named or is_causal) and watch.sequences < 2:
+                    if cross and not (named or is_causal) and capture.sequences < 2:
                         warn_of_origin(name)
-                    call = understand(q, k, v, mask, is_causal, scale, layer=watch.next_layer,
-                                      cross=cross, name=name, appended=watch.appended)  # fmt: skip
-                    exact = dropout_p == 0
-                    watch.see(name, call, unfold(output), exact=exact)
+                    call = understand(
+                        q, k, v, mask, is_causal, scale, layer=capture.next_layer, cross=cross,
+                        name=name, appended=capture.appended,
+                    )  # fmt: skip
+                    capture.see(name, call, unfold(output), exact=dropout_p == 0)
         return output
 
 
@@ -177,7 +177,7 @@ def warn_of_origin(name: str) -> None:
     )
 
 
-def folded(watch: Watch, query: Tensor, value: Tensor) -> Callable[[Tensor], Tensor]:
+def folded(capture: Capture, query: Tensor, value: Tensor) -> Callable[[Tensor], Tensor]:
     """Return what makes batch, head, position, width of the tensors of a call.
 
     Three dims may be one head, or heads that were folded into the batch. What some module has made
@@ -187,7 +187,7 @@ def folded(watch: Watch, query: Tensor, value: Tensor) -> Callable[[Tensor], Ten
     if query.ndim != 3:
         return _four
     number, length, width = value.shape
-    for made in watch.outputs():
+    for made in capture.outputs():
         if made.ndim != 3 or not made.is_floating_point():
             continue
         for whole in (made, made.transpose(0, 1)):

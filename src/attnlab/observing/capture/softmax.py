@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlab.observing.seams.base import Seam
-from attnlab.observing.seams.watch import Watch
+from attnlab.observing.capture.base import Capture, Source
 
 PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum")
 EXPONENTIALS = ("softmax", "exp", "exp_", "exp2")
@@ -20,7 +19,7 @@ FLEX = "torch.nn.attention.flex_attention"
 MIXTURE = 8  # a square of no more is a mixture of streams (hyper-connections)
 
 
-class Softmax(Seam):
+class Softmax(Source):
     """Stands in for torch's softmax, exponentials and products, and notes modules that attend.
 
     A module attends if it takes the softmax or the exponential of a product of activations, all
@@ -29,8 +28,8 @@ class Softmax(Seam):
     would tell.
     """
 
-    def stand_in(self, watch: Watch) -> None:
-        if len(self.watches) == 1:
+    def patch(self, capture: Capture) -> None:
+        if len(self.captures) == 1:
             self._by_name: dict[Any, Any] = {}
             for make, names in ((self._product, PRODUCTS), (self._exponential, EXPONENTIALS)):
                 for owner in (functional, torch, Tensor):
@@ -39,7 +38,7 @@ class Softmax(Seam):
                             self._replace(owner, name, make)
             if (flex := sys.modules.get(FLEX)) is not None:
                 self._replace(flex, "flex_attention", self._flex)
-        self.replace_by_name(watch, self._by_name)
+        self.replace_by_name(capture, self._by_name)
 
     def _replace(self, owner: Any, name: str, make: Callable[..., Callable[..., Any]]) -> None:
         original = getattr(owner, name)
@@ -52,9 +51,9 @@ class Softmax(Seam):
         def product(*args: Any, **kwargs: Any) -> Tensor:
             made = original(*args, **kwargs)
             if isinstance(made, Tensor) and made.ndim > 2 and not any(map(_is_weight, args)):
-                for watch in self.watches:
-                    if watch.awake:
-                        watch.products.add((watch.current, tuple(made.shape)))
+                for capture in self.captures:
+                    if capture.is_active:
+                        capture.products.add((capture.current, tuple(made.shape)))
             return made
 
         return product
@@ -66,12 +65,12 @@ class Softmax(Seam):
         def exponential(*args: Any, **kwargs: Any) -> Tensor:
             made = original(*args, **kwargs)
             if isinstance(made, Tensor) and made.ndim > 2 and made.shape[-1] > MIXTURE:
-                for watch in self.watches:
-                    if watch.awake and (
+                for capture in self.captures:
+                    if capture.is_active and (
                         (square and made.shape[-1] == made.shape[-2])
-                        or (watch.current, tuple(made.shape)) in watch.products
+                        or (capture.current, tuple(made.shape)) in capture.products
                     ):
-                        watch.attends_alone()
+                        capture.note_unsupported()
             return made
 
         return exponential
@@ -79,9 +78,9 @@ class Softmax(Seam):
     def _flex(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def flex_attention(*args: Any, **kwargs: Any) -> Any:
-            for watch in self.watches:
-                if watch.awake:
-                    watch.attends_alone()
+            for capture in self.captures:
+                if capture.is_active:
+                    capture.note_unsupported()
             return original(*args, **kwargs)
 
         return flex_attention

@@ -1,22 +1,261 @@
-"""Watching a model while it runs: which of its modules attends, and what was seen of it."""
+"""A sighting: an attention call beside what the model itself made of it."""
 
 from __future__ import annotations
 
 import itertools
 import re
+import sys
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.observing.call import AttentionCall
-from attnlab.observing.calls import follow, follow_all
+from attnlab.files.errors import InputError
+from attnlab.observing.call import DROP, AttentionCall
 from attnlab.observing.probe import sequences_read
-from attnlab.observing.seams.sighting import Sighting
+
+CHECKED = 8  # queries whose output is computed again
+TF32 = 2.0**-10  # what an accelerator may round the factors of a float32 product to
+
+
+@dataclass(frozen=True, eq=False)
+class CapturedCall:
+    """What a seam saw.
+
+    call: queries, keys and all that decides the attention between them.
+    output: what the model's own function made of it.
+    layer: the name of the module, with #2 for its second call in one forward.
+    kind: the module's class.
+    exact: whether the output is that of the whole map, without dropout.
+    """
+
+    call: AttentionCall
+    output: Float[Tensor, "batch head query width"]
+    layer: str
+    kind: str
+    exact: bool
+
+    def check(self) -> None:
+        """Refuse a call that does not explain the output, at once: see `output_check`."""
+        if (output_check := self.output_check()) is not None:
+            output_check.settle(*output_check.numbers.tolist())
+
+    def output_check(self) -> OutputCheck | None:
+        """How far the call is from explaining the output, for `Doubt.settle`.
+
+        A bias, a mask or a normaliser that came by a way that no seam knows would otherwise make
+        every statistic wrong without a word. Of eight queries, spread evenly, the output is
+        computed again from the call. Nothing is waited for here.
+        """
+        call, value = self.call, self.call.value
+        if value is None or not self.exact:
+            return None
+        queries = call.query.shape[-2]
+        rows = torch.linspace(0, queries - 1, min(queries, CHECKED), device=call.query.device)
+        rows = rows.round().long()
+        logits = _logits(call, rows)
+        seen = logits.isfinite()
+        found = _times(_weights(call, logits), value, call)
+        wrong = (found - self.output[..., rows, :].float()).abs().amax(-1)
+        # of values that are not finite nothing can be told: the model has diverged
+        known = seen.any(-1) & value.isfinite().all()
+        worst = wrong.masked_fill(~known, 0.0).amax()
+        largest = logits.masked_fill(~seen, 0.0).abs().amax()
+        bound = (
+            _rounding(call.query, call.key, value, self.output)
+            * (8 + 2 * largest)
+            * value.abs().amax().float()
+        )
+        return OutputCheck(self.layer, self.kind, torch.stack([worst, bound]))
+
+
+@dataclass(frozen=True, eq=False)
+class OutputCheck:
+    """numbers: how far the output of a layer is off, and how much of that rounding explains."""
+
+    layer: str
+    kind: str
+    numbers: Float[Tensor, " 2"]
+
+    def settle(self, wrong: float, bound: float) -> None:
+        """Refuse the layer if its numbers are these and rounding does not explain them."""
+        if not (wrong == 0 or wrong <= bound):  # both may be NaN
+            raise InputError(
+                f"model: {self.layer} ({self.kind}) makes something else of its queries, keys and "
+                "mask than softmax attention to the keys that the mask shows (an additive mask "
+                f"hides those below a drop of {DROP:g}): its output is off by {wrong:.2g}, of "
+                f"which rounding explains {bound:.2g}; its statistics would be wrong, so "
+                "inside the module call attnlab.observing.record(query, key, value, mask=...) with "
+                "what it really uses"
+            )
+
+
+def _rounding(*tensors: Tensor) -> float:
+    """The rounding of the coarsest dtype that took part."""
+    coarsest = max(torch.finfo(tensor.dtype).eps for tensor in tensors)
+    return max(coarsest, 1e-6 if tensors[0].device.type == "cpu" else TF32)
+
+
+def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row key"]:
+    """The logits of some queries, minus infinity where a key is hidden.
+
+    On purpose not the code that the statistics use: what both say is right.
+    """
+    query = call.query[..., rows, :].float()
+    logits = _times(query * call.scale, call.key.transpose(-1, -2), call)
+    if call.softcap is not None:
+        logits = call.softcap * torch.tanh(logits / call.softcap)
+    queries, keys = call.query.shape[-2], call.key.shape[-2]
+    place = (rows + keys - queries)[:, None]
+    key = torch.arange(keys, device=rows.device)[None, :]
+    if call.mask is not None:
+        mask = call.mask.expand(*call.mask.shape[:-2], queries, keys)[..., rows, :]
+        if mask.dtype == torch.bool:
+            logits = logits.masked_fill(~mask, -torch.inf)
+        else:
+            logits = (logits + mask.float()).masked_fill(_hidden(mask.float()), -torch.inf)
+    if call.causal:
+        logits = logits.masked_fill(key > place, -torch.inf)
+    if call.window is not None:
+        far = (place - key) >= call.window
+        logits = logits.masked_fill(far if call.causal else far | (key - place >= call.window),
+                                    -torch.inf)  # fmt: skip
+    return logits
+
+
+def _hidden(mask: Float[Tensor, "batch head row key"]) -> Tensor:
+    """Return which keys an additive mask hides: see `AttentionCall`.
+
+    Where it leaves them a weight that matters, the output of the model has it and ours does not.
+    """
+    ordered, order = mask.sort(dim=-1, descending=True)
+    dropped = (ordered.diff(dim=-1) <= -DROP).cumsum(-1) > 0
+    hidden = torch.zeros_like(mask, dtype=torch.bool)
+    hidden.scatter_(-1, order[..., 1:], dropped)
+    return hidden | (mask <= torch.finfo(torch.float16).min / 2)  # whole rows, which see nothing
+
+
+def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
+    """The softmax, with a learnt logit in the denominator where the head has one."""
+    if call.sinks is None:
+        return logits.softmax(-1).nan_to_num()
+    sinks = call.sinks.float().view(1, -1, 1, 1).expand(*logits.shape[:-1], 1)
+    return torch.cat([logits, sinks], -1).softmax(-1)[..., :-1]
+
+
+def _times(rows: Tensor, matrix: Tensor, call: AttentionCall) -> Tensor:
+    """Of each head (batch, head, row, ...) with the keys or values that its KV head has: one serves
+    several that stand together."""
+    batch, _, number, width = rows.shape
+    together = rows.reshape(batch, matrix.shape[1], -1, width)
+    return (together @ matrix.float()).reshape(batch, call.query.shape[1], number, -1)
+
+
+Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
+After = Callable[[tuple[Any, ...], Any], None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Follower:
+    before: Before | None
+    after: After | None
+
+
+class Everyone(Protocol):
+    """Follows the calls of all modules; what it returns is called when the call ends."""
+
+    def __call__(self, module: nn.Module) -> Callable[[], None] | None: ...
+
+
+_followers: dict[int, tuple[_Follower, ...]] = {}  # by the id of the module
+_of_all: tuple[Everyone, ...] = ()
+_lock = threading.Lock()
+_original: Callable[..., Any] | None = None  # nn.Module.__call__, while `_call` stands for it
+
+
+def follow(
+    module: nn.Module, *, before: Before | None = None, after: After | None = None
+) -> Callable[[], None]:
+    """Follow the calls of one module; returns the function that ends it.
+
+    A copy of the module is another module, and is not followed. The caller keeps the module alive.
+
+    before: called with the arguments of each call. after: with its positional arguments and its
+    output, which is None after an error.
+    """
+    follower = _Follower(before, after)
+    with _lock:
+        _followers[id(module)] = (*_followers.get(id(module), ()), follower)
+        _patch()
+
+    def end() -> None:
+        with _lock:
+            rest = tuple(one for one in _followers.pop(id(module), ()) if one is not follower)
+            if rest:
+                _followers[id(module)] = rest
+            _leave()
+
+    return end
+
+
+def follow_all(everyone: Everyone) -> Callable[[], None]:
+    """Follow the calls of all modules, of whatever model; returns the function that ends it."""
+    global _of_all
+    with _lock:
+        _of_all = (*_of_all, everyone)
+        _patch()
+
+    def end() -> None:
+        global _of_all
+        with _lock:
+            _of_all = tuple(one for one in _of_all if one is not everyone)
+            _leave()
+
+    return end
+
+
+def _patch() -> None:
+    global _original
+    if _original is None:
+        _original = nn.Module.__call__
+        nn.Module.__call__ = _call
+
+
+def _leave() -> None:
+    global _original
+    # where another has taken the place since, it calls `_call`: both stay
+    if not (_followers or _of_all) and nn.Module.__call__ is _call and _original is not None:
+        nn.Module.__call__ = _original
+        _original = None
+
+
+def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    original = _original or nn.Module._wrapped_call_impl  # ended by another thread just now
+    followers = _followers.get(id(module), ())
+    ends = [end for everyone in _of_all if (end := everyone(module)) is not None]
+    if not (followers or ends):
+        return original(module, *args, **kwargs)
+    output = None
+    try:
+        for one in followers:
+            if one.before is not None:
+                one.before(args, kwargs)
+        output = original(module, *args, **kwargs)
+        return output
+    finally:
+        for one in followers:
+            if one.after is not None:
+                one.after(args, output)
+        for end in ends:
+            end()
+
 
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
 Guard = Callable[[], AbstractContextManager[None]]
@@ -25,7 +264,7 @@ CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in t
 Made = dict[int, tuple[Tensor, Tensor]]  # by the place of what was made: that, and from what
 
 
-class Watch:
+class Capture:
     """What is seen of one model, in its next forward (of a training, if only that is wanted).
 
     Holds the model's modules by identity and name: it lives as long as the forward that it
@@ -36,7 +275,7 @@ class Watch:
     """
 
     def __init__(
-        self, model: nn.Module, see: Callable[[Sighting], None], *, only_training: bool = False,
+        self, model: nn.Module, see: Callable[[CapturedCall], None], *, only_training: bool = False,
         guard: Guard = nullcontext,
     ) -> None:  # fmt: skip
         self.model, self._see, self._guard = model, see, guard
@@ -60,7 +299,7 @@ class Watch:
         self.thread = None if only_training else threading.get_ident()
 
     @property
-    def awake(self) -> bool:
+    def is_active(self) -> bool:
         """Whether what passes now belongs to the forward that is watched.
 
         What is computed again in the backward pass runs without the whole model around it.
@@ -94,10 +333,10 @@ class Watch:
         """Take note of a call that the module of this name has made."""
         self.times[name] += 1
         again = "" if self.times[name] == 1 else f"#{self.times[name]}"
-        sighting = Sighting(call, output, name + again, type(self.ran[name]).__name__, exact)
+        captured = CapturedCall(call, output, name + again, type(self.ran[name]).__name__, exact)
         self.muted = True  # what is computed here is none of the model's
         try:
-            self._see(sighting)
+            self._see(captured)
         finally:
             self.muted = False
 
@@ -131,7 +370,7 @@ class Watch:
         for made in reversed(self.made):
             yield from (output for output, _ in reversed(made.values()))
 
-    def attends_alone(self) -> None:
+    def note_unsupported(self) -> None:
         """Take note that the module that runs attends where no seam sees it."""
         self.alone.add(self.current)
 
@@ -290,3 +529,66 @@ def differ_by_positions(first: Tensor, second: Tensor) -> bool:
 
 def _within(name: str, outer: str) -> bool:
     return name == outer or name.startswith(f"{outer}.")
+
+
+_LOCK = threading.RLock()  # functions are replaced for all threads of the process
+
+
+class Source(ABC):
+    """Stands in for the functions that attend, while somebody watches, and tells who does.
+
+    A further seam is one file with a subclass that says which functions it stands in for
+    (`patch`), and its place in `attnlab.observing.seams.SEAMS`. What it puts in place calls the
+    original with the arguments that it was given, gives back what that gave, and beside it makes
+    an `AttentionCall` of them for each watch (`self.watches`).
+    """
+
+    def __init__(self) -> None:
+        self.captures: tuple[Capture, ...] = ()  # never changed in place: all threads go through it
+        self._undo = ExitStack()
+
+    @abstractmethod
+    def patch(self, capture: Capture) -> None:
+        """Take the places (`replace`) of the functions that the model of this watch may call."""
+
+    @contextmanager
+    def open(self, capture: Capture) -> Iterator[None]:
+        """Tell this watch what passes. The last who leaves puts everything back.
+
+        Watches may leave in any order: each would otherwise put back what it found, which may be
+        the stand-in of another.
+        """
+        try:
+            with _LOCK:
+                self.captures = (*self.captures, capture)
+                self.patch(capture)
+            yield
+        finally:
+            with _LOCK:
+                self.captures = tuple(one for one in self.captures if one is not capture)
+                if not self.captures:
+                    self._undo.close()
+
+    def replace_by_name(self, capture: Capture, makers: Mapping[Any, Callable[..., Any]]) -> None:
+        """Replace functions that a model has under names of its own: imported into the files of
+        its classes, or set as attributes of its modules.
+
+        makers: for each function, what makes its stand-in from it, or from it compiled.
+        """
+        homes = {type(module).__module__ for module in capture.model.modules()}
+        files = [sys.modules[name] for name in homes if name in sys.modules]
+        for owner in (*files, *capture.model.modules()):
+            for name, value in list(vars(owner).items()):
+                if not callable(value) or isinstance(value, type):
+                    continue
+                original = getattr(value, "_torchdynamo_orig_callable", value)
+                if isinstance(original, Hashable) and original in makers:
+                    self.replace(owner, name, makers[original](value))
+
+    def replace(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute until nobody watches any more."""
+        if name in vars(owner):
+            self._undo.callback(setattr, owner, name, vars(owner)[name])
+        else:  # it is inherited
+            self._undo.callback(delattr, owner, name)
+        setattr(owner, name, value)

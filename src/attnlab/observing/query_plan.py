@@ -28,21 +28,20 @@ from attnlab.measures.arrays import (
     to_numpy,
 )
 from attnlab.measures.received import token_counts
-from attnlab.observing import budget
-from attnlab.observing.block import (
+from attnlab.observing import kv_cache
+from attnlab.observing.call import (
     BYTES_OF_A_LOGIT,
     BYTES_OF_A_MAP,
-    Part,
-    Seen,
+    AttentionCall,
+    CallPart,
+    Heads,
+    VisibleKeys,
     bytes_of_a_block,
     bytes_of_an_entry,
     even_cuts,
 )
-from attnlab.observing.call import AttentionCall
-from attnlab.observing.heads import Heads
-from attnlab.observing.plan import Plan
-from attnlab.observing.sample import Rows, choose_rows, last_rows, spread_rows
-from attnlab.observing.sheet import Labels
+from attnlab.observing.layer_statistics import Labels
+from attnlab.observing.visibility import Rows, Visibility, choose_rows, last_rows, spread_rows
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -50,11 +49,11 @@ if TYPE_CHECKING:
 MAP_ROWS = 8  # rows of each sequence whose maps are given, for the speed of maps,
 MAP_BYTES = 2**24  # or fewer, where the maps of all sequences would be larger than this
 SINKS = max(places.FIRST)
-BESIDE = ("later", "voters", "fixed", "short")  # rows beside the chosen ones, in their order
+EXTRA_ROWS = ("later", "voters", "fixed", "short")  # rows beside the chosen ones, in their order
 
 
 @dataclass(frozen=True, eq=False)
-class Spot:
+class BlockPlan:
     """What is known of the rows of one block.
 
     number: of visible keys, and 1 where there are none.
@@ -65,7 +64,7 @@ class Spot:
     not the same for every row; whole numbers, which take less. chance: what is taken from the sums.
     """
 
-    seen: Seen
+    seen: VisibleKeys
     number: Float[Array, "#batch #head row"]
     weight: Float[Array, "batch 2 row"]
     at: Int[Array, "batch 1 row place"]
@@ -75,7 +74,7 @@ class Spot:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class QueryPlan:
     """Of one call, and of all that are like it.
 
     chosen: the rows whose means are taken. fixed: those whose maps are given. later, voters: of
@@ -84,7 +83,7 @@ class Ground:
     """
 
     call: AttentionCall
-    plan: Plan
+    visibility: Visibility
     chosen: Rows
     fixed: Rows
     later: Rows
@@ -92,29 +91,35 @@ class Ground:
     short: Rows
     counts: tuple[NDArray[Any], NDArray[Any]] | None  # of tokens
     budget_bytes: int
-    _spots: dict[tuple[int, int], Spot] = field(default_factory=dict)
-    _beside: dict[tuple[int, int], Seen] = field(default_factory=dict)
-    _rooms: dict[tuple[int, int], budget.Room] = field(default_factory=dict)
+    _block_plans: dict[tuple[int, int], BlockPlan] = field(default_factory=dict)
+    _extra_rows: dict[tuple[int, int], VisibleKeys] = field(default_factory=dict)
+    _cache_limits: dict[tuple[int, int], kv_cache.CacheLimits] = field(default_factory=dict)
     _made: dict[str, Array] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, call: AttentionCall, plan: Plan, *, rows: int | None, seed: int, budget_bytes: int
-    ) -> Ground:
+        cls,
+        call: AttentionCall,
+        visibility: Visibility,
+        *,
+        rows: int | None,
+        seed: int,
+        budget_bytes: int,
+    ) -> QueryPlan:
         batch, head, _, keys = call.shape
-        caches = not (plan.later or call.cross)
-        number = max(budget.LEAST_LATER, budget.LATER // batch) if caches else 0
+        caches = not (visibility.later or call.cross)
+        number = max(kv_cache.LEAST_LATER, kv_cache.LATER // batch) if caches else 0
         return cls(
             _shadow(call),
-            plan,
-            choose_rows(plan.eligible, rows, seed=seed),
+            visibility,
+            choose_rows(visibility.eligible, rows, seed=seed),
             spread_rows(
-                plan.eligible, max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
+                visibility.eligible, max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
             ),
-            last_rows(plan.eligible, number),
-            last_rows(plan.eligible, budget.WINDOW if caches else 0, before=number),
-            choose_rows(plan.short, None),
-            None if plan.tokens is None else token_counts(plan.tokens, plan.keys),
+            last_rows(visibility.eligible, number),
+            last_rows(visibility.eligible, kv_cache.WINDOW if caches else 0, before=number),
+            choose_rows(visibility.short, None),
+            None if visibility.tokens is None else token_counts(visibility.tokens, visibility.keys),
             budget_bytes,
         )
 
@@ -154,7 +159,7 @@ class Ground:
         """Those of `of_all`."""
 
         def make() -> NDArray[Any]:
-            whole = np.ones(self.plan.keys.shape)
+            whole = np.ones(self.visibility.keys.shape)
             if self.counts is None:
                 return whole[:, None, None]
             several = self.counts[1] > 1  # then in the order of `of_all`
@@ -186,10 +191,10 @@ class Ground:
         return tuple((some, rows) for some in even_cuts(batch, together))
 
     @cached_property
-    def cuts_beside(self) -> tuple[slice, ...]:
+    def extra_cuts(self) -> tuple[slice, ...]:
         """The rows beside the chosen ones, in blocks."""
         some, _ = self.cuts[0]
-        number = sum(len(getattr(self, name)) for name in BESIDE)
+        number = sum(len(getattr(self, name)) for name in EXTRA_ROWS)
         fitting = self._fitting(BYTES_OF_A_MAP) // (some.stop - some.start)
         return tuple(even_cuts(number, max(1, fitting)))
 
@@ -208,7 +213,7 @@ class Ground:
     def index(self, like: Array) -> Int[Array, "batch row"]:
         """All queries that are looked at: the chosen ones, then those beside."""
         return self.made(
-            like, "index", lambda: np.concatenate([self.chosen.index, self._index_beside], axis=1)
+            like, "index", lambda: np.concatenate([self.chosen.index, self._extra_index], axis=1)
         )
 
     def heads(self, call: AttentionCall) -> Heads:
@@ -232,13 +237,15 @@ class Ground:
         One row decides about it, so that a sample of rows would miss it.
         """
         batch, head, queries, keys = self.call.shape
-        room = bytes_of_a_block(self.call, self.budget_bytes)
-        fitting = max(1, room // (head * keys * BYTES_OF_A_LOGIT))  # rows of all sequences
+        most = bytes_of_a_block(self.call, self.budget_bytes)
+        fitting = max(1, most // (head * keys * BYTES_OF_A_LOGIT))  # rows of all sequences
         together = 1 if on_processor(query) else min(batch, fitting)
-        counted = self.made(key, "counted", lambda: self.plan.eligible | self.plan.short)
+        counted = self.made(
+            key, "counted", lambda: self.visibility.eligible | self.visibility.short
+        )
         xp, found = namespace(key), []
         for some in even_cuts(batch, together):
-            part = Part.of(self.call, some)
+            part = CallPart.of(self.call, some)
             blocks = [
                 part.largest_logit(query[some], key[some], rows, counted[some, rows])
                 for rows in even_cuts(queries, max(1, fitting // together))
@@ -247,48 +254,46 @@ class Ground:
         return xp.concat(found)
 
     @property
-    def _index_beside(self) -> Int[NDArray[Any], "batch row"]:
-        return np.concatenate([getattr(self, name).index for name in BESIDE], axis=1)
+    def _extra_index(self) -> Int[NDArray[Any], "batch row"]:
+        return np.concatenate([getattr(self, name).index for name in EXTRA_ROWS], axis=1)
 
-    def spot(self, part: Part, sequences: slice, rows: slice) -> Spot:
+    def block_plan(self, part: CallPart, sequences: slice, rows: slice) -> BlockPlan:
         """What is known of a block of chosen rows."""
         where = (sequences.start, rows.start)
-        found = self._spots.get(where)
+        found = self._block_plans.get(where)
         if found is None:
-            found = self._spot(part, sequences, rows)
+            found = self._make_block_plan(part, sequences, rows)
             if self.keeps:
-                self._spots[where] = found
+                self._block_plans[where] = found
         return found
 
-    def beside(self, part: Part, sequences: slice, rows: slice) -> Seen:
+    def extra_rows(self, part: CallPart, sequences: slice, rows: slice) -> VisibleKeys:
         """What is known of a block of the rows beside the chosen ones."""
         where = (sequences.start, rows.start)
-        found = self._beside.get(where)
+        found = self._extra_rows.get(where)
         if found is None:
-            index = self._index_beside[sequences, rows]
-            found = part.seen(index, self.plan.cut(sequences).at("counts", index))
+            index = self._extra_index[sequences, rows]
+            found = part.seen(index, self.visibility.cut(sequences).at("counts", index))
             if self.keeps:
-                self._beside[where] = found
+                self._extra_rows[where] = found
         return found
 
-    def room(self, rows: slice) -> budget.Room:
+    def cache_limits(self, rows: slice) -> kv_cache.CacheLimits:
         """What caches of these of the later rows have room for."""
         where = (rows.start, rows.stop)
-        if where not in self._rooms:
+        if where not in self._cache_limits:
             index = self.later.index[:, rows]
-            visible = Part.of(self.call, slice(None)).visible(beside(self.like, index))
-            start = beside(self.like, self.plan.at("starts", index))
-            self._rooms[where] = budget.room_of(visible, start)
-        return self._rooms[where]
+            visible = CallPart.of(self.call, slice(None)).visible(beside(self.like, index))
+            start = beside(self.like, self.visibility.at("starts", index))
+            self._cache_limits[where] = kv_cache.cache_limits(visible, start)
+        return self._cache_limits[where]
 
     @property
     def labels(self) -> Labels:
         """What the results of such calls are labelled with."""
-        fixed = self.fixed
-        return Labels(
-            "cross" if self.call.cross else "self", self.plan.min_keys, self.plan.tokens,
-            np.where(fixed.weight > 0, fixed.index, -1),
-        )  # fmt: skip
+        visible, kind = self.visibility, "cross" if self.call.cross else "self"
+        queries = np.where(self.fixed.weight > 0, self.fixed.index, -1)
+        return Labels(kind, visible.min_keys, visible.tokens, queries)
 
     @cached_property
     def seeing(
@@ -299,7 +304,7 @@ class Ground:
             return self._seeing_by_span()
         found = []
         for some, cuts in self.cuts:
-            part = Part.of(self.call, some)
+            part = CallPart.of(self.call, some)
             total: Any = 0.0
             for cut in cuts:
                 rows = self.chosen.cut(some, cut)
@@ -336,7 +341,7 @@ class Ground:
     def kept_bytes(self) -> int:
         """What all spots take together."""
         batch, _, _, keys = self.call.shape
-        size = self._whole.itemsize * len(self.of_rows) + self.plan.counts.shape[1]
+        size = self._whole.itemsize * len(self.of_rows) + self.visibility.counts.shape[1]
         return batch * len(self.chosen) * keys * size
 
     @property
@@ -355,14 +360,18 @@ class Ground:
         """An array where the call is, in the precision that is computed in."""
         return precise(self.call.key[:1, :1, :1, :1])
 
-    def _spot(self, part: Part, sequences: slice, cut: slice) -> Spot:
-        plan, rows, like = self.plan.cut(sequences), self.chosen.cut(sequences, cut), self.like
-        counts = plan.at("counts", rows.index)
+    def _make_block_plan(self, part: CallPart, sequences: slice, cut: slice) -> BlockPlan:
+        visibility, rows, like = (
+            self.visibility.cut(sequences),
+            self.chosen.cut(sequences, cut),
+            self.like,
+        )
+        counts = visibility.at("counts", rows.index)
         seen = part.seen(rows.index, counts)
         xp = namespace(like)
         _, _, queries, keys = self.call.shape
         where = rows.index + (keys - queries)
-        start = plan.at("starts", rows.index)
+        start = visibility.at("starts", rows.index)
         own = () if self.call.cross else (where, where - 1)
         at = np.stack([*(start + i for i in range(SINKS)), *own], axis=-1)[:, None]
         there = (at >= 0) & (at < keys)
@@ -372,8 +381,8 @@ class Ground:
         if not self.call.cross:
             far = places.distance(seen.visible, places=place)
             targets |= {"far": far, "local_mass": far < places.LOCAL}
-            if self.counts is not None and plan.tokens is not None:
-                tokens = beside(like, plan.tokens)
+            if self.counts is not None and visibility.tokens is not None:
+                tokens = beside(like, visibility.tokens)
                 found = {
                     "induction_mass": places.followers(tokens, place, start=first),
                     "duplicate_mass": places.occurrences(tokens, place, start=first),
@@ -388,7 +397,7 @@ class Ground:
         weight = np.stack([rows.weight, self.in_prompt[sequences, cut]], axis=1)
         whole = getattr(xp, self._whole.name)
         columns = [xp.astype(targets[name], whole) for name in self.of_rows]
-        return Spot(
+        return BlockPlan(
             seen=seen,
             number=alike(like, np.maximum(counts, 1)),
             weight=alike(like, weight),
@@ -406,13 +415,15 @@ class Ground:
         self, maps: Array
     ) -> tuple[Int[Array, "batch row"], Float[Array, "batch row"]]:
         """The first key of the text of each short row, and 1 for rows that do not fill up."""
-        first = self.made(maps, "first of short", lambda: self.plan.at("starts", self.short.index))
+        first = self.made(
+            maps, "first of short", lambda: self.visibility.at("starts", self.short.index)
+        )
         return first, self.made(maps, "short", lambda: self.short.weight)
 
     def weights(self, values: Array, name: str) -> tuple[Array, Array | None]:
         """What `weighted_mean` of the chosen or the later rows needs, beside their values."""
         rows: Rows = getattr(self, name)
-        counted = self.plan.counted(rows.index)
+        counted = self.visibility.counted(rows.index)
         weight = self.made(values, f"weight of {name}", lambda: rows.weight[:, None, :] * counted)
         factor = rows.factor
         if not factor.any():
@@ -422,7 +433,7 @@ class Ground:
     @cached_property
     def ranked(self) -> Bool[NDArray[Any], "batch key"]:
         """The keys whose attention is ranked: those that some chosen row sees."""
-        return (self.seeing > 0).all(axis=1) & self.plan.keys
+        return (self.seeing > 0).all(axis=1) & self.visibility.keys
 
     @cached_property
     def token_ranks(self) -> dict[str, Float[NDArray[Any], "batch key"]]:
@@ -439,7 +450,7 @@ class Ground:
     def pieces(self, rows: slice) -> Iterator[tuple[str, slice, slice]]:
         """Of a block of the rows beside: whose, where in the block, and which of theirs."""
         begun = 0
-        for name in BESIDE:
+        for name in EXTRA_ROWS:
             end = begun + len(getattr(self, name))
             start, stop = max(begun, rows.start), min(end, rows.stop)
             if start < stop:

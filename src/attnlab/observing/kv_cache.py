@@ -31,7 +31,7 @@ BYTES_OF_AN_ENTRY = 48
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
+class CacheLimits:
     """What a policy may keep, whatever the maps are: the same for all layers that are alike.
 
     seen: the visible keys of later queries. age: 1 for the latest visible key of a query. place:
@@ -68,7 +68,7 @@ class Cache:
     heavy: the attention that a key got from all queries of the prompt; window: from its last ones.
     """
 
-    room: Room
+    limits: CacheLimits
     maps: Float[Array, "*many head row 1 key"]
     heavy: Float[Array, "*many head 1 key"]
     window: Float[Array, "*many head 1 key"]
@@ -76,32 +76,32 @@ class Cache:
 
 def _oracle(cache: Cache) -> Any:
     """The strongest of the query's own map: nothing of this size keeps more mass."""
-    xp, room = namespace(cache.maps), cache.room
+    xp, limits = namespace(cache.maps), cache.limits
     ranked = falling(cache.maps[..., 0, :])
-    last = xp.clip(room.budget[..., 0] - 1, 0, None)
+    last = xp.clip(limits.budget[..., 0] - 1, 0, None)
     last = xp.broadcast_to(last, (*ranked.shape[:-1], len(BUDGETS)))
     least = taken(ranked, xp.astype(last, xp.asarray(0).dtype), -1)[..., None]
-    above, equal = cache.maps > least, (cache.maps == least) & room.seen
-    left = room.budget - _count(above)
+    above, equal = cache.maps > least, (cache.maps == least) & limits.seen
+    left = limits.budget - _count(above)
     return above | (equal & (_counted(equal) <= left))  # of equal ones the earlier
 
 
 def _sinks_recent(cache: Cache) -> Any:
     """The first four keys and the latest, as StreamingLLM (Xiao et al. 2024) keeps them."""
-    return cache.room.sinks_recent
+    return cache.limits.sinks_recent
 
 
 def _heavy_recent(cache: Cache) -> Any:
     """Half the latest, half what received most in the prompt. H2O (Zhang et al. 2023) sums what its
     own cache has left, not full attention, so that this is not H2O."""
-    return _voted(cache.heavy, *cache.room.latest(None))
+    return _voted(cache.heavy, *cache.limits.latest(None))
 
 
 def _window_vote(cache: Cache) -> Any:
     """The latest, at most half and at most as many as vote, and what the prompt's last queries
     attended to. SnapKV (Li et al. 2024) pools neighbours and keeps its whole window, which may be
     larger than the budgets here, so that this is not SnapKV."""
-    return _voted(cache.window, *cache.room.latest(WINDOW))
+    return _voted(cache.window, *cache.limits.latest(WINDOW))
 
 
 def _voted(score: Any, always: Any, others: Any, left: Any) -> Any:
@@ -124,14 +124,16 @@ POLICIES: dict[str, Callable[[Cache], Any]] = {
 }
 
 
-def room_of(visible: Bool[Array, "#batch #head row key"], start: Int[Array, "batch row"]) -> Room:
+def cache_limits(
+    visible: Bool[Array, "#batch #head row key"], start: Int[Array, "batch row"]
+) -> CacheLimits:
     """visible: what the later queries see. start: the first key of a query's own text."""
     xp = namespace(visible)
     order = xp.cumulative_sum(xp.astype(visible, xp.int32), axis=-1, dtype=xp.int32)
     number = order[..., -1:]
     percent = beside(number, np.array([round(100 * share) for share in BUDGETS], np.int32))
     key = beside(number, np.arange(visible.shape[-1], dtype=np.int32))
-    return Room(
+    return CacheLimits(
         visible[..., None, :],
         (number - order + 1)[..., None, :],
         key - start[:, None, :, None, None],
@@ -139,9 +141,9 @@ def room_of(visible: Bool[Array, "#batch #head row key"], start: Int[Array, "bat
     )
 
 
-def kept(
+def retained(
     maps: Float[Array, "*many head row key"],
-    room: Room,
+    limits: CacheLimits,
     *,
     value: Float[Array, "*many kv_head key width"] | None,
     sink: Float[Array, "*many head row"] | None,
@@ -155,7 +157,7 @@ def kept(
     projection, |o - o'| / |o|; None without values.
     """
     xp = namespace(maps)
-    cache = Cache(room, maps[..., None, :], heavy[..., None, :], window[..., None, :])
+    cache = Cache(limits, maps[..., None, :], heavy[..., None, :], window[..., None, :])
     whole = xp.sum(maps, axis=-1)[..., None]
     output = None if value is None else _output(cache.maps, value)
     masses, errors = [], []

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.seams.base import Seam
-from attnlab.observing.seams.sdpa import own_sequence, warn_of_lengths
-from attnlab.observing.seams.watch import Watch, crosses
+from attnlab.observing.capture.base import Capture, Source, crosses
+from attnlab.observing.capture.sdpa import own_sequence, warn_of_lengths
 
 
-class HuggingFace(Seam):
+class HuggingFace(Source):
     """`ALL_ATTENTION_FUNCTIONS.get_interface` gives a function; here it gives one that is watched.
 
     Queries and keys arrive after positions and norms, keys with the KV heads. The name under which
@@ -25,9 +24,9 @@ class HuggingFace(Seam):
     a name of our own.
     """
 
-    def stand_in(self, watch: Watch) -> None:
+    def patch(self, capture: Capture) -> None:
         utils = sys.modules.get("transformers.modeling_utils")
-        if utils is None or len(self.watches) > 1:  # no model of theirs is there, or it is done
+        if utils is None or len(self.captures) > 1:  # no model of theirs is there, or it is done
             return
         original = utils.AttentionInterface.get_interface
 
@@ -43,29 +42,31 @@ class HuggingFace(Seam):
             module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
             *args: Any, **kwargs: Any,
         ) -> Any:  # fmt: skip
-            for watch in self.watches:
-                watch.note_foreign()
-            watches = [
-                watch for watch in self.watches if watch.awake and watch.name_of(module) is not None
+            for capture in self.captures:
+                capture.note_foreign()
+            captures = [
+                capture
+                for capture in self.captures
+                if capture.is_active and capture.name_of(module) is not None
             ]
-            for watch in watches:
-                watch.muted = True
+            for capture in captures:
+                capture.muted = True
             try:
                 result = function(module, query, key, value, attention_mask, *args, **kwargs)
             finally:
-                for watch in watches:
-                    watch.muted = False
-            for watch in watches:
-                name = watch.names[id(module)]
+                for capture in captures:
+                    capture.muted = False
+            for capture in captures:
+                name = capture.names[id(module)]
                 cross = getattr(module, "is_cross_attention", False) or crosses(name)
                 if not cross and query.shape[2] != key.shape[2]:
-                    cross = watch.comes_from_elsewhere(query, key)
-                with watch.beside():
+                    cross = capture.comes_from_elsewhere(query, key)
+                with capture.beside():
                     call = understand(implementation, module, query, key, value, attention_mask,
-                                      layer=watch.next_layer, cross=cross, name=name,
+                                      layer=capture.next_layer, cross=cross, name=name,
                                       **kwargs)  # fmt: skip
                     exact = not kwargs.get("dropout")
-                    watch.see(name, call, result[0].transpose(1, 2), exact=exact)
+                    capture.see(name, call, result[0].transpose(1, 2), exact=exact)
             return result
 
         return attend
@@ -152,9 +153,9 @@ def _flash(
     causal = bool(module.is_causal if asked is None else asked)
     if mask is not None:
         mask = mask[:, None, None, -key.shape[2] :].bool()
-    packed = _packed(query, kwargs)
-    if packed is not None:
-        mask = (packed[:, None, :, None] == packed[:, None, None, :])  # fmt: skip
+    pack = _packed(query, kwargs)
+    if pack is not None:
+        mask = (pack[:, None, :, None] == pack[:, None, None, :])  # fmt: skip
     window = kwargs.get("sliding_window")
     return {
         "mask": mask, "causal": causal,

@@ -10,13 +10,12 @@ import torch
 from torch.backends import mha
 from torch.nn import functional
 
-from attnlab.observing.seams.base import Seam
-from attnlab.observing.seams.watch import Watch, differ_by_positions
+from attnlab.observing.capture.base import Capture, Source, differ_by_positions
 
 NAME = "multi_head_attention_forward"
 
 
-class Multihead(Seam):
+class Multihead(Source):
     """Where weights are asked for, torch computes them in products of its own, which no seam sees.
 
     The same is then computed once more without weights, for those who watch alone: that goes
@@ -27,8 +26,8 @@ class Multihead(Seam):
     other models, and it stays as it is.
     """
 
-    def stand_in(self, watch: Watch) -> None:
-        if len(self.watches) == 1:
+    def patch(self, capture: Capture) -> None:
+        if len(self.captures) == 1:
             self.original = getattr(functional, NAME)
             self.signature = inspect.signature(self.original)
             self.replace(functional, NAME, self._attend)
@@ -36,38 +35,38 @@ class Multihead(Seam):
             self.replace(
                 mha,
                 enabled.__name__,
-                lambda: enabled() and not any(watch.awake for watch in self.watches),
+                lambda: enabled() and not any(capture.is_active for capture in self.captures),
             )
 
     def _attend(self, *args: Any, **kwargs: Any) -> Any:
         given = self.signature.bind(*args, **kwargs)
-        for watch in self.watches:
-            watch.note_foreign()
-        awake = [watch for watch in self.watches if watch.awake]
+        for capture in self.captures:
+            capture.note_foreign()
+        is_active = [capture for capture in self.captures if capture.is_active]
         query, key = given.arguments["query"], given.arguments["key"]
         alike = query is key or (
             query.shape == key.shape
             and (torch.equal(query, key) or differ_by_positions(query, key))
         )
-        for watch in awake:
-            watch.cross = not alike
-            watch.appended = int(given.arguments.get("bias_k") is not None)
+        for capture in is_active:
+            capture.cross = not alike
+            capture.appended = int(given.arguments.get("bias_k") is not None)
         weights = given.arguments.get("need_weights", True)
         try:
-            for watch in awake:
-                watch.muted = weights
+            for capture in is_active:
+                capture.muted = weights
             try:
                 result = self.original(*args, **kwargs)
             finally:
-                for watch in awake:
-                    watch.muted = False
-            if awake and weights:
+                for capture in is_active:
+                    capture.muted = False
+            if is_active and weights:
                 quiet = {"need_weights": False, "training": False}  # no dropout, no random number
                 with ExitStack() as beside:
-                    for watch in awake:
-                        beside.enter_context(watch.beside())
+                    for capture in is_active:
+                        beside.enter_context(capture.beside())
                     self.original(**(given.arguments | quiet))
         finally:
-            for watch in awake:
-                watch.cross, watch.appended = None, 0
+            for capture in is_active:
+                capture.cross, capture.appended = None, 0
         return result
