@@ -463,8 +463,11 @@ class Observer:
         if not self._attention:
             self._attention = attention_parameters(model, snapshot.order)
         if self._kept is not None:
-            self._trying("out", f"step {number}: not written to {self._kept.folder}",
-                         self._kept.keep, number, snapshot, spent)  # fmt: skip
+            words, about = (
+                f"step {number}: not written to {self._kept.folder}",
+                {"learning_rate_sum": spent},
+            )
+            self._trying("out", words, self._kept.write, number, snapshot, about)
         if self._log is not None:
             self._trying("log", f"step {number}: log failed", self._log, number,
                          self.history.latest())  # fmt: skip
@@ -507,13 +510,13 @@ class Observer:
             except Exception as problem:
                 problems.append(problem)
 
-        def take(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             with guard():
                 if trains(model) and not batch:
                     batch.append(batch_of(model, args, kwargs))
 
         with opened:
-            opened.callback(follow(model, before=take))
+            opened.callback(follow(take, model))
             behind = opened.enter_context(capturing_weights(model, self._cache.layout, guard))
             builder = SnapshotBuilder(
                 lambda: batch[0], behind, self._cache, rows=self.rows, min_keys=self.min_keys,

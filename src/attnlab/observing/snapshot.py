@@ -444,7 +444,7 @@ class SnapshotBuilder:
         # one wait for the device in all
         groups, others = to_host(self._groups, [*numbers, *self._weights.waiting()])
         for output_check, found in zip(self._checks, others, strict=False):
-            output_check.settle(*found.tolist())
+            output_check.require_match(*found.tolist())
         self._cache.keep(len(self._order), self._plans)
         weights = self._weights.result(others[len(numbers) :])
         return Snapshot(groups, tuple(self._order), unseen, weights)

@@ -1,4 +1,7 @@
-"""Measurements on the disk, each in a file that is whole or not there."""
+"""A trajectory: the checkpoints of one training, measured one after the other on one probe.
+
+Snapshots are kept in a folder, each in a file that is whole or not there.
+"""
 
 from __future__ import annotations
 
@@ -36,51 +39,62 @@ from attnlab.text.checkpoint import read_checkpoint, write_checkpoint
 
 RESULT = "result.nc"
 STEPS, ROLLED_BACK = "steps", "rolled-back"
+TORCH = str(torch.__version__)
 _PREFIX, _SUFFIX = "step-", ".safetensors"
 _NUMBERS = "biuf"  # kinds of dtypes
-Record = tuple[int, float | None, Snapshot]
+_UNFIT = "its configuration does not fit its weights, or the probe"
 
 
 class SnapshotFolder:
-    """Measurements of one training in a folder, with which a later observer goes on.
+    """Snapshots of one training in a folder, with which a later call goes on.
 
-    key: what has to be the same for that (the probe and the settings).
+    key: settings that have to be the same for that. names: the files that belong to it.
     """
 
-    def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, key: Mapping[str, Any],
+        names: Sequence[str] = (STEPS, ROLLED_BACK, RESULT),
+    ) -> None:  # fmt: skip
         if not folder.parent.is_dir():
             raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
-        claim(folder, (STEPS, ROLLED_BACK, RESULT))
-        self.folder, self._key = folder, json.loads(json.dumps(key))
+        claim(folder, names)
+        self.folder, self._key = folder, key
 
-    def records(self) -> Iterator[Record]:
-        """Yield step, learning rate spent and measurement of all steps, in their order; refused
-        where they are of another probe or other settings."""
-        for step, path in sorted(self._files()):
+    def records(self) -> Iterator[tuple[int, float | None, Snapshot]]:
+        """Yield the step, the learning rate spent and the snapshot of all steps, in their order."""
+        for step in sorted(self._steps()):
             try:
-                found = read_checkpoint(path)
+                found = self.read(step)
             except DamagedFile as problem:
                 warnings.warn(f"{problem}; goes on without step {step}", stacklevel=4)
                 continue
-            if found.spec.get("key") != self._key:
-                raise InputError(
-                    f"out: {self.folder} holds another observation (of another model, or with "
-                    "another probe or other options); give another folder, or what was given "
-                    "before to go on"
-                )
             yield step, found.spec["learning_rate_sum"], unpack(found.spec, found.arrays)
 
-    def keep(self, step: int, snapshot: Snapshot, learning_rate_sum: float | None) -> None:
-        """Write a measurement."""
-        path = self.folder / STEPS / f"{_PREFIX}{step}{_SUFFIX}"
+    def read(self, step: int, **key: str) -> Kept:
+        """Return what is kept of a step; refuse another probe or other settings.
+
+        key: settings of this step alone, as `write` was given them.
+        """
+        found = read_checkpoint(self._path(step))
+        if found.spec.get("key") != json.loads(json.dumps({**self._key, **key})):
+            raise InputError(
+                f"out: {self.folder} holds another observation of step {step} (of another model "
+                "or other weights, or with another probe or other options); give another folder, "
+                "or what was given before to go on"
+            )
+        return found
+
+    def write(self, step: int, snapshot: Snapshot, about: Mapping[str, Any], **key: str) -> None:
+        """Write the snapshot of a step, and other values `about` it."""
+        path = self._path(step)
         make_folder(path.parent, inside=self.folder)
         spec, arrays = pack(snapshot)
-        spec |= {"key": self._key, "learning_rate_sum": learning_rate_sum}
+        spec |= {"key": {**self._key, **key}, **about}
         write_checkpoint(path, Kept(spec, step, arrays), inside=self.folder)
 
     def roll_back(self, step: int) -> None:
-        """Put the files from `step` on aside: the training goes on from an earlier state."""
-        later = [path for number, path in self._files() if number >= step]
+        """Move the files from `step` on aside: the training goes on from an earlier state."""
+        later = [self._path(number) for number in self._steps() if number >= step]
         if not later:
             return
         places = (self.folder / ROLLED_BACK / str(number) for number in range(1, 10**9))
@@ -94,10 +108,13 @@ class SnapshotFolder:
         """Write the whole result."""
         save(result, self.folder / RESULT, inside=self.folder)
 
-    def _files(self) -> list[tuple[int, Path]]:
+    def _path(self, step: int) -> Path:
+        return self.folder / STEPS / f"{_PREFIX}{step}{_SUFFIX}"
+
+    def _steps(self) -> list[int]:
         found = (self.folder / STEPS).glob(f"{_PREFIX}*{_SUFFIX}")
-        numbers = ((path.name[len(_PREFIX) : -len(_SUFFIX)], path) for path in found)
-        return [(int(number), path) for number, path in numbers if number.isdecimal()]
+        numbers = (path.name[len(_PREFIX) : -len(_SUFFIX)] for path in found)
+        return [int(number) for number in numbers if number.isdecimal()]
 
 
 def pack(snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -173,10 +190,6 @@ def _layer(label: dict[str, Any], arrays: Mapping[str, Any], prefix: str) -> xr.
         for name, (dims, attrs) in label["variables"].items()
     }
     return xr.Dataset(variables, attrs=label["attrs"]).set_coords(label["coords"])
-
-
-_UNFIT = "its configuration does not fit its weights, or the probe"
-TORCH = str(torch.__version__)
 
 
 def observe_model(
@@ -278,7 +291,11 @@ def observe_checkpoints(
     sound = [one for one in checkpoints if one.step not in looked.unusable]
     if not sound:
         raise InputError(f"checkpoints: none can be used: {looked.faults[0].words}")
-    keeper = None if out is None else _Keeper(Path(out), probe, rows, min_keys, looked)
+    settings = {"rows": rows, "min_keys": min_keys, "probe": digest(probe)}
+    kept = None
+    if out is not None:
+        key = {**settings, "torch": TORCH, "numerics": numerics("measures"), "repeated": True}
+        kept = SnapshotFolder(Path(out), key, (STEPS, RESULT))
     history = History()
     steps = [one.step for one in sound]
     sums = sums_of_checkpoints(steps, [one.path for one in sound], learning_rate)
@@ -286,11 +303,13 @@ def observe_checkpoints(
     with reporting(progress, len(sound), "measuring checkpoints") as report:
         for i, one in enumerate(sound):
             report(0, one.name)
-            snapshot = None if keeper is None else keeper.kept(one)
+            # a folder may be trained into again
+            key = {"model": str(one.path.resolve()), "weights": looked.digests[one.step]}
+            snapshot = None if kept is None else _read_again(kept, one.step, key)
             if snapshot is None:
                 snapshot = _snapshot(one.path, probe, rows, min_keys, device)
-                if keeper is not None:
-                    keeper.keep(one, snapshot)
+                if kept is not None:
+                    kept.write(one.step, snapshot, {}, **key)
             history.add(one.step, snapshot, learning_rate_sum=None if sums is None else sums[i])
             if modules := _not_finite(snapshot):
                 wrong[one.step] = modules
@@ -301,15 +320,12 @@ def observe_checkpoints(
             "checkpoints: at no step is attention a finite number on this probe, though the "
             "weights are; the training has diverged"
         )
-    spec = {
-        "checkpoints": [one.name for one in sound], "rows": rows, "min_keys": min_keys,
-        "probe": digest(probe),
-    }  # fmt: skip
+    spec = {"checkpoints": [one.name for one in sound], **settings}
     result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(looked.document()))
     result.attrs["not_finite"] = json.dumps(wrong)
     result.attrs |= _theory(result, text, names)
-    if keeper is not None:
-        save(result, keeper.folder / RESULT, inside=keeper.folder)
+    if kept is not None:
+        kept.save(result)
     return result
 
 
@@ -322,6 +338,18 @@ def _checkpoints(where: Any, pattern: str | None) -> tuple[Checkpoint, ...]:
     if listed and where and all(isinstance(one, Checkpoint) for one in where):
         return tuple(sorted(where, key=lambda one: one.step))
     return find_checkpoints(where, pattern=pattern)
+
+
+def _read_again(kept: SnapshotFolder, step: int, key: Mapping[str, str]) -> Snapshot | None:
+    """Return what an earlier call has kept of a step; None where it has to be measured again."""
+    try:
+        found = kept.read(step, **key)
+    except (FileNotFoundError, DamagedFile):
+        return None
+    try:
+        return unpack(found.spec, found.arrays)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None  # changed after it was written
 
 
 def _around(looked: Lint, steps: Sequence[int]) -> list[int]:
@@ -371,51 +399,3 @@ def _not_finite(snapshot: Snapshot) -> list[str]:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
-
-
-class _Keeper:
-    """Steps that were measured, each in a file that is whole or is not there."""
-
-    def __init__(
-        self, folder: Path, probe: Any, rows: int | None, min_keys: int, looked: Lint
-    ) -> None:
-        if not folder.parent.is_dir():
-            raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
-        claim(folder, (STEPS, RESULT))
-        self.folder, self.looked = folder, looked
-        self.key = {
-            "probe": digest(probe), "rows": rows, "min_keys": min_keys, "torch": TORCH,
-            "numerics": numerics("measures"), "repeated": True,
-        }  # fmt: skip
-
-    def kept(self, checkpoint: Checkpoint) -> Snapshot | None:
-        """What is kept of a checkpoint, if anything; refused where it is of another probe."""
-        try:
-            found = read_checkpoint(self._place(checkpoint))
-        except (FileNotFoundError, DamagedFile):
-            return None
-        if found.spec.get("key") != json.loads(json.dumps(self._key_of(checkpoint))):
-            raise InputError(
-                f"out: {self.folder} holds another observation of step {checkpoint.step} (of other "
-                "weights, or with another text or other options); give another folder, or what "
-                "was given before to go on"
-            )
-        try:
-            return unpack(found.spec, found.arrays)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return None  # changed after it was written: measured again
-
-    def keep(self, checkpoint: Checkpoint, snapshot: Snapshot) -> None:
-        """Write a step."""
-        place = self._place(checkpoint)
-        make_folder(place.parent, inside=self.folder)
-        spec, arrays = pack(snapshot)
-        spec["key"] = self._key_of(checkpoint)
-        write_checkpoint(place, Kept(spec, checkpoint.step, arrays), inside=self.folder)
-
-    def _place(self, checkpoint: Checkpoint) -> Path:
-        return self.folder / STEPS / f"step-{checkpoint.step}.safetensors"
-
-    def _key_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        weights = self.looked.digests[checkpoint.step]  # a folder may be trained into again
-        return {**self.key, "model": str(checkpoint.path.resolve()), "weights": weights}

@@ -283,7 +283,7 @@ class WeightCapture:
         self._ranked: list[tuple[list[tuple[str, str, int]], Tensor]] = []
         if not layout.orders:
             for module in fused(model):
-                opened.callback(follow(module, after=partial(self._take_made, id(module))))
+                opened.callback(follow(self._begin_fused, module))
 
     def at(self, captured: CapturedCall, real: Tensor | None) -> None:
         """Look behind a call. real: which of its queries are no padding."""
@@ -304,7 +304,7 @@ class WeightCapture:
             return
         self._wait(layer, "mlp_stable_rank", gram(mlp.matrix)[None])
         take = partial(self._take_units, layer, real)
-        self._opened.callback(follow(mlp.output, before=take))
+        self._opened.callback(follow(take, mlp.output))
 
     def waiting(self) -> list[Tensor]:
         """What `result` needs to know of what is on the device."""
@@ -351,13 +351,16 @@ class WeightCapture:
         self._ranked.append(([(layer, name, len(one)) for layer, name, one in waiting], numbers))
         waiting.clear()
 
-    def _take_made(self, module: int, _: tuple[Any, ...], output: Any) -> None:
+    def _begin_fused(self, module: nn.Module, *_: Any) -> Callable[[Any], None]:
+        return partial(self._take_made, id(module))
+
+    def _take_made(self, module: int, output: Any) -> None:
         with self._guard():
             if isinstance(output, Tensor) and output.ndim == 3:
                 self._made[module] = output[0, :TOKENS].detach().clone()
 
     def _take_units(
-        self, layer: str, real: Tensor | None, given: tuple[Any, ...], _: dict[str, Any]
+        self, layer: str, real: Tensor | None, _: nn.Module, given: tuple[Any, ...], *__: Any
     ) -> None:
         if layer in self._used or not given:  # the second time is not this layer's
             return

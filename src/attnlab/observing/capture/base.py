@@ -1,4 +1,8 @@
-"""A sighting: an attention call beside what the model itself made of it."""
+"""Capture of a model's attention calls: which module attends, with what, and what it makes of it.
+
+Calls of modules are followed by a patch of `nn.Module.__call__`, functions that attend by the
+patches of each `Source`. Nothing is put into the modules: hooks would be copied and saved with them.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,11 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -27,7 +32,7 @@ TF32 = 2.0**-10  # what an accelerator may round the factors of a float32 produc
 
 @dataclass(frozen=True, eq=False)
 class CapturedCall:
-    """What a seam saw.
+    """A captured attention call beside the output that the model made of it.
 
     call: queries, keys and all that decides the attention between them.
     output: what the model's own function made of it.
@@ -43,16 +48,15 @@ class CapturedCall:
     exact: bool
 
     def check(self) -> None:
-        """Refuse a call that does not explain the output, at once: see `output_check`."""
-        if (output_check := self.output_check()) is not None:
-            output_check.settle(*output_check.numbers.tolist())
+        """Refuse a call that does not explain the model's output, at once: see `output_check`."""
+        if (check := self.output_check()) is not None:
+            check.require_match(*check.numbers.tolist())
 
     def output_check(self) -> OutputCheck | None:
-        """How far the call is from explaining the output, for `Doubt.settle`.
+        """Compute the output of eight queries again from the call, for `OutputCheck`.
 
-        A bias, a mask or a normaliser that came by a way that no seam knows would otherwise make
-        every statistic wrong without a word. Of eight queries, spread evenly, the output is
-        computed again from the call. Nothing is waited for here.
+        A bias, a mask or a normaliser that no source knows of would otherwise make every statistic
+        wrong without a word. Does not synchronise with the device.
         """
         call, value = self.call, self.call.value
         if value is None or not self.exact:
@@ -68,24 +72,21 @@ class CapturedCall:
         known = seen.any(-1) & value.isfinite().all()
         worst = wrong.masked_fill(~known, 0.0).amax()
         largest = logits.masked_fill(~seen, 0.0).abs().amax()
-        bound = (
-            _rounding(call.query, call.key, value, self.output)
-            * (8 + 2 * largest)
-            * value.abs().amax().float()
-        )
+        rounding = _rounding(call.query, call.key, value, self.output)
+        bound = rounding * (8 + 2 * largest) * value.abs().amax().float()
         return OutputCheck(self.layer, self.kind, torch.stack([worst, bound]))
 
 
 @dataclass(frozen=True, eq=False)
 class OutputCheck:
-    """numbers: how far the output of a layer is off, and how much of that rounding explains."""
+    """Difference between a layer's output and ours, and how much of it rounding explains."""
 
     layer: str
     kind: str
     numbers: Float[Tensor, " 2"]
 
-    def settle(self, wrong: float, bound: float) -> None:
-        """Refuse the layer if its numbers are these and rounding does not explain them."""
+    def require_match(self, wrong: float, bound: float) -> None:
+        """Refuse the layer if rounding does not explain these numbers."""
         if not (wrong == 0 or wrong <= bound):  # both may be NaN
             raise InputError(
                 f"model: {self.layer} ({self.kind}) makes something else of its queries, keys and "
@@ -151,110 +152,62 @@ def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
 
 
 def _times(rows: Tensor, matrix: Tensor, call: AttentionCall) -> Tensor:
-    """Of each head (batch, head, row, ...) with the keys or values that its KV head has: one serves
-    several that stand together."""
+    """Multiply the rows of each head with the keys or values of its KV head."""
     batch, _, number, width = rows.shape
     together = rows.reshape(batch, matrix.shape[1], -1, width)
     return (together @ matrix.float()).reshape(batch, call.query.shape[1], number, -1)
 
 
-Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
-After = Callable[[tuple[Any, ...], Any], None]
-
-
-@dataclass(frozen=True, eq=False)
-class _Follower:
-    before: Before | None
-    after: After | None
-
-
-class Everyone(Protocol):
-    """Follows the calls of all modules; what it returns is called when the call ends."""
-
-    def __call__(self, module: nn.Module) -> Callable[[], None] | None: ...
-
-
-_followers: dict[int, tuple[_Follower, ...]] = {}  # by the id of the module
-_of_all: tuple[Everyone, ...] = ()
+# Called with a module and the arguments of its call; returns what is called with its output (None
+# after an error), or None.
+Begin = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Callable[[Any], None] | None]
+_followers: dict[int | None, tuple[Begin, ...]] = {}  # by the id of the module; None: all modules
 _lock = threading.Lock()
 _original: Callable[..., Any] | None = None  # nn.Module.__call__, while `_call` stands for it
 
 
-def follow(
-    module: nn.Module, *, before: Before | None = None, after: After | None = None
-) -> Callable[[], None]:
-    """Follow the calls of one module; returns the function that ends it.
+def follow(begin: Begin, module: nn.Module | None = None) -> Callable[[], None]:
+    """Follow the calls of a module, or of all modules; return the function that ends it.
 
     A copy of the module is another module, and is not followed. The caller keeps the module alive.
-
-    before: called with the arguments of each call. after: with its positional arguments and its
-    output, which is None after an error.
     """
-    follower = _Follower(before, after)
+    global _original
+    key = None if module is None else id(module)
     with _lock:
-        _followers[id(module)] = (*_followers.get(id(module), ()), follower)
-        _patch()
+        _followers[key] = (*_followers.get(key, ()), begin)
+        if _original is None:
+            _original = nn.Module.__call__
+            nn.Module.__call__ = _call
 
     def end() -> None:
+        global _original
         with _lock:
-            rest = tuple(one for one in _followers.pop(id(module), ()) if one is not follower)
+            rest = tuple(one for one in _followers.pop(key, ()) if one is not begin)
             if rest:
-                _followers[id(module)] = rest
-            _leave()
+                _followers[key] = rest
+            # where another has taken the place since, it calls `_call`: both stay
+            if not _followers and nn.Module.__call__ is _call and _original is not None:
+                nn.Module.__call__ = _original
+                _original = None
 
     return end
-
-
-def follow_all(everyone: Everyone) -> Callable[[], None]:
-    """Follow the calls of all modules, of whatever model; returns the function that ends it."""
-    global _of_all
-    with _lock:
-        _of_all = (*_of_all, everyone)
-        _patch()
-
-    def end() -> None:
-        global _of_all
-        with _lock:
-            _of_all = tuple(one for one in _of_all if one is not everyone)
-            _leave()
-
-    return end
-
-
-def _patch() -> None:
-    global _original
-    if _original is None:
-        _original = nn.Module.__call__
-        nn.Module.__call__ = _call
-
-
-def _leave() -> None:
-    global _original
-    # where another has taken the place since, it calls `_call`: both stay
-    if not (_followers or _of_all) and nn.Module.__call__ is _call and _original is not None:
-        nn.Module.__call__ = _original
-        _original = None
 
 
 def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     original = _original or nn.Module._wrapped_call_impl  # ended by another thread just now
-    followers = _followers.get(id(module), ())
-    ends = [end for everyone in _of_all if (end := everyone(module)) is not None]
-    if not (followers or ends):
+    begins = (*_followers.get(None, ()), *_followers.get(id(module), ()))
+    if not begins:
         return original(module, *args, **kwargs)
-    output = None
+    ends, output = [], None
     try:
-        for one in followers:
-            if one.before is not None:
-                one.before(args, kwargs)
+        for begin in begins:
+            if (end := begin(module, args, kwargs)) is not None:
+                ends.append(end)
         output = original(module, *args, **kwargs)
         return output
     finally:
-        for one in followers:
-            if one.after is not None:
-                one.after(args, output)
-        for end in ends:
-            end()
+        for end in reversed(ends):
+            end(output)
 
 
 ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
@@ -319,13 +272,9 @@ class Capture:
         """The number of the layer that is seen next: they are counted as they come."""
         return self.times.total()
 
-    def name_of(self, module: nn.Module) -> str | None:
-        """The module's name in the model, or None if it belongs to another."""
-        return self.names.get(id(module))
-
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """Run code that measures, beside the model's own."""
+    def measuring(self) -> Iterator[None]:
+        """Run code that measures, within the model's own forward pass."""
         with self._guard(), torch.no_grad():
             yield
 
@@ -334,11 +283,8 @@ class Capture:
         self.times[name] += 1
         again = "" if self.times[name] == 1 else f"#{self.times[name]}"
         captured = CapturedCall(call, output, name + again, type(self.ran[name]).__name__, exact)
-        self.muted = True  # what is computed here is none of the model's
-        try:
+        with muted([self]):  # calls made while measuring are not the model's
             self._see(captured)
-        finally:
-            self.muted = False
 
     def origins(self, tensor: Tensor) -> list[Tensor]:
         """Return what a tensor was made from by modules of those that run, the nearest first.
@@ -411,17 +357,15 @@ class Capture:
     def following(self) -> Iterator[None]:
         """Follow which module runs."""
         with ExitStack() as opened:
-            opened.callback(follow_all(self._enter_foreign))
+            opened.callback(follow(self._enter_foreign))
             for name, module in self.model.named_modules():
-                if name and _is_plain(module):
-                    opened.callback(follow(module, after=self._take_made))
-                    continue
-                enter, leave = self._ends(name, module)
-                opened.callback(follow(module, before=enter, after=leave))
+                is_plain = name and _is_plain(module)
+                begin = self._begin_plain if is_plain else self._beginning(name, module)
+                opened.callback(follow(begin, module))
             yield
 
-    def _enter_foreign(self, module: nn.Module) -> Callable[[], None] | None:
-        """Note that a module of another model runs; returns what notes its end.
+    def _enter_foreign(self, module: nn.Module, *_: Any) -> Callable[[Any], None] | None:
+        """Note that a module of another model runs; return what notes its end.
 
         One without weights, or with weights of the model, may be a part that is made anew in each
         forward.
@@ -437,15 +381,24 @@ class Capture:
         self.running.append(None)
         self.made.append({})
 
-        def leave() -> None:
+        def leave(_: Any) -> None:
             del self.running[depth:], self.made[depth:]
 
         return leave
 
-    def _ends(
-        self, name: str, module: nn.Module
-    ) -> tuple[Callable[..., None], Callable[..., None]]:
-        def enter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _begin_plain(
+        self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[Any], None]:
+        return partial(self._take_made, args)
+
+    def _beginning(self, name: str, module: nn.Module) -> Begin:
+        """Return what follows the calls of a module."""
+        # what a block makes of its input would keep the activations of all blocks alive
+        is_small = sum(1 for _ in module.modules()) <= SMALL
+
+        def begin(
+            _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> Callable[[Any], None]:
             if self.thread is None and name == "" and trains(self.model):
                 self.thread = threading.get_ident()
             if threading.get_ident() == self.thread:
@@ -454,9 +407,7 @@ class Capture:
                 self.running.append(name)
                 self.made.append({})
                 self.ran[name] = module
-
-        # what a block makes of its input would keep the activations of all blocks alive
-        small = sum(1 for _ in module.modules()) <= SMALL
+            return partial(leave, args)
 
         def leave(given: tuple[Any, ...], output: Any) -> None:
             if threading.get_ident() != self.thread:
@@ -466,10 +417,10 @@ class Capture:
                 self.made.pop()
             if not self.running and name == "":
                 self.over = True
-            if small:
+            if is_small:
                 self._take_made(given, output)
 
-        return enter, leave
+        return begin
 
     def _take_made(self, given: tuple[Any, ...], output: Any) -> None:
         """Note what a module makes of what."""
@@ -479,6 +430,18 @@ class Capture:
             place = _place(output)
             if place != _place(given[0]):  # it may work in place
                 self.made[-1][place] = (output, given[0])
+
+
+@contextmanager
+def muted(captures: Collection[Capture], on: bool = True) -> Iterator[None]:
+    """Ignore the calls inside: they belong to a call that is captured as a whole."""
+    for capture in captures:
+        capture.muted = on
+    try:
+        yield
+    finally:
+        for capture in captures:
+            capture.muted = False
 
 
 def trains(model: nn.Module) -> bool:
@@ -535,12 +498,12 @@ _LOCK = threading.RLock()  # functions are replaced for all threads of the proce
 
 
 class Source(ABC):
-    """Stands in for the functions that attend, while somebody watches, and tells who does.
+    """Patches functions that attend during capture, and reports their calls.
 
-    A further seam is one file with a subclass that says which functions it stands in for
-    (`patch`), and its place in `attnlab.observing.seams.SEAMS`. What it puts in place calls the
-    original with the arguments that it was given, gives back what that gave, and beside it makes
-    an `AttentionCall` of them for each watch (`self.watches`).
+    A further source is one file with a subclass that says which functions it patches (`patch`), and
+    its place in `attnlab.observing.capture.SOURCES`. A patch calls the original with the arguments
+    that it was given, returns what that returned, and makes an `AttentionCall` of them for each of
+    `active_captures`.
     """
 
     def __init__(self) -> None:
@@ -549,14 +512,14 @@ class Source(ABC):
 
     @abstractmethod
     def patch(self, capture: Capture) -> None:
-        """Take the places (`replace`) of the functions that the model of this watch may call."""
+        """Replace (`replace`) the functions that the captured model may call."""
 
     @contextmanager
     def open(self, capture: Capture) -> Iterator[None]:
-        """Tell this watch what passes. The last who leaves puts everything back.
+        """Report calls to this capture. The last capture that ends puts everything back.
 
-        Watches may leave in any order: each would otherwise put back what it found, which may be
-        the stand-in of another.
+        Captures may end in any order: each would otherwise put back what it found, which may be
+        the patch of another.
         """
         try:
             with _LOCK:
@@ -568,6 +531,12 @@ class Source(ABC):
                 self.captures = tuple(one for one in self.captures if one is not capture)
                 if not self.captures:
                     self._undo.close()
+
+    def active_captures(self) -> list[Capture]:
+        """Return the captures of the forward pass that runs; others note a foreign model."""
+        for capture in self.captures:
+            capture.note_foreign()
+        return [capture for capture in self.captures if capture.is_active]
 
     def replace_by_name(self, capture: Capture, makers: Mapping[Any, Callable[..., Any]]) -> None:
         """Replace functions that a model has under names of its own: imported into the files of
@@ -586,7 +555,7 @@ class Source(ABC):
                     self.replace(owner, name, makers[original](value))
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
-        """Set an attribute until nobody watches any more."""
+        """Set an attribute until the last capture ends."""
         if name in vars(owner):
             self._undo.callback(setattr, owner, name, vars(owner)[name])
         else:  # it is inherited

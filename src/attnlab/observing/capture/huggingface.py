@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.capture.base import Capture, Source, crosses
+from attnlab.observing.capture.base import Capture, Source, crosses, muted
 from attnlab.observing.capture.sdpa import own_sequence, warn_of_lengths
 
 
@@ -42,31 +42,20 @@ class HuggingFace(Source):
             module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
             *args: Any, **kwargs: Any,
         ) -> Any:  # fmt: skip
-            for capture in self.captures:
-                capture.note_foreign()
-            captures = [
-                capture
-                for capture in self.captures
-                if capture.is_active and capture.name_of(module) is not None
-            ]
-            for capture in captures:
-                capture.muted = True
-            try:
+            captures = [one for one in self.active_captures() if id(module) in one.names]
+            with muted(captures):
                 result = function(module, query, key, value, attention_mask, *args, **kwargs)
-            finally:
-                for capture in captures:
-                    capture.muted = False
             for capture in captures:
                 name = capture.names[id(module)]
                 cross = getattr(module, "is_cross_attention", False) or crosses(name)
                 if not cross and query.shape[2] != key.shape[2]:
                     cross = capture.comes_from_elsewhere(query, key)
-                with capture.beside():
+                with capture.measuring():
                     call = understand(implementation, module, query, key, value, attention_mask,
                                       layer=capture.next_layer, cross=cross, name=name,
                                       **kwargs)  # fmt: skip
-                    exact = not kwargs.get("dropout")
-                    capture.see(name, call, result[0].transpose(1, 2), exact=exact)
+                    output = result[0].transpose(1, 2)
+                    capture.see(name, call, output, exact=not kwargs.get("dropout"))
             return result
 
         return attend
@@ -84,11 +73,15 @@ def understand(
     function of the places; the flash kernels have a mask of the padding, and a window beside it.
     """
     read = _READERS.get(implementation, _flash if "flash" in str(implementation) else _sdpa)
-    seen = read(module, query, key, attention_mask, kwargs)
+    seen: dict[str, Any] = {
+        "mask": attention_mask, "causal": False, "softcap": kwargs.get("softcap"),
+        "sinks": kwargs.get("s_aux"),
+    }  # fmt: skip
+    seen |= read(module, query, key, attention_mask, kwargs)
     keys = seen.pop("keys", key.shape[2])
-    mask = _with_bias(seen.pop("mask"), kwargs.get("position_bias"), keys)
-    scale = kwargs.get("scaling")
+    mask = _with_bias(seen["mask"], kwargs.get("position_bias"), keys)
     seen |= {"key": key[:, :, :keys], "value": value[:, :, :keys], "mask": mask}
+    scale = kwargs.get("scaling")
     is_cross = bool(cross)
     if query.shape[2] != keys and not (seen["causal"] or is_cross):
         own = own_sequence(query, seen["key"], seen["value"], mask)
@@ -101,13 +94,8 @@ def understand(
     )  # fmt: skip
 
 
-def _eager(
-    module: nn.Module, query: Tensor, key: Tensor, mask: Any, kwargs: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "mask": mask, "causal": False, "window": None, "softcap": kwargs.get("softcap"),
-        "sinks": kwargs.get("s_aux"),
-    }  # fmt: skip
+def _eager(*_: Any) -> dict[str, Any]:
+    return {}
 
 
 def _sdpa(
@@ -118,10 +106,7 @@ def _sdpa(
     causal = causal and mask is None and query.shape[2] > 1
     # where keys go on beyond the queries, it counts from the first key and leaves the others out
     keys = min(query.shape[2], key.shape[2]) if causal else key.shape[2]
-    return {
-        "mask": mask, "causal": causal, "window": None, "softcap": kwargs.get("softcap"),
-        "sinks": None, "keys": keys,
-    }  # fmt: skip
+    return {"causal": causal, "sinks": None, "keys": keys}
 
 
 def _flex(
@@ -131,14 +116,11 @@ def _flex(
         from torch.nn.attention.flex_attention import create_mask
 
         heads = mask.shape[1]
-        mask = create_mask(mask.mask_mod, query.shape[0], heads, query.shape[2], key.shape[2],
-                           device=query.device)  # fmt: skip
+        sizes = query.shape[0], heads, query.shape[2], key.shape[2]
+        mask = create_mask(mask.mask_mod, *sizes, device=query.device)
     elif mask is not None:
         mask = mask.to(query.dtype)  # it is added, whatever it is
-    return {
-        "mask": mask, "causal": False, "window": None, "softcap": kwargs.get("softcap"),
-        "sinks": kwargs.get("s_aux"),
-    }  # fmt: skip
+    return {"mask": mask}
 
 
 def _flash(
@@ -155,13 +137,10 @@ def _flash(
         mask = mask[:, None, None, -key.shape[2] :].bool()
     pack = _packed(query, kwargs)
     if pack is not None:
-        mask = (pack[:, None, :, None] == pack[:, None, None, :])  # fmt: skip
+        mask = pack[:, None, :, None] == pack[:, None, None, :]
     window = kwargs.get("sliding_window")
-    return {
-        "mask": mask, "causal": causal,
-        "window": window if window is not None and key.shape[2] > window else None,
-        "softcap": kwargs.get("softcap"), "sinks": kwargs.get("s_aux"),
-    }  # fmt: skip
+    window = window if window is not None and key.shape[2] > window else None
+    return {"mask": mask, "causal": causal, "window": window}
 
 
 _READERS = {"eager": _eager, "sdpa": _sdpa, "flex_attention": _flex}

@@ -10,7 +10,7 @@ import torch
 from torch.backends import mha
 from torch.nn import functional
 
-from attnlab.observing.capture.base import Capture, Source, differ_by_positions
+from attnlab.observing.capture.base import Capture, Source, differ_by_positions, muted
 
 NAME = "multi_head_attention_forward"
 
@@ -40,33 +40,26 @@ class Multihead(Source):
 
     def _attend(self, *args: Any, **kwargs: Any) -> Any:
         given = self.signature.bind(*args, **kwargs)
-        for capture in self.captures:
-            capture.note_foreign()
-        is_active = [capture for capture in self.captures if capture.is_active]
+        captures = self.active_captures()
         query, key = given.arguments["query"], given.arguments["key"]
         alike = query is key or (
             query.shape == key.shape
             and (torch.equal(query, key) or differ_by_positions(query, key))
         )
-        for capture in is_active:
+        for capture in captures:
             capture.cross = not alike
             capture.appended = int(given.arguments.get("bias_k") is not None)
         weights = given.arguments.get("need_weights", True)
         try:
-            for capture in is_active:
-                capture.muted = weights
-            try:
+            with muted(captures, weights):
                 result = self.original(*args, **kwargs)
-            finally:
-                for capture in is_active:
-                    capture.muted = False
-            if is_active and weights:
+            if captures and weights:
                 quiet = {"need_weights": False, "training": False}  # no dropout, no random number
-                with ExitStack() as beside:
-                    for capture in is_active:
-                        beside.enter_context(capture.beside())
+                with ExitStack() as measuring:
+                    for capture in captures:
+                        measuring.enter_context(capture.measuring())
                     self.original(**(given.arguments | quiet))
         finally:
-            for capture in is_active:
+            for capture in captures:
                 capture.cross, capture.appended = None, 0
         return result

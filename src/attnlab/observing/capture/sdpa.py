@@ -41,29 +41,27 @@ class ScaledDotProduct(Source):
         output: Tensor = self.original(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
-        for capture in self.captures:
-            capture.note_foreign()
-            if capture.is_active:
-                name = capture.current
-                with capture.beside():
-                    unfold = folded(capture, query, value)
-                    q, k, v = (unfold(one) for one in (query, key, value))
-                    mask = attn_mask
-                    if mask is not None and unfold is not _four:
-                        mask = unfold(mask.expand(*query.shape[:-1], key.shape[-2]))
-                    cross = capture.cross
-                    if crosses(name):
-                        cross = True
-                    elif cross is None and not is_causal:
-                        cross = capture.comes_from_elsewhere(query, key)
-                    named = crosses(name) or q.shape[2] != k.shape[2]
-                    if cross and not (named or is_causal) and capture.sequences < 2:
-                        warn_of_origin(name)
-                    call = understand(
-                        q, k, v, mask, is_causal, scale, layer=capture.next_layer, cross=cross,
-                        name=name, appended=capture.appended,
-                    )  # fmt: skip
-                    capture.see(name, call, unfold(output), exact=dropout_p == 0)
+        for capture in self.active_captures():
+            name = capture.current
+            with capture.measuring():
+                unfold = folded(capture, query, value)
+                q, k, v = (unfold(one) for one in (query, key, value))
+                mask = attn_mask
+                if mask is not None and unfold is not _four:
+                    mask = unfold(mask.expand(*query.shape[:-1], key.shape[-2]))
+                cross = capture.cross
+                if crosses(name):
+                    cross = True
+                elif cross is None and not is_causal:
+                    cross = capture.comes_from_elsewhere(query, key)
+                named = crosses(name) or q.shape[2] != k.shape[2]
+                if cross and not (named or is_causal) and capture.sequences < 2:
+                    warn_of_origin(name)
+                call = understand(
+                    q, k, v, mask, is_causal, scale, layer=capture.next_layer, cross=cross,
+                    name=name, appended=capture.appended,
+                )  # fmt: skip
+                capture.see(name, call, unfold(output), exact=dropout_p == 0)
         return output
 
 
