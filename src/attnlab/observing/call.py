@@ -14,21 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.errors import InputError, require_whole
-from attnlab.measures import maps
-from attnlab.measures.arrays import (
-    Array,
-    beside,
-    counting,
-    falling,
-    is_bool,
-    is_floating,
-    log_softmax,
-    namespace,
-    on_processor,
-    precise,
-    softmax,
-    taken,
-)
+from attnlab.measures import arrays, maps
+from attnlab.measures.arrays import Array, namespace
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int, Shaped
@@ -152,7 +139,7 @@ class AttentionCall:
     def floor(self) -> Float[Any, "B H Q 1"] | None:
         """The value at which, and below which, an additive mask hides a key, row by row."""
         mask = self.full_mask
-        if mask is None or is_bool(mask):
+        if mask is None or arrays.is_bool(mask):
             return None
         xp = namespace(mask)
         entries = mask.shape[0] * mask.shape[1] * mask.shape[3]
@@ -179,7 +166,7 @@ class AttentionCall:
                 f"mask: shape {sizes} does not broadcast to {', '.join(DIMS)} = {full}; "
                 "a padding mask of batch, key becomes one with mask[:, None, None, :]"
             )
-        if not (is_bool(mask) or is_floating(mask)):
+        if not (arrays.is_bool(mask) or arrays.is_floating(mask)):
             raise InputError(
                 f"mask: expected bool (True: may attend) or additive floats, got {mask.dtype}; "
                 "of zeros and ones give mask != 0"
@@ -187,12 +174,12 @@ class AttentionCall:
 
 
 def _floor(mask: Float[Any, "B H row key"]) -> Float[Any, "B H row 1"]:
-    mask = precise(mask)
+    mask = arrays.precise(mask)
     xp = namespace(mask)
     top = xp.max(mask, axis=-1, keepdims=True)
     floor = top - DROP
     if bool(xp.any((mask <= floor) & (mask > HIDDEN))):  # a mask of -100, or a bias that goes far
-        ordered = falling(mask)
+        ordered = arrays.falling(mask)
         drops = ordered[..., :-1] - ordered[..., 1:] >= DROP
         floor = xp.max(xp.where(drops, ordered[..., 1:], -xp.inf), axis=-1, keepdims=True)
     return xp.where(top <= HIDDEN, xp.inf, floor)
@@ -211,7 +198,7 @@ def _require_shape(field: str, array: Any, dims: str) -> None:
     shape = tuple(getattr(array, "shape", ()))
     if len(shape) != 4:
         raise InputError(f"{field}: expected an array of {dims}, got shape {shape}")
-    if not is_floating(array):
+    if not arrays.is_floating(array):
         raise InputError(f"{field}: expected floating-point numbers, got {array.dtype}")
 
 
@@ -251,17 +238,22 @@ def concat_heads(several: Sequence[Heads]) -> Heads:
     )
 
 
-def apart(
-    arrays: Sequence[Float[Array, "batch layers_and_heads *rest"]], layers: Sequence[int]
+def split_layers(
+    several: Sequence[Float[Array, "batch layers_and_heads *rest"]], layers: Sequence[int]
 ) -> Float[Array, "layer batch head *rest"]:
     """Layer by layer again, of several that stand side by side; layers: how many in each array."""
-    xp = namespace(arrays[0])
+    xp = namespace(several[0])
     parts = []
-    for array, number in zip(arrays, layers, strict=True):
+    for array, number in zip(several, layers, strict=True):
         batch, _, *rest = array.shape
         split = array.reshape(batch, number, -1, *rest)
         parts.append(xp.moveaxis(split, 1, 0))
-    return parts[0] if len(parts) == 1 else xp.concat(parts)
+    return joined(parts)
+
+
+def joined(several: Sequence[Array], axis: int = 0) -> Array:
+    """Concatenate arrays; a single one is not copied."""
+    return several[0] if len(several) == 1 else namespace(several[0]).concat(several, axis=axis)
 
 
 # The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
@@ -333,20 +325,20 @@ class CallPart:
         counts: Int[NDArray[Any], "#batch #head row"],
     ) -> VisibleKeys:
         """These queries, of which it is known how many keys they see."""
-        blind = None if counts.all() else beside(self.call.query, (counts == 0)[..., None])
-        there = beside(self.call.query, index)
+        blind = None if counts.all() else arrays.beside(self.call.query, (counts == 0)[..., None])
+        there = arrays.beside(self.call.query, index)
         return VisibleKeys(there, self.visible(there), blind)
 
     def visible(self, index: Int[Array, "batch row"]) -> Bool[Array, "#batch #head row key"]:
         """Which keys these rows may see."""
         keys = self.call.shape[3]
-        key = counting(self.call.query, 0, keys)
+        key = arrays.counting(self.call.query, 0, keys)
         first, last = self.call.span(self._place(index)[:, None, :, None])
         seen = (key >= first) & (key <= last)
         if self.mask is not None:
             rows = _rows_of(self.mask, index)
             if self.floor is not None:
-                rows = precise(rows) > _rows_of(self.floor, index)
+                rows = arrays.precise(rows) > _rows_of(self.floor, index)
             seen = seen & rows
         return seen
 
@@ -359,7 +351,7 @@ class CallPart:
         xp, sink = namespace(logits), None
         largest = xp.max(logits, axis=-1)
         logits = _with_sinks(logits, heads)
-        m, logs = softmax(logits), log_softmax(logits)
+        m, logs = arrays.softmax(logits), arrays.log_softmax(logits)
         del logits  # here and below: what is not needed any more leaves room for larger blocks
         if heads.sinks is not None:
             m, logs, sink = m[..., :-1], logs[..., :-1], logs[..., -1]
@@ -376,7 +368,7 @@ class CallPart:
         self, logits: Float[Array, "batch head row key"], heads: Heads, blind: Any
     ) -> tuple[Float[Array, "batch head row key"], Float[Array, "batch head row"] | None]:
         """Maps alone, and what a learnable sink takes."""
-        m, sink = softmax(_with_sinks(logits, heads)), None
+        m, sink = arrays.softmax(_with_sinks(logits, heads)), None
         if heads.sinks is not None:
             m, sink = m[..., :-1], m[..., -1]
         return (m if blind is None else namespace(m).where(blind, 0.0, m)), sink
@@ -401,9 +393,9 @@ class CallPart:
         query: all queries, in the model's precision. there: which of these rows count.
         """
         queries, keys = self.call.shape[2:]
-        index = counting(key, rows.start, rows.stop)[None]
+        index = arrays.counting(key, rows.start, rows.stop)[None]
         visible = self.visible(index)
-        some = precise(query[:, :, rows]) * self.call.scale
+        some = arrays.precise(query[:, :, rows]) * self.call.scale
         if self.mask is None:  # half of the products of causal attention are never seen
             place = np.arange(rows.start, rows.stop) + (keys - queries)
             first, last = self.call.span(place)
@@ -425,7 +417,7 @@ class CallPart:
         if softcap is not None:
             logits = softcap * xp.tanh(logits / softcap)
         if self.floor is not None:
-            logits = logits + precise(_rows_of(self.mask, index))
+            logits = logits + arrays.precise(_rows_of(self.mask, index))
         return logits
 
     def _place(self, index: Any) -> Any:
@@ -439,28 +431,27 @@ def _rows_of(mask: Any, index: Int[Array, "#batch row"]) -> Any:
         return mask
     batch = max(index.shape[0], mask.shape[0])  # rows that are the same for all have 1
     mask = namespace(mask).broadcast_to(mask, (batch, *mask.shape[1:]))
-    return taken(mask, index[:, None, :, None], 2)
+    return arrays.taken(mask, index[:, None, :, None], 2)
 
 
 def bytes_of_an_entry(call: AttentionCall) -> int:
     """Of a block of this call's rows."""
-    short = call.shape[3] <= LONG or on_processor(call.query)
+    short = call.shape[3] <= LONG or arrays.on_processor(call.query)
     return BYTES_OF_AN_ENTRY if short else BYTES_OF_A_LONG_ENTRY
 
 
 def ranked_mass(m: Float[Array, "batch head row key"]) -> Float[Array, "batch head row key"]:
     """That of `attnlab.measures.maps`, some heads at a time where all need too much room."""
-    if on_processor(m):
+    if arrays.on_processor(m):
         return maps.ranked_mass(m)
     turns = TURNS if m.shape[-1] <= LONG else LONG_TURNS
     cuts = even_cuts(m.shape[1], -(-m.shape[1] // turns))
-    parts = [maps.ranked_mass(m[:, cut]) for cut in cuts]
-    return parts[0] if len(parts) == 1 else namespace(m).concat(parts, axis=1)
+    return joined([maps.ranked_mass(m[:, cut]) for cut in cuts], 1)
 
 
 def bytes_of_a_block(call: AttentionCall, budget_bytes: int) -> int:
     """Bytes of a block of this budget, where the call is."""
-    return min(budget_bytes, NEAR_BYTES) if on_processor(call.query) else budget_bytes
+    return min(budget_bytes, NEAR_BYTES) if arrays.on_processor(call.query) else budget_bytes
 
 
 def even_cuts(number: int, most: int) -> Iterator[slice]:
@@ -477,5 +468,5 @@ def _with_sinks(
     if heads.sinks is None:
         return logits
     xp = namespace(logits)
-    one = xp.broadcast_to(precise(heads.sinks)[:, None, None], (*logits.shape[:3], 1))
+    one = xp.broadcast_to(arrays.precise(heads.sinks)[:, None, None], (*logits.shape[:3], 1))
     return xp.concat([logits, one], axis=-1)

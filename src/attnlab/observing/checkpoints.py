@@ -11,7 +11,7 @@ import re
 import reprlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -25,7 +25,7 @@ from torch import Tensor
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.regular import read_regular
-from attnlab.observing.model_files import CONFIG, as_input_error, read_object, tensors_of
+from attnlab.observing.model_files import CONFIG, as_input_error, read_object, some_of, tensors_of
 
 # step143000, step_20k, checkpoint-500, stage1-step1000-tokens5B: what people call them
 STEP = re.compile(
@@ -390,9 +390,8 @@ def lint(checkpoints: Sequence[Checkpoint], *, progress: Choice = False) -> Lint
             except (InputError, OSError) as problem:
                 faults.append(Fault("unreadable", (checkpoint.step,), str(problem)))
             report(1)
-    looks: tuple[Callable[[Sequence[Print]], Iterator[Fault]], ...]
-    looks = (_identical, _jumps, _not_finite, _config_changes)
-    faults += [fault for look in looks for fault in look(prints)]
+    for check in (_identical, _jumps, _not_finite, _config_changes):
+        faults += check(prints)
     steps = tuple(sorted(checkpoint.step for checkpoint in checkpoints))
     faults.sort(key=lambda fault: (fault.steps, fault.kind))
     return Lint(steps, tuple(faults), {one.step: one.digest for one in prints})
@@ -466,9 +465,8 @@ def _jumps(prints: Sequence[Print]) -> Iterator[Fault]:
 def _not_finite(prints: Sequence[Print]) -> Iterator[Fault]:
     for one in prints:
         if one.not_finite:
-            names = ", ".join(one.not_finite[:3])
-            more = "" if len(one.not_finite) <= 3 else f" and {len(one.not_finite) - 3} more"
-            yield Fault("nan", (one.step,), f"step {one.step}: not finite numbers in {names}{more}")
+            words = f"step {one.step}: not finite numbers in {some_of(one.not_finite)}"
+            yield Fault("nan", (one.step,), words)
 
 
 def _config_changes(prints: Sequence[Print]) -> Iterator[Fault]:

@@ -279,11 +279,7 @@ class _Layout:
 def _weight_variables(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
     """What weights and activations say, as variables."""
     return {
-        name: (
-            (*before, *label.dims),
-            values[name],
-            {"long_name": label.meaning, "units": label.units},
-        )
+        name: ((*before, *label.dims), values[name], label.attrs)
         for name, label in LABELS.items()
         if name in values
     }

@@ -27,6 +27,11 @@ class Label(NamedTuple):
     units: str = "1"
     dims: tuple[str, ...] = ()
 
+    @property
+    def attrs(self) -> dict[str, str]:
+        """Attributes of the variable."""
+        return {"long_name": self.meaning, "units": self.units}
+
 
 KEPT = ("policy", "budget")
 # Means over rows.
@@ -166,10 +171,10 @@ class LayerStatistics:
     def attrs(self, name: str) -> dict[str, str]:
         """What a variable means."""
         label = _label(name)
-        meaning = label.meaning
         if name.endswith("_se"):
-            meaning = f"standard error of {name.removesuffix('_se')}, of sampling rows"
-        return {"long_name": meaning, "units": label.units}
+            of = name.removesuffix("_se")
+            label = label._replace(meaning=f"standard error of {of}, of sampling rows")
+        return label.attrs
 
     def dataset(self, layer: str) -> xr.Dataset:
         """What was measured of a layer, over (sequence, head)."""
@@ -240,7 +245,7 @@ class LayerDatasets(Mapping[str, xr.Dataset]):
         return len(self._order)
 
 
-def _label(name: str) -> Any:
+def _label(name: str) -> Label:
     return _LABELS[name.removesuffix("_se")]
 
 

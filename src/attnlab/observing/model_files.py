@@ -6,14 +6,13 @@ Weights are read from safetensors alone: a pickle can run code.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import math
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -262,10 +261,9 @@ def load_model(folder: Path, *, device: str = "cpu") -> nn.Module:
         raise InputError(f"{folder}: not all weights are there ({names}); fetch the files again")
     wrong = [name for name, one in model.named_parameters() if not bool(one.isfinite().all())]
     if wrong:
-        more = "" if len(wrong) <= 3 else f" and {len(wrong) - 3} more"
         raise InputError(
-            f"{folder}: weights are not finite numbers in {', '.join(wrong[:3])}{more}; the "
-            "training has diverged, or the file is damaged"
+            f"{folder}: weights are not finite numbers in {some_of(wrong)}; the training has "
+            "diverged, or the file is damaged"
         )
     model.eval()
     loaded: nn.Module = model.to(device)
@@ -360,7 +358,7 @@ def _skeleton(folder: Path, config: Any, tensors: Mapping[str, Any]) -> Any:
     return skeleton
 
 
-@contextlib.contextmanager
+@contextmanager
 def _at_most_modules(folder: Path, most: int) -> Iterator[None]:
     """Refuse to build a model of more modules than `most`: experts, groups, whatever multiplies."""
     count = itertools.count(1)
@@ -456,6 +454,11 @@ def cut_into_sequences(
     return {"input_ids": rows}
 
 
+def some_of(names: Sequence[str]) -> str:
+    """Name the first three, and the number of the others."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def _require_model(folder: Path) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give one that transformers has saved")
@@ -476,7 +479,7 @@ def _special(words: Any, folder: Path) -> tuple[list[int], list[int]]:
     return [], []
 
 
-@contextlib.contextmanager
+@contextmanager
 def _quiet_and_offline() -> Iterator[None]:
     """Keep transformers from messages about what is checked here, and from the network."""
     from huggingface_hub import constants

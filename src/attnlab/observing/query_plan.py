@@ -6,27 +6,16 @@ one model mostly share it, so that it is made once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.measures import places
-from attnlab.measures.arrays import (
-    Array,
-    alike,
-    beside,
-    in_a_row,
-    namespace,
-    on_processor,
-    precise,
-    ranks,
-    taken,
-    to_numpy,
-)
+from attnlab.measures import arrays, places
+from attnlab.measures.arrays import Array, namespace
 from attnlab.measures.received import token_counts
 from attnlab.observing import kv_cache
 from attnlab.observing.call import (
@@ -41,7 +30,15 @@ from attnlab.observing.call import (
     even_cuts,
 )
 from attnlab.observing.layer_statistics import Labels
-from attnlab.observing.visibility import Rows, Visibility, choose_rows, last_rows, spread_rows
+from attnlab.observing.visibility import (
+    Rows,
+    Visibility,
+    choose_rows,
+    coverage,
+    find_visibility,
+    last_rows,
+    spread_rows,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -91,37 +88,28 @@ class QueryPlan:
     short: Rows
     counts: tuple[NDArray[Any], NDArray[Any]] | None  # of tokens
     budget_bytes: int
-    _block_plans: dict[tuple[int, int], BlockPlan] = field(default_factory=dict)
-    _extra_rows: dict[tuple[int, int], VisibleKeys] = field(default_factory=dict)
-    _cache_limits: dict[tuple[int, int], kv_cache.CacheLimits] = field(default_factory=dict)
-    _made: dict[str, Array] = field(default_factory=dict)
+    _kept: dict[Hashable, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls,
-        call: AttentionCall,
-        visibility: Visibility,
-        *,
-        rows: int | None,
-        seed: int,
-        budget_bytes: int,
+        cls, call: AttentionCall, *, rows: int | None, seed: int, budget_bytes: int, **given: Any
     ) -> QueryPlan:
+        """Plan how a call is measured. The arguments are those of `statistics`."""
+        visibility = find_visibility(call, budget_bytes=budget_bytes, **given)
         batch, head, _, keys = call.shape
+        eligible, tokens = visibility.eligible, visibility.tokens
         caches = not (visibility.later or call.cross)
-        number = max(kv_cache.LEAST_LATER, kv_cache.LATER // batch) if caches else 0
+        later = max(kv_cache.LEAST_LATER, kv_cache.LATER // batch) if caches else 0
+        map_rows = max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
         return cls(
-            _shadow(call),
-            visibility,
-            choose_rows(visibility.eligible, rows, seed=seed),
-            spread_rows(
-                visibility.eligible, max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
-            ),
-            last_rows(visibility.eligible, number),
-            last_rows(visibility.eligible, kv_cache.WINDOW if caches else 0, before=number),
-            choose_rows(visibility.short, None),
-            None if visibility.tokens is None else token_counts(visibility.tokens, visibility.keys),
-            budget_bytes,
-        )
+            _shadow(call), visibility,
+            chosen=choose_rows(eligible, rows, seed=seed), fixed=spread_rows(eligible, map_rows),
+            later=last_rows(eligible, later),
+            voters=last_rows(eligible, kv_cache.WINDOW if caches else 0, before=later),
+            short=choose_rows(visibility.short, None),
+            counts=None if tokens is None else token_counts(tokens, visibility.keys),
+            budget_bytes=budget_bytes,
+        )  # fmt: skip
 
     @property
     def caches(self) -> bool:
@@ -129,12 +117,22 @@ class QueryPlan:
         return len(self.later) > 0
 
     def made(self, like: Array, name: str, make: Callable[[], ArrayLike]) -> Array:
-        """Some values beside an array, numbers in its precision; brought there once for all."""
-        if name not in self._made:
+        """Return values on the device of an array, floats in its precision; moved there once."""
+
+        def there() -> Array:
             values = np.asarray(make())
-            there = alike if values.dtype.kind == "f" else beside
-            self._made[name] = there(like, values)
-        return self._made[name]
+            return (arrays.alike if values.dtype.kind == "f" else arrays.beside)(like, values)
+
+        return self._once(name, there)
+
+    def _once(self, key: Hashable, make: Callable[[], Any], *, keep: bool = True) -> Any:
+        """Return what `make` gives, and keep it for the next layers and snapshots."""
+        if key in self._kept:
+            return self._kept[key]
+        found = make()
+        if keep:
+            self._kept[key] = found
+        return found
 
     @cached_property
     def of_rows(self) -> tuple[str, ...]:
@@ -185,7 +183,8 @@ class QueryPlan:
         batch = self.call.shape[0]
         fitting = self._fitting(bytes_of_an_entry(self.call))  # rows of all sequences
         together = min(batch, fitting)
-        if on_processor(self.call.query):  # many rows of one: its keys are read once for them
+        # on a processor, many rows of one sequence: its keys are read once for them
+        if arrays.on_processor(self.call.query):
             together = min(batch, max(1, fitting // len(self.chosen)))
         rows = tuple(even_cuts(len(self.chosen), fitting // together))
         return tuple((some, rows) for some in even_cuts(batch, together))
@@ -219,8 +218,8 @@ class QueryPlan:
     def heads(self, call: AttentionCall) -> Heads:
         """Return what is looked at of a call that is like this one."""
         index = self.index(call.query)[:, None, :, None]
-        some = precise(taken(call.query, index, 2)) * call.scale
-        key = in_a_row(precise(call.key))
+        some = arrays.precise(arrays.taken(call.query, index, 2)) * call.scale
+        key = arrays.in_a_row(arrays.precise(call.key))
         largest = self._largest(call.query, key) if self.sampled else None
         return Heads(some, key, call.sinks, largest)
 
@@ -239,7 +238,7 @@ class QueryPlan:
         batch, head, queries, keys = self.call.shape
         most = bytes_of_a_block(self.call, self.budget_bytes)
         fitting = max(1, most // (head * keys * BYTES_OF_A_LOGIT))  # rows of all sequences
-        together = 1 if on_processor(query) else min(batch, fitting)
+        together = 1 if arrays.on_processor(query) else min(batch, fitting)
         counted = self.made(
             key, "counted", lambda: self.visibility.eligible | self.visibility.short
         )
@@ -258,35 +257,30 @@ class QueryPlan:
         return np.concatenate([getattr(self, name).index for name in EXTRA_ROWS], axis=1)
 
     def block_plan(self, part: CallPart, sequences: slice, rows: slice) -> BlockPlan:
-        """What is known of a block of chosen rows."""
-        where = (sequences.start, rows.start)
-        found = self._block_plans.get(where)
-        if found is None:
-            found = self._make_block_plan(part, sequences, rows)
-            if self.keeps:
-                self._block_plans[where] = found
-        return found
+        """Return the plan of a block of chosen rows."""
+        key = "block", sequences.start, rows.start
+        make = partial(self._make_block_plan, part, sequences, rows)
+        return self._once(key, make, keep=self.keeps)
 
     def extra_rows(self, part: CallPart, sequences: slice, rows: slice) -> VisibleKeys:
-        """What is known of a block of the rows beside the chosen ones."""
-        where = (sequences.start, rows.start)
-        found = self._extra_rows.get(where)
-        if found is None:
+        """Return which keys are visible to a block of the rows beside the chosen ones."""
+
+        def make() -> VisibleKeys:
             index = self._extra_index[sequences, rows]
-            found = part.seen(index, self.visibility.cut(sequences).at("counts", index))
-            if self.keeps:
-                self._extra_rows[where] = found
-        return found
+            return part.seen(index, self.visibility.cut(sequences).at("counts", index))
+
+        return self._once(("extra", sequences.start, rows.start), make, keep=self.keeps)
 
     def cache_limits(self, rows: slice) -> kv_cache.CacheLimits:
-        """What caches of these of the later rows have room for."""
-        where = (rows.start, rows.stop)
-        if where not in self._cache_limits:
+        """Return what caches may keep for these of the later rows."""
+
+        def make() -> kv_cache.CacheLimits:
             index = self.later.index[:, rows]
-            visible = CallPart.of(self.call, slice(None)).visible(beside(self.like, index))
-            start = beside(self.like, self.visibility.at("starts", index))
-            self._cache_limits[where] = kv_cache.cache_limits(visible, start)
-        return self._cache_limits[where]
+            visible = CallPart.of(self.call, slice(None)).visible(arrays.beside(self.like, index))
+            start = arrays.beside(self.like, self.visibility.at("starts", index))
+            return kv_cache.cache_limits(visible, start)
+
+        return self._once(("limits", rows.start, rows.stop), make)
 
     @property
     def labels(self) -> Labels:
@@ -296,9 +290,7 @@ class QueryPlan:
         return Labels(kind, visible.min_keys, visible.tokens, queries)
 
     @cached_property
-    def seeing(
-        self,
-    ) -> Float[NDArray[Any], "#batch #head key"]:
+    def seeing(self) -> Float[NDArray[Any], "#batch #head key"]:
         """How many of the chosen rows, each as often as it stands for others, see a key."""
         if self.call.full_mask is None:
             return self._seeing_by_span()
@@ -308,26 +300,21 @@ class QueryPlan:
             total: Any = 0.0
             for cut in cuts:
                 rows = self.chosen.cut(some, cut)
-                visible = part.visible(beside(self.like, rows.index))
-                weight = alike(self.like, rows.weight)[:, None, None, :]
+                visible = part.visible(arrays.beside(self.like, rows.index))
+                weight = arrays.alike(self.like, rows.weight)[:, None, None, :]
                 xp = namespace(visible)
-                shown = xp.matmul(weight, alike(self.like, visible))
-                total = total + to_numpy(shown[:, :, 0, :]).astype(np.float64)
+                shown = xp.matmul(weight, arrays.alike(self.like, visible))
+                total = total + arrays.to_numpy(shown[:, :, 0, :]).astype(np.float64)
             found.append(np.broadcast_to(total, (rows.index.shape[0], *np.shape(total)[1:])))
         return np.concatenate(found)
 
     def _seeing_by_span(self) -> NDArray[Any]:
         """Without a mask a query sees a run of keys."""
-        batch, _, queries, keys = self.call.shape
+        _, _, queries, keys = self.call.shape
         first, last = self.call.span(self.chosen.index + (keys - queries))
         first, after = np.clip(first, 0, keys), np.clip(last + 1, 0, keys)
-        total = np.zeros((batch, 1, keys))
-        for b in range(batch):
-            begun, ended = (
-                np.bincount(end[b], self.chosen.weight[b], keys + 1) for end in (first, after)
-            )
-            total[b, 0] = np.cumsum(begun - ended)[:keys]
-        return total
+        rows = zip(first, after, self.chosen.weight, strict=True)
+        return np.stack([coverage(keys, *one) for one in rows])[:, None]
 
     @cached_property
     def in_prompt(self) -> Float[NDArray[Any], "batch row"]:
@@ -358,7 +345,7 @@ class QueryPlan:
     @cached_property
     def like(self) -> Array:
         """An array where the call is, in the precision that is computed in."""
-        return precise(self.call.key[:1, :1, :1, :1])
+        return arrays.precise(self.call.key[:1, :1, :1, :1])
 
     def _make_block_plan(self, part: CallPart, sequences: slice, cut: slice) -> BlockPlan:
         visibility, rows, like = (
@@ -375,14 +362,14 @@ class QueryPlan:
         own = () if self.call.cross else (where, where - 1)
         at = np.stack([*(start + i for i in range(SINKS)), *own], axis=-1)[:, None]
         there = (at >= 0) & (at < keys)
-        place, first = beside(like, where), beside(like, start)
+        place, first = arrays.beside(like, where), arrays.beside(like, start)
         targets: dict[str, Any] = {}
         chance: dict[str, Any] = {}
         if not self.call.cross:
             far = places.distance(seen.visible, places=place)
             targets |= {"far": far, "local_mass": far < places.LOCAL}
             if self.counts is not None and visibility.tokens is not None:
-                tokens = beside(like, visibility.tokens)
+                tokens = arrays.beside(like, visibility.tokens)
                 found = {
                     "induction_mass": places.followers(tokens, place, start=first),
                     "duplicate_mass": places.occurrences(tokens, place, start=first),
@@ -393,32 +380,19 @@ class QueryPlan:
                     for name, target in found.items()
                 }
         heads = seen.visible.shape[1]
-        zeros = alike(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
+        zeros = arrays.alike(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
         weight = np.stack([rows.weight, self.in_prompt[sequences, cut]], axis=1)
         whole = getattr(xp, self._whole.name)
         columns = [xp.astype(targets[name], whole) for name in self.of_rows]
         return BlockPlan(
             seen=seen,
-            number=alike(like, np.maximum(counts, 1)),
-            weight=alike(like, weight),
-            at=beside(like, np.clip(at, 0, keys - 1)),
-            there=alike(like, there),
+            number=arrays.alike(like, np.maximum(counts, 1)),
+            weight=arrays.alike(like, weight),
+            at=arrays.beside(like, np.clip(at, 0, keys - 1)),
+            there=arrays.alike(like, there),
             targets=xp.stack(columns, axis=2) if columns else None,
             chance=xp.stack([chance.get(name, zeros) for name in self.sums], axis=-1),
         )
-
-    def voting(self, maps: Array) -> Float[Array, "batch row"]:
-        """The weights of the rows that vote, beside their maps."""
-        return self.made(maps, "voting", lambda: self.voters.weight)
-
-    def first_of_short(
-        self, maps: Array
-    ) -> tuple[Int[Array, "batch row"], Float[Array, "batch row"]]:
-        """The first key of the text of each short row, and 1 for rows that do not fill up."""
-        first = self.made(
-            maps, "first of short", lambda: self.visibility.at("starts", self.short.index)
-        )
-        return first, self.made(maps, "short", lambda: self.short.weight)
 
     def weights(self, values: Array, name: str) -> tuple[Array, Array | None]:
         """What `weighted_mean` of the chosen or the later rows needs, beside their values."""
@@ -443,7 +417,9 @@ class QueryPlan:
         middle = (self.ranked.sum(axis=1, keepdims=True) + 1) / 2
         # idf falls with the number of sequences; what is not ranked stands behind all others
         return {
-            name: np.where(self.ranked, ranks(np.where(self.ranked, score, np.inf)) - middle, 0.0)
+            name: np.where(
+                self.ranked, arrays.ranks(np.where(self.ranked, score, np.inf)) - middle, 0.0
+            )
             for name, score in (("frequency", often), ("idf", -in_sequences))
         }
 

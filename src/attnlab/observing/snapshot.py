@@ -33,7 +33,7 @@ from attnlab.observing.statistics import (
     measure_heads,
     summarize_layers,
 )
-from attnlab.observing.visibility import TooShort, find_visibility
+from attnlab.observing.visibility import TooShort
 from attnlab.observing.weights import (
     ModelLayout,
     WeightCapture,
@@ -224,10 +224,10 @@ def _refill(holder: Any, items: list[Any]) -> None:
         (holder.update if isinstance(holder, set) else holder.extend)(items)
 
 
-def version_of(tensor: torch.Tensor) -> int | None:
-    """Changes when the tensor is changed in its place; None of one that inference mode has made,
+def version_of(tensor: Tensor | None) -> int | None:
+    """Return a number that changes with the tensor's content; None for tensors of inference mode,
     of which torch does not tell."""
-    return None if tensor.is_inference() else tensor._version
+    return None if tensor is None or tensor.is_inference() else tensor._version
 
 
 @torch.no_grad()
@@ -334,7 +334,7 @@ class _LayerGroup:
         """Look at those that are held."""
         if not self.held:
             return
-        if _mask_version(self.plan.call.mask) != self.version:
+        if version_of(self.plan.call.mask) != self.version:
             raise InputError(
                 f"model: changes the mask of {self.names[-1]} in its place after it was used; "
                 "inside the module call attnlab.observing.record(query, key, value, mask=...)"
@@ -405,7 +405,7 @@ class SnapshotBuilder:
                         raise
                     self._too_short = True
                     return
-            group = self._waiting.setdefault(kind, _LayerGroup(plan, _mask_version(call.mask)))
+            group = self._waiting.setdefault(kind, _LayerGroup(plan, version_of(call.mask)))
             group.hold(captured)
             # a training may fill the mask of its next batch into this one's
             changes = self._live and call.mask is not None
@@ -450,9 +450,8 @@ class SnapshotBuilder:
         return Snapshot(groups, tuple(self._order), unseen, weights)
 
     def _plan(self, call: AttentionCall, beside: Mapping[str, Any]) -> QueryPlan:
-        room = _budget_bytes(call)
-        visibility = find_visibility(call, min_keys=self._min_keys, budget_bytes=room, **beside)
-        return QueryPlan.of(call, visibility, rows=self._rows, seed=0, budget_bytes=room)
+        settings = {"rows": self._rows, "min_keys": self._min_keys, "seed": 0}
+        return QueryPlan.of(call, budget_bytes=_budget_bytes(call), **settings, **beside)
 
 
 def take_snapshot(
@@ -492,17 +491,12 @@ def _plan_key(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
     mask, value = call.mask, call.value
     of_mask = None
     if mask is not None:
-        of_mask = (mask.data_ptr(), mask.shape, mask.stride(), _mask_version(mask))
+        of_mask = (mask.data_ptr(), mask.shape, mask.stride(), version_of(mask))
     return (
         call.shape, call.key.shape, None if value is None else (value.shape, value.dtype),
         call.query.dtype, call.query.device, of_mask, call.causal, call.window, call.cross,
         call.softcap, call.sinks is None, *(id(one) for one in beside.values()),
     )  # fmt: skip
-
-
-def _mask_version(mask: Tensor | None) -> int | None:
-    """Changes when the mask is changed in its place."""
-    return None if mask is None else version_of(mask)
 
 
 def is_first_process() -> bool:

@@ -22,18 +22,8 @@ from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError, require_whole
 from attnlab.files.provenance import provenance
-from attnlab.measures import maps, places
-from attnlab.measures.arrays import (
-    Array,
-    alike,
-    at_home,
-    double,
-    exactly,
-    namespace,
-    precise,
-    ranks,
-    taken,
-)
+from attnlab.measures import arrays, maps, places
+from attnlab.measures.arrays import Array, namespace
 from attnlab.measures.received import heavy_hitters, mean_received
 from attnlab.observing import kv_cache
 from attnlab.observing.call import (
@@ -43,13 +33,14 @@ from attnlab.observing.call import (
     Block,
     CallPart,
     Heads,
-    apart,
     even_cuts,
+    joined,
     ranked_mass,
+    split_layers,
 )
 from attnlab.observing.layer_statistics import MAXIMA, ROW_MEANS, LayerStatistics
 from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan
-from attnlab.observing.visibility import find_visibility, weighted_mean
+from attnlab.observing.visibility import weighted_mean
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -84,16 +75,9 @@ class HeadMeasurements:
 
 
 def statistics(
-    call: AttentionCall,
-    *,
-    tokens: ArrayLike | Array | None = None,
-    present: ArrayLike | Array | None = None,
-    starts: ArrayLike | Array | None = None,
-    rows: int | None = None,
-    min_keys: int = MIN_KEYS,
-    budget_bytes: int = BUDGET_BYTES,
-    seed: int = 0,
-) -> xr.Dataset:
+    call: AttentionCall, *, rows: int | None = None, min_keys: int = MIN_KEYS,
+    budget_bytes: int = BUDGET_BYTES, seed: int = 0, **given: ArrayLike | Array | None,
+) -> xr.Dataset:  # fmt: skip
     """Measure one call: a dataset over (sequence, head), with what each variable is in its attrs.
 
     tokens: (batch, key), the token of every key, for all that is said of tokens. present: (batch,
@@ -110,12 +94,10 @@ def statistics(
     queries see later keys, tokens that were not given.
     """
     require_whole("budget_bytes", budget_bytes, 1)
-    with exactly(call.query):
-        visibility = find_visibility(
-            call, tokens=tokens, present=present, starts=starts, min_keys=min_keys,
-            budget_bytes=budget_bytes,
-        )  # fmt: skip
-        plan = QueryPlan.of(call, visibility, rows=rows, seed=seed, budget_bytes=budget_bytes)
+    with arrays.exactly(call.query):
+        plan = QueryPlan.of(
+            call, rows=rows, seed=seed, budget_bytes=budget_bytes, min_keys=min_keys, **given
+        )
         seen = measure_heads(plan, plan.heads(call))
         group = summarize_layers(plan, [seen], [call.value], [str(call.layer)])
     return group.dataset(str(call.layer))
@@ -133,19 +115,16 @@ def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
             block = part.block(mine, cut, block_plan.seen, block_plan.number)
             totals = totals + xp.matmul(block_plan.weight[:, None], block.maps)
             columns.append(_columns(block, block_plan, plan.factors(block.maps, some)))
-        whole = _joined(columns)
+        whole = joined(columns, 2)
         largest = mine.largest
         if largest is None:
             there = plan.made(whole, "there", lambda: plan.chosen.weight > 0)[some, None]
             largest = xp.max(xp.where(there, whole[..., LARGEST], LOW), axis=-1)
         found.append({"columns": whole, "totals": totals, "short": 0.0 * whole[:, :, 0, 0]}
                      | _measure_extra_rows(plan, part, mine, some, largest))  # fmt: skip
-    joined: dict[str, Any] = {
-        name: xp.concat([one[name] for one in found]) if len(found) > 1 else found[0][name]
-        for name in found[0]
-    }
     absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
-    return HeadMeasurements(heads.layers, **(absent | joined), learnable=heads.sinks is not None)
+    whole = absent | {name: joined([one[name] for one in found]) for name in found[0]}
+    return HeadMeasurements(heads.layers, **whole, learnable=heads.sinks is not None)
 
 
 def _columns(
@@ -162,13 +141,13 @@ def _columns(
     sums = xp.matmul(
         turned, xp.matrix_transpose(_factors(block_plan, factors))
     )  # batch row head column
-    single = taken(m, block_plan.at, -1) * block_plan.there
+    single = arrays.taken(m, block_plan.at, -1) * block_plan.there
     ranked = ranked_mass(m)
     return xp.concat(
         [
             basic,
             maps.top_mass(m, ranked=ranked),
-            alike(m, maps.keys_for(m, ranked=ranked)),
+            arrays.alike(m, maps.keys_for(m, ranked=ranked)),
             single,
             xp.permute_dims(sums, (0, 2, 1, 3)) - block_plan.chance,
         ],
@@ -185,7 +164,7 @@ def _factors(
     of_all = xp.broadcast_to(of_all, (batch, rows, columns, keys))
     if block_plan.targets is None:
         return of_all
-    return xp.concat([alike(of_all, block_plan.targets), of_all], axis=2)
+    return xp.concat([arrays.alike(of_all, block_plan.targets), of_all], axis=2)
 
 
 def _measure_extra_rows(
@@ -195,6 +174,7 @@ def _measure_extra_rows(
     found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
     window: Any = 0.0
     short: Any = 0.0
+    visible = plan.visibility
     for cut in plan.extra_cuts:
         seen = plan.extra_rows(part, some, cut)
         begun = len(plan.chosen)
@@ -203,23 +183,24 @@ def _measure_extra_rows(
             blind = None if seen.blind is None else seen.blind[:, :, inside]
             m, sink = part.maps(logits[:, :, inside], heads, blind)
             if name == "voters":
-                weight = plan.voting(m)[some, None, None, own]
+                weight = plan.made(m, "voting", lambda: plan.voters.weight)[some, None, None, own]
                 window = window + namespace(m).matmul(weight, m)[:, :, 0, :]
                 continue
             if name == "short":
-                first, there = plan.first_of_short(m)
-                mass = taken(m, first[some, None, own, None], -1)[..., 0]
                 xp = namespace(m)
-                short = short + xp.sum(mass * there[some, None, own], axis=-1)
-                rows = xp.where(
-                    there[some, None, own] > 0, xp.max(logits[:, :, inside], axis=-1), LOW
+                starts = plan.made(
+                    m, "first of short", lambda: visible.at("starts", plan.short.index)
                 )
+                there = plan.made(m, "short", lambda: plan.short.weight)[some, None, own]
+                mass = arrays.taken(m, starts[some, None, own, None], -1)[..., 0]
+                short = short + xp.sum(mass * there, axis=-1)
+                rows = xp.where(there > 0, xp.max(logits[:, :, inside], axis=-1), LOW)
                 largest = xp.maximum(largest, xp.max(rows, axis=-1))
                 continue
             found[name].append(m)
             if name == "later" and sink is not None:
                 found["sink"].append(sink)
-    whole = {name: _joined(blocks) for name, blocks in found.items() if blocks}
+    whole = {name: joined(blocks, 2) for name, blocks in found.items() if blocks}
     whole["largest"] = largest
     if len(plan.short):
         whole["short"] = short
@@ -233,8 +214,8 @@ def _measure_extra_rows(
 def bytes_of(one: HeadMeasurements, value: Array | None) -> int:
     """What waits of a layer until it is concluded, and what that takes then."""
     batch, heads, rows, columns = one.columns.shape
-    arrays = (one.columns, one.short, one.totals, one.fixed, one.later, one.window)
-    waits = sum(4 * math.prod(array.shape) for array in arrays if array is not None)
+    parts = (one.columns, one.short, one.totals, one.fixed, one.later, one.window)
+    waits = sum(4 * math.prod(array.shape) for array in parts if array is not None)
     keys = one.totals.shape[-1]
     works = batch * heads * (rows * columns * BYTES_OF_A_COLUMN + keys * BYTES_OF_A_KEY)
     of_value = 0 if value is None else 4 * math.prod(value.shape)
@@ -254,30 +235,26 @@ def summarize_layers(
     layers = [one.layers for one in measurements]
 
     def all_of(name: str) -> Any:
-        return apart([getattr(one, name) for one in measurements], layers)
+        return split_layers([getattr(one, name) for one in measurements], layers)
 
-    found = _row_means(plan, double(all_of("columns")), measurements[0].learnable)
+    found = _row_means(plan, arrays.double(all_of("columns")), measurements[0].learnable)
     totals = all_of("totals")
-    found |= _of_keys(plan, at_home(totals[..., 0, :]))
-    found["alpha_1"] = _alpha_1(plan, found["sink_mass"][..., 0], double(all_of("short")))
+    found |= _of_keys(plan, arrays.at_home(totals[..., 0, :]))
+    found["alpha_1"] = _alpha_1(plan, found["sink_mass"][..., 0], arrays.double(all_of("short")))
     found["sink_rate"] = places.sink_rate(found["alpha_1"])
-    found["max_logit"] = _max_logit(double(all_of("largest")))
+    largest = arrays.double(all_of("largest"))
+    xp = namespace(largest)
+    found["max_logit"] = xp.where(largest <= LOW, xp.nan, largest)  # NaN: no key is visible
     found["attention"] = all_of("fixed")
     value = None
     if values[0] is not None:
-        value = precise(_stacked(values))
+        value = arrays.precise(_stacked(values))
         values.clear()
         found["value_norm_ratio"] = _value_norm_ratio(plan, value)
     if plan.caches:
         sink = None if measurements[0].sink is None else all_of("sink")
         found |= _caches(plan, all_of("later"), all_of("window"), totals[..., 1, :], sink, value)
     return LayerStatistics(tuple(names), found, plan.labels)
-
-
-def _max_logit(largest: Float[Array, "layer batch head"]) -> Float[Array, "layer batch head"]:
-    """Return the largest logit, and NaN in sequences whose queries see no key."""
-    xp = namespace(largest)
-    return xp.where(largest <= LOW, xp.nan, largest)
 
 
 def _alpha_1(
@@ -392,7 +369,7 @@ def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> di
         "heavy": heavy,
         "strongest_mass": strongest,
         "strongest_is_first": xp.where(
-            xp.isnan(strongest), xp.nan, alike(total, xp.argmax(shared, axis=-1) == first)
+            xp.isnan(strongest), xp.nan, arrays.alike(total, xp.argmax(shared, axis=-1) == first)
         ),
         "heavy_mass": xp.sum(xp.where(heavy, total, 0.0), axis=-1) / whole,
     }
@@ -409,7 +386,7 @@ def _correlations(
     there = plan.made(received, "ranked", lambda: seen[:, None, :])
     # what is not ranked stands behind all others, and NaN has no order
     ordered = ~xp.any(there & xp.isnan(received), axis=-1)
-    mine = ranks(xp.where(there, received, xp.inf))
+    mine = arrays.ranks(xp.where(there, received, xp.inf))
     xp = namespace(mine)
     number = seen.sum(axis=1)[:, None, None]
     there = plan.made(mine, "ranked here", lambda: seen[:, None, :])
@@ -431,7 +408,7 @@ def _value_norm_ratio(
     plan: QueryPlan, value: Float[Array, "layer batch kv_head key width"]
 ) -> Float[Array, "layer batch head"]:
     """The first key's value beside those of the other keys that are seen."""
-    norm = at_home(namespace(value).linalg.vector_norm(value, axis=-1))
+    norm = arrays.at_home(namespace(value).linalg.vector_norm(value, axis=-1))
     xp, keys = namespace(norm), plan.visibility.keys
     first = np.arange(keys.shape[1]) == keys.argmax(axis=1)[:, None]
     others = keys & ~first
@@ -462,7 +439,7 @@ def _caches(
         )  # fmt: skip
         both = (mass,) if error is None else (mass, error)
         blocks.append(namespace(mass).concat(both, axis=-1))
-    values = double(_joined(blocks, axis=-2))
+    values = arrays.double(joined(blocks, -2))
     mean, _ = weighted_mean(values, *plan.weights(values, "later"))
     mean = mean.reshape(*mean.shape[:-1], -1, len(kv_cache.POLICIES), len(kv_cache.BUDGETS))
     # a sequence too short for a prompt keeps nothing that could be told apart
@@ -475,15 +452,10 @@ def _caches(
     return {name: mean[..., i, :, :] for i, name in enumerate(names)}
 
 
-def _joined(blocks: list[Array], axis: int = 2) -> Array:
-    """Rows of one block after those of another."""
-    return blocks[0] if len(blocks) == 1 else namespace(blocks[0]).concat(blocks, axis=axis)
-
-
-def _stacked(arrays: list[Any]) -> Array:
+def _stacked(several: list[Any]) -> Array:
     """Of one layer after the other."""
-    xp = namespace(arrays[0])
-    return arrays[0][None] if len(arrays) == 1 else xp.stack(arrays)
+    xp = namespace(several[0])
+    return several[0][None] if len(several) == 1 else xp.stack(several)
 
 
 def record(

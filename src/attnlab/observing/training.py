@@ -258,8 +258,7 @@ def trainer_callback(observer: Observer) -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             observer.step(state.global_step)
 
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            observer.step(state.global_step)
+        on_step_end = on_train_begin
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             observer.finish(state.global_step)
@@ -359,11 +358,8 @@ def wandb(run: Any) -> Log:
         For `attnlab.observe(..., log=...)`.
     """
 
-    def log(step: int, snapshot: xr.Dataset) -> None:
-        # its own count of steps is that of the training's logs, which may be ahead of this one
-        run.log({**numbers(snapshot), "attention/step": step})
-
-    return log
+    # its own count of steps is that of the training's logs, which may be ahead of this one
+    return lambda step, snapshot: run.log({**numbers(snapshot), "attention/step": step})
 
 
 def mlflow(module: Any) -> Log:
@@ -380,10 +376,7 @@ def mlflow(module: Any) -> Log:
         For `attnlab.observe(..., log=...)`.
     """
 
-    def log(step: int, snapshot: xr.Dataset) -> None:
-        module.log_metrics(numbers(snapshot), step=step)
-
-    return log
+    return lambda step, snapshot: module.log_metrics(numbers(snapshot), step=step)
 
 
 def numbers(snapshot: xr.Dataset) -> dict[str, float]:

@@ -27,7 +27,7 @@ from attnlab.files.provenance import provenance
 from attnlab.measures.arrays import is_torch, to_numpy
 from attnlab.observing.checkpoints import Checkpoint, Lint, find_checkpoints, lint
 from attnlab.observing.history import History
-from attnlab.observing.model_files import as_input_error, load_model
+from attnlab.observing.model_files import as_input_error, load_model, some_of
 from attnlab.observing.probe import make_probe
 from attnlab.observing.report_page import expected
 from attnlab.observing.snapshot import Snapshot, random_twice, take_snapshot, with_repeated
@@ -228,7 +228,7 @@ def observe_model(
     snapshot = _snapshot(place, probe, rows, min_keys, device)
     if wrong := _not_finite(snapshot):
         raise InputError(
-            f"{place}: the attention of {_some(wrong)} is not a finite number on this probe, "
+            f"{place}: the attention of {some_of(wrong)} is not a finite number on this probe, "
             "though the weights are; the model has diverged"
         )
     history = History()
@@ -394,8 +394,3 @@ def _not_finite(snapshot: Snapshot) -> list[str]:
         wrong = (keys & ~entropy).any(axis=1)
         found += [name for name, is_wrong in zip(group.layers, wrong, strict=True) if is_wrong]
     return found
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

@@ -60,8 +60,9 @@ class Visibility:
 
 
 def find_visibility(
-    call: AttentionCall, *, tokens: Any, present: Any, starts: Any, min_keys: int, budget_bytes: int
-) -> Visibility:
+    call: AttentionCall, *, min_keys: int, budget_bytes: int, tokens: Any = None,
+    present: Any = None, starts: Any = None,
+) -> Visibility:  # fmt: skip
     """Look at masks and padding. The arguments are those of `statistics`."""
     require_whole("min_keys", min_keys, 1)
     batch, _, queries, keys = call.shape
@@ -132,11 +133,17 @@ def _by_span(
     some = there & (counts > 0)
     seen = np.zeros((batch, keys), bool)
     for b in range(batch):
-        begun = np.bincount(first[some[b]], minlength=keys + 1)
-        ended = np.bincount(first[some[b]] + counts[some[b]], minlength=keys + 1)
-        seen[b] = np.cumsum(begun - ended)[:keys] > 0
+        seen[b] = coverage(keys, first[some[b]], (first + counts)[some[b]]) > 0
     later = bool((some & (first + counts - 1 > place)).any())
     return np.broadcast_to(counts, (batch, 1, queries)), seen, later
+
+
+def coverage(
+    keys: int, first: Int[Any, " query"], after: Int[Any, " query"], weight: Any = None
+) -> NDArray[Any]:
+    """Return how many queries, each with its weight, see a key, of the runs that they see."""
+    begun, ended = (np.bincount(end, weight, keys + 1) for end in (first, after))
+    return np.cumsum(begun - ended)[:keys]
 
 
 def _by_mask(

@@ -1,7 +1,7 @@
 """Capture of a model's attention calls: which module attends, with what, and what it makes of it.
 
 Calls of modules are followed by a patch of `nn.Module.__call__`, functions that attend by the
-patches of each `Source`. Nothing is put into the modules: hooks would be copied and saved with them.
+patches of each `Source`. Nothing is put into modules: hooks would be copied and saved with them.
 """
 
 from __future__ import annotations
