@@ -1,4 +1,4 @@
-"""AttentionCall: one call of attention, with everything that its softmax depends on."""
+"""An attention call, and attention weights of some of its rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FLOOR_BYTES, BYTES_OF_A_MASK = 2**24, 16  # of masks that are sorted at a time, 
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
-    """One call of attention as a seam saw it: everything that its softmax depends on.
+    """One captured call of attention: everything that its softmax depends on.
 
     Arrays are torch tensors, JAX arrays or numpy arrays, all of one kind. The query at index i
     stands at place i + (keys - queries) among the keys, so that the last query is the last key;
@@ -124,20 +124,20 @@ class AttentionCall:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Batch, head, query, key."""
+        """Sizes of batch, head, query, key."""
         batch, head, queries, _ = self.query.shape
         return batch, head, queries, self.key.shape[2]
 
     @property
     def full_mask(self) -> Shaped[Any, "B H Q K"] | None:
-        """The mask with all four dims, of which those that it does not tell apart have size 1."""
+        """The mask with all four dims; those over which it does not vary have size 1."""
         if self.mask is None:
             return None
         return self.mask.reshape((1,) * (4 - len(self.mask.shape)) + tuple(self.mask.shape))
 
     @cached_property
     def floor(self) -> Float[Any, "B H Q 1"] | None:
-        """The value at which, and below which, an additive mask hides a key, row by row."""
+        """The value at and below which an additive mask hides a key, row by row."""
         mask = self.full_mask
         if mask is None or arrays.is_bool(mask):
             return None
@@ -149,8 +149,8 @@ class AttentionCall:
         )
 
     def span(self, place: Int[Any, "*rows"]) -> tuple[Any, Any]:
-        """The first and the last key that a query at this place may see but for the mask; they may
-        lie outside of what there is."""
+        """Return the first and the last key that a query at this position may see but for the mask;
+        they may lie outside of the sequence."""
         first, last = place * 0, place * 0 + (self.shape[3] - 1)
         if self.window is not None:
             first, last = place - (self.window - 1), place + (self.window - 1)
@@ -204,9 +204,12 @@ def _require_shape(field: str, array: Any, dims: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """What maps are made of.
+    """Queries and keys of heads that are measured together: of one call, or of several alike.
 
-    query: of the rows that are looked at, and times the scale. largest: where rows are sampled, the
+    An operation on an accelerator takes its time to begin, however small it is. So heads of several
+    layers are concatenated, as if one layer had them all, and one operation serves them.
+
+    query: of the rows that are measured, and times the scale. largest: where rows are sampled, the
     largest logit of each head over all rows. layers: of how many calls.
     """
 
@@ -217,13 +220,13 @@ class Heads:
     layers: int = 1
 
     def of_sequences(self, some: slice) -> Heads:
-        """Of these sequences."""
+        """Return the heads of these sequences."""
         largest = None if self.largest is None else self.largest[some]
         return replace(self, query=self.query[some], key=self.key[some], largest=largest)
 
 
 def concat_heads(several: Sequence[Heads]) -> Heads:
-    """The heads of calls that are alike, in their order."""
+    """Concatenate the heads of calls that are alike, in their order."""
     first = several[0]
     if len(several) == 1:
         return first
@@ -241,7 +244,7 @@ def concat_heads(several: Sequence[Heads]) -> Heads:
 def split_layers(
     several: Sequence[Float[Array, "batch layers_and_heads *rest"]], layers: Sequence[int]
 ) -> Float[Array, "layer batch head *rest"]:
-    """Layer by layer again, of several that stand side by side; layers: how many in each array."""
+    """Split concatenated heads by layer again. layers: how many layers each array has."""
     xp = namespace(several[0])
     parts = []
     for array, number in zip(several, layers, strict=True):
@@ -287,7 +290,7 @@ class VisibleKeys:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows of some sequences. maps sum to 1 - sink over the keys; 0 where nothing is visible.
+    """Attention weights of rows. maps sum to 1 - sink over the keys; 0 where nothing is visible.
 
     logits: what their logits say of each row, as BASIC has it.
     sink: ln of what the learnable sink takes; None where there is none.
@@ -305,7 +308,7 @@ BASIC = ("entropy", "mean_log", "logit_norm", "largest_logit")
 
 @dataclass(frozen=True, eq=False)
 class CallPart:
-    """Some sequences of a call: which keys their queries see, and maps of them."""
+    """Some sequences of a call: visible keys, logits and attention weights of their queries."""
 
     call: AttentionCall
     mask: Any  # batch head query key, each perhaps 1
@@ -324,13 +327,13 @@ class CallPart:
         index: Int[NDArray[Any], "batch row"],
         counts: Int[NDArray[Any], "#batch #head row"],
     ) -> VisibleKeys:
-        """These queries, of which it is known how many keys they see."""
+        """Return these queries with their visible keys. counts: how many keys they see."""
         blind = None if counts.all() else arrays.beside(self.call.query, (counts == 0)[..., None])
         there = arrays.beside(self.call.query, index)
         return VisibleKeys(there, self.visible(there), blind)
 
     def visible(self, index: Int[Array, "batch row"]) -> Bool[Array, "#batch #head row key"]:
-        """Which keys these rows may see."""
+        """Return which keys these rows may see."""
         keys = self.call.shape[3]
         key = arrays.counting(self.call.query, 0, keys)
         first, last = self.call.span(self._place(index)[:, None, :, None])
@@ -345,8 +348,8 @@ class CallPart:
     def block(
         self, heads: Heads, rows: slice, seen: VisibleKeys, number: Float[Array, "#batch #head row"]
     ) -> Block:
-        """The maps of these rows of the heads, and what their logits say. number: visible keys,
-        and 1 where there are none."""
+        """Return the attention weights of these rows, and statistics of their logits. number:
+        visible keys, and 1 where there are none."""
         logits = self.logits(heads, rows, seen)
         xp, sink = namespace(logits), None
         largest = xp.max(logits, axis=-1)
@@ -367,7 +370,7 @@ class CallPart:
     def maps(
         self, logits: Float[Array, "batch head row key"], heads: Heads, blind: Any
     ) -> tuple[Float[Array, "batch head row key"], Float[Array, "batch head row"] | None]:
-        """Maps alone, and what a learnable sink takes."""
+        """Return attention weights alone, and what a learnable sink takes."""
         m, sink = arrays.softmax(_with_sinks(logits, heads)), None
         if heads.sinks is not None:
             m, sink = m[..., :-1], m[..., -1]
@@ -376,7 +379,7 @@ class CallPart:
     def logits(
         self, heads: Heads, rows: slice, seen: VisibleKeys
     ) -> Float[Array, "batch head row key"]:
-        """Of these rows of the heads; LOW at keys that are not visible."""
+        """Return the logits of these rows of the heads; LOW at keys that are not visible."""
         logits = self._logits(heads.query[:, :, rows], heads.key, seen.index)
         return namespace(logits).where(seen.visible, logits, LOW)
 
@@ -435,13 +438,13 @@ def _rows_of(mask: Any, index: Int[Array, "#batch row"]) -> Any:
 
 
 def bytes_of_an_entry(call: AttentionCall) -> int:
-    """Of a block of this call's rows."""
+    """Return the bytes needed for each attention weight of a block of this call."""
     short = call.shape[3] <= LONG or arrays.on_processor(call.query)
     return BYTES_OF_AN_ENTRY if short else BYTES_OF_A_LONG_ENTRY
 
 
 def ranked_mass(m: Float[Array, "batch head row key"]) -> Float[Array, "batch head row key"]:
-    """That of `attnlab.measures.maps`, some heads at a time where all need too much room."""
+    """Return `attnlab.measures.maps.ranked_mass`, some heads at a time to bound memory."""
     if arrays.on_processor(m):
         return maps.ranked_mass(m)
     turns = TURNS if m.shape[-1] <= LONG else LONG_TURNS
@@ -450,12 +453,12 @@ def ranked_mass(m: Float[Array, "batch head row key"]) -> Float[Array, "batch he
 
 
 def bytes_of_a_block(call: AttentionCall, budget_bytes: int) -> int:
-    """Bytes of a block of this budget, where the call is."""
+    """Return the bytes that a block may take on the device of the call."""
     return min(budget_bytes, NEAR_BYTES) if arrays.on_processor(call.query) else budget_bytes
 
 
 def even_cuts(number: int, most: int) -> Iterator[slice]:
-    """0 to number in slices of nearly equal length, and no longer than `most`."""
+    """Yield slices of 0 to number of nearly equal length, none longer than `most`."""
     ends = np.linspace(0, number, max(1, -(-number // most)) + 1).round().astype(int).tolist()
     for start, stop in itertools.pairwise(ends):
         yield slice(start, stop)
@@ -464,7 +467,7 @@ def even_cuts(number: int, most: int) -> Iterator[slice]:
 def _with_sinks(
     logits: Float[Array, "batch head row key"], heads: Heads
 ) -> Float[Array, "batch head row key_or_sink"]:
-    """The logits of keys, and behind them that of a learnable sink."""
+    """Append the logit of a learnable sink to the logits of keys."""
     if heads.sinks is None:
         return logits
     xp = namespace(logits)

@@ -1,4 +1,8 @@
-"""Checkpoints of a training: found where training and publishing leave them, in their order."""
+"""Checkpoints of a training: find them, and lint their files before they are believed.
+
+Public suites contain steps whose files hold the weights of another step. Attention that "stands
+still" between two such files has not snapped.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +79,7 @@ class Checkpoint:
 def find_checkpoints(
     where: str | Path | Sequence[str | Path], *, pattern: str | None = None
 ) -> tuple[Checkpoint, ...]:
-    """The checkpoints of one training, ordered by step.
+    """Find the checkpoints of one training, ordered by step.
 
     Parameters
     ----------
@@ -123,7 +127,7 @@ def find_checkpoints(
 
 
 def _places(where: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The folders that are meant."""
+    """Return the folders that are meant."""
     if not isinstance(where, str | Path):
         return [place for one in where for place in _places(one)]
     text = os.path.expanduser(where)
@@ -149,7 +153,8 @@ def _globbed(text: str) -> list[Path]:
 
 
 def _models_in(place: Path) -> Iterator[tuple[str, Path]]:
-    """The models of a folder: itself, the revisions of a cached repository, or its folders."""
+    """Yield the models of a folder: itself, the revisions of a cached repository, or its
+    folders."""
     if _has_model(place) and not _steps_in(place):
         yield place.name, place
     elif (place / "snapshots").is_dir():
@@ -168,14 +173,14 @@ def _has_model(folder: Path) -> bool:
 
 
 def _steps_in(place: Path) -> bool:
-    """Whether a folder has checkpoints beside the model in it, as the Trainer's has."""
+    """Check whether a folder has checkpoints beside the model in it, as the Trainer's has."""
     return any(
         STEP.search(path.name) and _has_model(path) for path in place.iterdir() if path.is_dir()
     )
 
 
 def _revisions(repository: Path) -> Iterator[tuple[str, Path]]:
-    """The revisions of a cached repository that are there, by name.
+    """Yield the revisions of a cached repository that are there, by name.
 
     One whose only revision is `main` is one point of a suite that has a repository for each; then
     the name of the repository tells the step.
@@ -290,7 +295,7 @@ _VOLATILE = {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "u
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that is wrong with some checkpoints.
+    """A fault of some checkpoints.
 
     Parameters
     ----------
@@ -310,12 +315,12 @@ class Fault:
 
 @dataclass(frozen=True)
 class Lint:
-    """What is wrong with a trajectory.
+    """Faults of a trajectory.
 
     Parameters
     ----------
     steps : tuple
-        Those that were looked at.
+        Those that were read.
     faults : tuple
         In the order of their steps.
     digests : mapping
@@ -339,7 +344,7 @@ class Lint:
         return tuple(sorted({f.steps[-1] for f in self.faults if f.kind in kinds}))
 
     def document(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the same as JSON can hold it."""
         return {
             "steps": list(self.steps), "faults": [asdict(fault) for fault in self.faults],
             "unusable": list(self.unusable), "breaks": list(self.breaks),
@@ -348,7 +353,7 @@ class Lint:
 
 @dataclass(frozen=True, eq=False)
 class Print:
-    """What is kept of a checkpoint's files: enough to tell whether two hold the same.
+    """Fingerprint of a checkpoint's files: enough to tell whether two hold the same.
 
     digest: of all tensors, by name. sample: some entries of each tensor, as float32.
     """
@@ -363,10 +368,10 @@ class Print:
 
 
 def lint(checkpoints: Sequence[Checkpoint], *, progress: Choice = False) -> Lint:
-    """Look through the files of a trajectory: every tensor is read and hashed.
+    """Read and hash every tensor of a trajectory, and list what is wrong with its files.
 
     Nothing is run: weights are read as data, from safetensors alone. A step whose files cannot be
-    read is a fault of its own, and the others are looked at all the same.
+    read is a fault of its own, and the others are read all the same.
 
     Parameters
     ----------
@@ -398,7 +403,7 @@ def lint(checkpoints: Sequence[Checkpoint], *, progress: Choice = False) -> Lint
 
 
 def print_of(checkpoint: Checkpoint) -> Print:
-    """The print of one checkpoint's files."""
+    """Return the fingerprint of one checkpoint's files."""
     shapes, dtypes, samples, wrong, sha = {}, {}, [], [], hashlib.blake2b(digest_size=32)
     for name, tensor in tensors_of(checkpoint.path):
         shapes[name], dtypes[name] = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
@@ -446,7 +451,7 @@ def _identical(prints: Sequence[Print]) -> Iterator[Fault]:
 
 
 def _jumps(prints: Sequence[Print]) -> Iterator[Fault]:
-    """Steps that are far nearer to the final weights than to the steps beside them.
+    """Yield steps that are far nearer to the final weights than to the steps beside them.
 
     Their files may be rounded otherwise, so that they are not identical.
     """

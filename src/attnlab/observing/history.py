@@ -1,4 +1,4 @@
-"""The history of a model's attention: moments, what moved between them, when it came to rest."""
+"""History of a model's attention: snapshots, what moved between them, when it came to rest."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class History:
-    """Moments of one model on one probe, in the order of their steps.
+    """Snapshots of one model on one probe, in the order of their steps.
 
-    Of each moment the means over sequences are kept with their standard errors, and how much each
+    Of each snapshot the means over sequences are kept with their standard errors, and how much each
     sequence's attention has changed since the one before and since the start of each span that
-    ends with it (`EqualSpans`). Attention weights are kept of the last moment and of those at which
-    a span is open, a few rows of each.
+    ends with it (`EqualSpans`). Attention weights are kept of the last snapshot and of those at
+    which a span is open, a few rows of each.
 
-    comparable: whether each moment is of the same tokens, so that attention can be said to move.
+    comparable: whether each snapshot is of the same tokens, so that attention can be said to move.
     """
 
     def __init__(self, *, comparable: bool = True) -> None:
@@ -62,7 +62,7 @@ class History:
         self, step: int, snapshot: Snapshot, *, learning_rate_sum: float | None = None,
         layers: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """Add a moment of a later step.
+        """Add a snapshot of a later step.
 
         learning_rate_sum: what was spent up to it; None where that is not known.
         layers: names of all layers that may attend, in their order; of a training's own batches
@@ -117,7 +117,7 @@ class History:
 
     @property
     def spent(self) -> float | None:
-        """The learning rate spent up to the last record; None where it is not known."""
+        """Learning rate spent up to the last record; None where it is not known."""
         return self._sums[-1] if self._sums else None
 
     def spent_at(self, step: int, *, last: int, spent: float | None) -> float | None:
@@ -153,12 +153,12 @@ class History:
         self._held = {record: groups for record, groups in self._held.items() if record in still}
 
     def latest(self) -> xr.Dataset:
-        """The means of the last moment, over (layer, head)."""
+        """Return the means of the last snapshot, over (layer, head)."""
         found = self._layout.labelled(self._of_layers(self._means[-1]), ())
         return found.assign(_weight_variables(self._of_layers(self._weights[-1]), ("layer",)))
 
     def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
-        """Everything so far, over (step, layer, head).
+        """Return everything so far, over (step, layer, head).
 
         faulty: steps whose weights are not to be relied on; no snap is claimed across them.
         """
@@ -227,7 +227,8 @@ class History:
         return _stacked([record.get(name, {}) for name in self._layout.order])
 
     def _gained(self) -> dict[str, xr.DataArray]:
-        """What each key of the first layer got at the first step and at the last, by its token."""
+        """Return what each key of the first layer got at the first step and at the last, by its
+        token."""
         end = None if self._last is None else _received(self._last)
         if self._start is None or end is None:
             return {}
@@ -244,7 +245,7 @@ class _Layout:
         self._heads, self._min_keys = 0, 0
 
     def add(self, snapshot: Snapshot, layers: Sequence[str]) -> None:
-        """Add what a moment has, and the layers that it may lack."""
+        """Add what a snapshot has, and the layers that it may lack."""
         self.order = tuple(dict.fromkeys([*self.order, *layers, *snapshot.order]))
         for group in snapshot.groups:
             self._kinds |= dict.fromkeys(group.layers, group.labels.kind)
@@ -277,7 +278,7 @@ class _Layout:
 
 
 def _weight_variables(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
-    """What weights and activations say, as variables."""
+    """Return statistics of weights and activations as labelled variables."""
     return {
         name: ((*before, *label.dims), values[name], label.attrs)
         for name, label in LABELS.items()
@@ -293,7 +294,7 @@ def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:
         first, second = (tuple(s for group in some for s in group.apart())
                          for some in (first, second))  # fmt: skip
     found: list[Array] = []
-    numbers: list[int] = []  # how much of `found` belongs to the sheets so far
+    numbers: list[int] = []  # how much of `found` belongs to the groups so far
     names = ["change", *(["heavy_overlap"] if HEAVY in first[0].arrays else [])]
     for earlier, later in zip(first, second, strict=True):
         was, now = earlier.arrays["attention"], later.arrays["attention"]
@@ -319,7 +320,7 @@ def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:
 
 
 def _attention(groups: tuple[LayerStatistics, ...]) -> tuple[LayerStatistics, ...]:
-    """Return the attention weights of sheets alone, on the host: they may wait for long."""
+    """Return the attention weights alone, on the host: they may be kept for long."""
     return tuple(
         replace(group, arrays={"attention": to_numpy(group.arrays["attention"])})
         for group in groups
@@ -327,7 +328,7 @@ def _attention(groups: tuple[LayerStatistics, ...]) -> tuple[LayerStatistics, ..
 
 
 def _where(now: Array, was: Array) -> Array:
-    """An earlier array where a later one is: it may have been put by, or read from a file."""
+    """Return an earlier array on the device of a later one: it may be on the host."""
     return was if type(was) is type(now) else beside(now, to_numpy(was))
 
 
@@ -364,7 +365,7 @@ def _means(group: LayerStatistics) -> Arrays:
 
 
 def _by_layer(groups: Sequence[LayerStatistics], parts: Sequence[Arrays]) -> dict[str, Arrays]:
-    """Return what is said of each sheet, layer by layer."""
+    """Return the arrays of each group, layer by layer."""
     return {
         layer: {name: values[i] for name, values in part.items()}
         for group, part in zip(groups, parts, strict=True)
@@ -373,7 +374,8 @@ def _by_layer(groups: Sequence[LayerStatistics], parts: Sequence[Arrays]) -> dic
 
 
 def _received(snapshot: Snapshot) -> xr.DataArray | None:
-    """Mean over heads of what keys receive in the first layer, where their tokens are known."""
+    """Return the mean over heads of what keys receive in the first layer, where their tokens are
+    known."""
     first = snapshot.layers[snapshot.order[0]]
     if "token" not in first.coords or first["kind"].item() != "self":
         return None
@@ -382,7 +384,7 @@ def _received(snapshot: Snapshot) -> xr.DataArray | None:
 
 
 def _stacked(parts: list[Arrays]) -> Arrays:
-    """Side by side; what one of them has not, or fewer of (heads), is NaN there."""
+    """Stack arrays by name; what one part lacks, or has fewer of (heads), is NaN."""
     names = dict.fromkeys(name for part in parts for name in part)
     whole = {}
     for name in names:

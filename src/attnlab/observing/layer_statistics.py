@@ -1,4 +1,4 @@
-"""Names, dims and meanings of what is measured of a call."""
+"""Statistics of layers: names, dims and meanings, and arrays of layers that are alike."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Label(NamedTuple):
-    """What a variable means, its unit, and its dims beside sequence and head."""
+    """Meaning of a variable, its unit, and its dims beside sequence and head."""
 
     meaning: str
     units: str = "1"
@@ -29,7 +29,7 @@ class Label(NamedTuple):
 
     @property
     def attrs(self) -> dict[str, str]:
-        """Attributes of the variable."""
+        """Return the attributes of a variable."""
         return {"long_name": self.meaning, "units": self.units}
 
 
@@ -123,7 +123,8 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class LayerStatistics:
-    """arrays: over (layer, sequence, head) and the dims of their label."""
+    """Statistics of a group of layers that are alike. arrays: over (layer, sequence, head) and the
+    dims of their label."""
 
     layers: tuple[str, ...]
     arrays: Mapping[str, Array]
@@ -147,25 +148,25 @@ class LayerStatistics:
         return cls((layer,), arrays, Labels(kind, dataset.attrs["min_keys"], tokens, queries))
 
     def of_keys(self) -> dict[str, Array]:
-        """Arrays over keys: large, and seldom asked for."""
+        """Return arrays over keys: large, and seldom asked for."""
         return {name: v for name, v in self.arrays.items() if self.is_of_keys(name)}
 
     def is_of_keys(self, name: str) -> bool:
-        """Whether an array is over keys."""
+        """Check whether an array is over keys."""
         return name == HEAVY or "key" in _label(name).dims
 
     def of_heads(self) -> dict[str, Array]:
-        """All others."""
+        """Return all arrays that are not over keys."""
         return {name: v for name, v in self.arrays.items() if not self.is_of_keys(name)}
 
     def apart(self) -> Iterator[LayerStatistics]:
-        """Layer by layer."""
+        """Yield the statistics of each layer."""
         for i, name in enumerate(self.layers):
             cut = {n: values[i : i + 1] for n, values in self.arrays.items()}
             yield replace(self, layers=(name,), arrays=cut)
 
     def dims(self, name: str) -> tuple[str, ...]:
-        """The dims of a variable, of one layer."""
+        """Return the dims of a variable, of one layer."""
         return ("sequence", "head", *_label(name).dims)
 
     def attrs(self, name: str) -> dict[str, str]:
@@ -177,7 +178,7 @@ class LayerStatistics:
         return label.attrs
 
     def dataset(self, layer: str) -> xr.Dataset:
-        """What was measured of a layer, over (sequence, head)."""
+        """Return the dataset of a layer, over (sequence, head)."""
         i, labels = self.layers.index(layer), self.labels
         variables: dict[str, xr.Variable] = {}
         for name, many in self.arrays.items():
@@ -201,7 +202,7 @@ class LayerStatistics:
 def to_host(
     groups: Sequence[LayerStatistics], others: Sequence[Array] = ()
 ) -> tuple[tuple[LayerStatistics, ...], list[NDArray[Any]]]:
-    """What is over heads as numpy, and some other arrays, in one wait for the device they are on.
+    """Move arrays over heads, and some others, to the host in one synchronisation.
 
     What is over keys stays there, to be compared with the measurement before.
     """
@@ -218,7 +219,7 @@ def to_host(
 
 
 def keep_for_next(groups: Sequence[LayerStatistics]) -> tuple[LayerStatistics, ...]:
-    """The same until the next measurement; what is over keys comes here if it is large."""
+    """Return groups to keep until the next snapshot; large arrays over keys move to the host."""
     keyed = [one.of_keys() for one in groups]
     if sum(_device_bytes(v) for some in keyed for v in some.values()) <= DEVICE_BYTES:
         return tuple(groups)
@@ -229,7 +230,7 @@ def keep_for_next(groups: Sequence[LayerStatistics]) -> tuple[LayerStatistics, .
 
 
 class LayerDatasets(Mapping[str, xr.Dataset]):
-    """The datasets of all layers, in the order in which they ran; made when they are asked for."""
+    """Datasets of all layers, in the order in which they ran; made when they are asked for."""
 
     def __init__(self, groups: Sequence[LayerStatistics], order: Sequence[str]) -> None:
         self._homes = {name: group for group in groups for name in group.layers}

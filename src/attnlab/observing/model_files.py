@@ -1,4 +1,4 @@
-"""Files of a model's folder: they lie in it, are regular, and are read as data.
+"""Models in folders: their files are checked, read as data, and loaded offline.
 
 Names of files come from strangers (an index, a link in the folder), so that each is checked.
 Weights are read from safetensors alone: a pickle can run code.
@@ -432,7 +432,7 @@ def _ids(words: Any, text: str, place: Path, **options: Any) -> list[int]:
 def cut_into_sequences(
     words: Any, ids: list[int], folder: Path, *, sequences: int, length: int
 ) -> dict[str, Tensor]:
-    """A probe of these tokens, for the model of a folder: sequences of equal length.
+    """Cut tokens into sequences of equal length: a probe for the model of a folder.
 
     Each has the special tokens that the model expects at its ends. A text that is too short gives
     fewer sequences; one that does not fill a single one gives that, shorter.

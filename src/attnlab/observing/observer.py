@@ -1,4 +1,4 @@
-"""The observer: measures the attention of a model while it trains, or of one as it is."""
+"""Observer: measures the attention of a model while it trains, or of one as it is."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Observer:
         self._began = 0  # what was counted before `with`
         self._offset = 0  # added to what is counted
         self._started = False  # errors are raised before the training starts only
-        self._due: int | None = None  # a step that was counted, and not looked at
+        self._due: int | None = None  # a step that was counted, and not measured
         self._last: int | None = None  # where the training is
         self._measured: int | None = None  # the last step that this process has measured
         self._by_hand = False
@@ -183,8 +183,8 @@ class Observer:
         Call it after each step of the training, and with 0 before the first if the start is
         wanted. Measured is the first step that reaches each multiple of `every`. After a smaller
         number than before, what was measured from there on is forgotten. `finish` measures the
-        end, and ends a look at a training's own batches (live=True). Returns whether this step was
-        measured.
+        end, and ends the capture of a training's own batches (live=True). Returns whether this step
+        was measured.
         """
         require_whole("step", number, 0)
         self._the_model()
@@ -200,13 +200,13 @@ class Observer:
         return self._at(number)
 
     def callback(self) -> Any:
-        """A callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
+        """Return a callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
         from attnlab.observing.training import trainer_callback
 
         return trainer_callback(self)
 
     def lightning(self) -> Any:
-        """A callback for Lightning's Trainer."""
+        """Return a callback for Lightning's Trainer."""
         from attnlab.observing.training import lightning_callback
 
         return lightning_callback(self)
@@ -233,7 +233,7 @@ class Observer:
         return found
 
     def report(self, path: str | Path | None = None, *, text: Any = None, names: Any = None) -> str:
-        """The page about what was measured so far, as HTML; written to `path` if there is one.
+        """Return the page about what was measured so far, as HTML; write it to `path` if given.
 
         text: tokens that the model learns from, as the model takes them: then the page says
         whether theory expects what the first layer did. names: a tokenizer, or the names of tokens
@@ -245,7 +245,7 @@ class Observer:
         return report(found, path, theory=() if text is None else expected(found, text, names))
 
     def plot(self, variable: str = "relative_entropy", **entry: Any) -> Figure:
-        """A statistic of every head so far, with matplotlib: see `attnlab.plots.heads`."""
+        """Draw a statistic of every head so far, with matplotlib: see `attnlab.plots.heads`."""
         from attnlab.plots import heads
 
         return heads(self.result(), variable, **entry)
@@ -313,8 +313,9 @@ class Observer:
         self._settle(ended=True)
 
     def _settle(self, *, ended: bool = False) -> None:
-        """Look at the step that was counted last. Never inside the backward pass: the next step is
-        looked at in its place, if that can be done after the pass has ended (`ended`)."""
+        """Measure the step that was counted last, if it is due. Never inside the backward pass: the
+        next step is measured in its place, if that can be done after the pass has ended
+        (`ended`)."""
         if self._due is None:
             return
         if in_backward() and not ended:
@@ -340,12 +341,12 @@ class Observer:
         due = self._reaches(number)
         self._disarm()
         self._rewind(number)
-        look = self._arm if self.live else self._measure
+        measure = self._arm if self.live else self._measure
         if self._started:
             self._last = number
-            return due and bool(self._trying("measure", _not_measured(number), look, number))
+            return due and bool(self._trying("measure", _not_measured(number), measure, number))
         refuse_partitioned(self._the_model())
-        measured = due and look(number)
+        measured = due and measure(number)
         self._last, self._started = number, True
         return measured
 
@@ -498,7 +499,7 @@ class Observer:
     # -- live ------------------------------------------------------------------------------------
 
     def _arm(self, number: int) -> bool:
-        """Look at the next forward of the training."""
+        """Capture the next forward pass of the training."""
         model, opened = self._the_model(), ExitStack()
         batch: list[Probe] = []
         problems: list[Exception] = []
@@ -571,7 +572,7 @@ def alike(model: nn.Module, layers: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _LiveCapture:
-    """A look at the training's next forward."""
+    """Capture of the training's next forward pass."""
 
     number: int
     close: Callable[[], object]

@@ -1,7 +1,7 @@
-"""The ground of a call: all that does not depend on its queries and keys.
+"""Query plan of a call: everything that does not depend on its queries and keys.
 
-Which rows are measured, what they see, and where the keys are that something is said of. Layers of
-one model mostly share it, so that it is made once for all of them.
+It says which rows are measured, what they see, and which keys have statistics of their own. Layers
+of one model mostly share it, so that it is made once for all of them.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ EXTRA_ROWS = ("later", "voters", "fixed", "short")  # rows beside the chosen one
 
 @dataclass(frozen=True, eq=False)
 class BlockPlan:
-    """What is known of the rows of one block.
+    """Plan of the rows of one block.
 
     number: of visible keys, and 1 where there are none.
     weight: how many rows each stands for; and the same in the prompt alone, 0 after it.
     at: keys of which the attention is wanted (the first ones; its own place, the one before), and
     there: 0 where there is no such key.
-    targets: what the attention to each key is multiplied with, for each of `Ground.sums` that is
+    targets: what the attention to each key is multiplied with, for each of `QueryPlan.sums` that is
     not the same for every row; whole numbers, which take less. chance: what is taken from the sums.
     """
 
@@ -72,7 +72,7 @@ class BlockPlan:
 
 @dataclass(frozen=True, eq=False)
 class QueryPlan:
-    """Of one call, and of all that are like it.
+    """Plan of one call, and of all that are like it.
 
     chosen: the rows whose means are taken. fixed: those whose maps are given. later, voters: of
     what is said of caches; none of them where queries see later keys. short: rows that see too few
@@ -113,7 +113,7 @@ class QueryPlan:
 
     @property
     def caches(self) -> bool:
-        """Whether something can be said of caches."""
+        """True if policies of KV caches can be measured."""
         return len(self.later) > 0
 
     def made(self, like: Array, name: str, make: Callable[[], ArrayLike]) -> Array:
@@ -136,7 +136,7 @@ class QueryPlan:
 
     @cached_property
     def of_rows(self) -> tuple[str, ...]:
-        """The sums over keys whose factors differ from row to row."""
+        """Names of sums over keys whose factors differ from row to row."""
         own, known = not self.call.cross, self.counts is not None
         return (
             *(("far", "local_mass") if own else ()),
@@ -145,16 +145,16 @@ class QueryPlan:
 
     @cached_property
     def of_all(self) -> tuple[str, ...]:
-        """The sums over keys whose factors are the same for all rows of a sequence."""
+        """Names of sums over keys whose factors are the same for all rows of a sequence."""
         return ("whole", *(("common_mass", "distinct_mass") if self.counts is not None else ()))
 
     @property
     def sums(self) -> tuple[str, ...]:
-        """The statistics of a row that are sums over keys."""
+        """Names of the statistics of a row that are sums over keys."""
         return self.of_rows + self.of_all
 
     def factors(self, like: Array, sequences: slice) -> Float[Array, "batch 1 column key"]:
-        """Those of `of_all`."""
+        """Return the factors of `of_all`."""
 
         def make() -> NDArray[Any]:
             whole = np.ones(self.visibility.keys.shape)
@@ -167,7 +167,8 @@ class QueryPlan:
 
     @cached_property
     def together(self) -> int:
-        """How many layers are looked at together: as many as fit into a block with their keys."""
+        """Number of layers that are measured together: as many as fit into a block with their
+        keys."""
         batch, head, _, keys = self.call.shape
         mask = self.call.full_mask
         if mask is not None and mask.shape[1] > 1:  # of another layer it may be another
@@ -179,7 +180,7 @@ class QueryPlan:
 
     @cached_property
     def cuts(self) -> tuple[tuple[slice, tuple[slice, ...]], ...]:
-        """Sequences that are looked at together, and the rows of each block of them."""
+        """Sequences that are measured together, and the rows of each block of them."""
         batch = self.call.shape[0]
         fitting = self._fitting(bytes_of_an_entry(self.call))  # rows of all sequences
         together = min(batch, fitting)
@@ -191,14 +192,14 @@ class QueryPlan:
 
     @cached_property
     def extra_cuts(self) -> tuple[slice, ...]:
-        """The rows beside the chosen ones, in blocks."""
+        """Blocks of the rows beside the chosen ones."""
         some, _ = self.cuts[0]
         number = sum(len(getattr(self, name)) for name in EXTRA_ROWS)
         fitting = self._fitting(BYTES_OF_A_MAP) // (some.stop - some.start)
         return tuple(even_cuts(number, max(1, fitting)))
 
     def _fitting(self, of_an_entry: int) -> int:
-        """How many rows of all heads may be in a block, with the factors of their sums."""
+        """Return how many rows of all heads may be in a block, with the factors of their sums."""
         _, head, _, keys = self.call.shape
         of_a_key = self.together * head * of_an_entry + 4 * len(self.sums)
         return max(1, self._most // (keys * of_a_key))
@@ -210,13 +211,13 @@ class QueryPlan:
         return bytes_of_a_block(self.call, self.budget_bytes - kept)
 
     def index(self, like: Array) -> Int[Array, "batch row"]:
-        """All queries that are looked at: the chosen ones, then those beside."""
+        """Return all queries that are measured: the chosen ones, then those beside."""
         return self.made(
             like, "index", lambda: np.concatenate([self.chosen.index, self._extra_index], axis=1)
         )
 
     def heads(self, call: AttentionCall) -> Heads:
-        """Return what is looked at of a call that is like this one."""
+        """Return the measured queries, and the keys, of a call that is like this one."""
         index = self.index(call.query)[:, None, :, None]
         some = arrays.precise(arrays.taken(call.query, index, 2)) * call.scale
         key = arrays.in_a_row(arrays.precise(call.key))
@@ -284,14 +285,14 @@ class QueryPlan:
 
     @property
     def labels(self) -> Labels:
-        """What the results of such calls are labelled with."""
+        """Labels of the results of such calls."""
         visible, kind = self.visibility, "cross" if self.call.cross else "self"
         queries = np.where(self.fixed.weight > 0, self.fixed.index, -1)
         return Labels(kind, visible.min_keys, visible.tokens, queries)
 
     @cached_property
     def seeing(self) -> Float[NDArray[Any], "#batch #head key"]:
-        """How many of the chosen rows, each as often as it stands for others, see a key."""
+        """Number of chosen rows that see a key, each as often as it stands for others."""
         if self.call.full_mask is None:
             return self._seeing_by_span()
         found = []
@@ -309,7 +310,7 @@ class QueryPlan:
         return np.concatenate(found)
 
     def _seeing_by_span(self) -> NDArray[Any]:
-        """Without a mask a query sees a run of keys."""
+        """Return `seeing` without a mask, where a query sees a run of keys."""
         _, _, queries, keys = self.call.shape
         first, last = self.call.span(self.chosen.index + (keys - queries))
         first, after = np.clip(first, 0, keys), np.clip(last + 1, 0, keys)
@@ -318,7 +319,7 @@ class QueryPlan:
 
     @cached_property
     def in_prompt(self) -> Float[NDArray[Any], "batch row"]:
-        """The weight of the chosen rows before the later ones: there the prompt ends."""
+        """Weights of the chosen rows before the later ones: there the prompt ends."""
         later = self.later
         most = later.index.max(initial=0)
         end = np.where(later.weight > 0, later.index, most).min(axis=1, initial=most)
@@ -326,19 +327,19 @@ class QueryPlan:
 
     @property
     def kept_bytes(self) -> int:
-        """What all spots take together."""
+        """Bytes of all block plans together."""
         batch, _, _, keys = self.call.shape
         size = self._whole.itemsize * len(self.of_rows) + self.visibility.counts.shape[1]
         return batch * len(self.chosen) * keys * size
 
     @property
     def keeps(self) -> bool:
-        """Whether spots are kept for the next layers, and the next moments."""
+        """True if block plans are kept for the next layers and snapshots."""
         return self.kept_bytes <= self.budget_bytes // 2
 
     @property
     def _whole(self) -> np.dtype[Any]:
-        """The numbers that distances are kept in."""
+        """Dtype in which distances are kept."""
         farthest = self.call.shape[3] - 1
         return np.dtype(np.int16 if farthest <= np.iinfo(np.int16).max else np.int32)
 
@@ -395,7 +396,7 @@ class QueryPlan:
         )
 
     def weights(self, values: Array, name: str) -> tuple[Array, Array | None]:
-        """What `weighted_mean` of the chosen or the later rows needs, beside their values."""
+        """Return the weights that `weighted_mean` of the chosen or the later rows needs."""
         rows: Rows = getattr(self, name)
         counted = self.visibility.counted(rows.index)
         weight = self.made(values, f"weight of {name}", lambda: rows.weight[:, None, :] * counted)
@@ -406,12 +407,12 @@ class QueryPlan:
 
     @cached_property
     def ranked(self) -> Bool[NDArray[Any], "batch key"]:
-        """The keys whose attention is ranked: those that some chosen row sees."""
+        """Keys whose attention is ranked: those that some chosen row sees."""
         return (self.seeing > 0).all(axis=1) & self.visibility.keys
 
     @cached_property
     def token_ranks(self) -> dict[str, Float[NDArray[Any], "batch key"]]:
-        """The ranks of the keys' tokens by how often they occur and by idf, about their mean."""
+        """Ranks of the keys' tokens by how often they occur and by idf, about their mean."""
         assert self.counts is not None
         often, in_sequences = self.counts
         middle = (self.ranked.sum(axis=1, keepdims=True) + 1) / 2
@@ -424,7 +425,8 @@ class QueryPlan:
         }
 
     def pieces(self, rows: slice) -> Iterator[tuple[str, slice, slice]]:
-        """Of a block of the rows beside: whose, where in the block, and which of theirs."""
+        """Yield the pieces of a block of the rows beside: whose, where in the block, and which of
+        theirs."""
         begun = 0
         for name in EXTRA_ROWS:
             end = begun + len(getattr(self, name))
@@ -436,7 +438,7 @@ class QueryPlan:
 
 
 def _shadow(call: AttentionCall) -> AttentionCall:
-    """A call of the same shape, without the arrays of the model."""
+    """Return a call of the same shape, without the arrays of the model."""
 
     def shadow(array: Array) -> Array:
         xp = namespace(array)

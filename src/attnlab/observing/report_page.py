@@ -1,4 +1,4 @@
-"""The report: one page about a model's attention, which needs nothing beside itself.
+"""Report: one page about a model's attention, which needs nothing beside itself.
 
 Numbers are prepared here, as plain lists; the page's own script draws them.
 """
@@ -71,12 +71,12 @@ SHOWN = (
 def report(
     dataset: xr.Dataset, path: str | Path | None = None, *, theory: Sequence[str] = ()
 ) -> str:
-    """The page about a dataset of `attnlab.observe`, as HTML.
+    """Return the page about a dataset of `attnlab.observe`, as HTML.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        Over (step, layer, head), measured or loaded; one over (layer, head) is one moment.
+        Over (step, layer, head), measured or loaded; one over (layer, head) is one snapshot.
     path : path, optional
         Where it is written, if it is.
     theory : sequence of str, optional
@@ -113,7 +113,8 @@ def report(
 
 
 def page_data(dataset: xr.Dataset) -> dict[str, Any]:
-    """What the page's script draws: statistics over (step, layer, head), rounded, None for NaN."""
+    """Return what the page's script draws: statistics over (step, layer, head), rounded, None for
+    NaN."""
     there = [one for one in SHOWN if one.variable in dataset]
     of_step = len(there) * dataset.sizes["layer"] * dataset.sizes["head"]
     number = dataset.sizes["step"]
@@ -154,7 +155,7 @@ def snap_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Means over heads at the end: of each policy, what it keeps at each budget."""
+    """Return means over heads at the end: of each policy, what it keeps at each budget."""
     if "retained_mass" not in dataset:
         return []
     last = dataset.isel(step=-1)
@@ -182,7 +183,7 @@ def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def head_caches(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """The rows of `budget_table` at the end, for those who build caches."""
+    """Return the rows of `budget_table` at the end, for those who build caches."""
     if "retained_mass" not in dataset:
         return []
     rows = budget_table(dataset.isel(step=-1, drop=True))
@@ -190,7 +191,7 @@ def head_caches(dataset: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def short(value: float | None) -> str:
-    """A number in three digits, a dash for none."""
+    """Return a number in three digits, a dash for none."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
@@ -229,7 +230,8 @@ def _settings(dataset: xr.Dataset, spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _numbers(values: xr.DataArray) -> Any:
-    """Nested lists in the order step, layer, head; rounded, None where there is no number."""
+    """Return nested lists in the order step, layer, head; rounded, None where there is no
+    number."""
     dims = [dim for dim in ("step", "layer", "head") if dim in values.dims]
     array = values.transpose(*dims).values
     flat: list[Any] = [_number(value) for value in array.ravel().tolist()]

@@ -1,4 +1,4 @@
-"""A forward beside the training, after which everything is as it was."""
+"""Snapshot of a model: the statistics of every layer's attention in one forward pass."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The module that holds the model's own code: neither compiled nor in a data-parallel wrapper.
+    """Return the module that holds the model's own code: neither compiled nor in a data-parallel
+    wrapper.
 
     Replicas are alike, and a forward of theirs outside the wrapper waits for no other process.
     """
@@ -67,7 +68,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def is_compiled(model: nn.Module) -> bool:
-    """Whether a forward of the model runs compiled code, in whole or in part."""
+    """Check whether a forward pass of the model runs compiled code, in whole or in part."""
     return any(
         module.__dict__.get("_compiled_call_impl") is not None
         or isinstance(getattr(module, "_orig_mod", None), nn.Module)
@@ -87,7 +88,8 @@ def refuse_partitioned(model: nn.Module) -> None:
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether a forward needs all processes, each of which holds a part of the weights."""
+    """Check whether a forward pass needs all processes, each of which holds a part of the
+    weights."""
     from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.distributed.tensor import DTensor
 
@@ -102,7 +104,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
     Put back are the mode of each module, buffers, what the forward sets or changes in attributes of
     modules (counters, lists, generators), the random numbers of Python, numpy and torch on every
-    device of the model, compiled calls, and autocast. The forward has the autocast of the moment
+    device of the model, compiled calls, and autocast. The forward has the autocast of the training
     but not its cache: a weight that was cast without gradients would be used again by the training
     step around it, and its gradient would be lost.
 
@@ -132,7 +134,8 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
 
 def _set_modes(modules: list[nn.Module], modes: list[bool]) -> None:
-    """As it is for each; train() and eval() may do more than set this: LoRA merges its weights."""
+    """Set the mode of each module; train() and eval() may do more than that: LoRA merges its
+    weights."""
     for module, training in zip(modules, modes, strict=True):
         if module.training != training:
             module.training = training
@@ -254,11 +257,11 @@ SEQUENCE_BYTES, MOST_BYTES = 2**27, 2**30
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What was found.
+    """Statistics of all layers in one forward pass.
 
-    sheets: what was measured of layers that are alike.
+    groups: what was measured of layers that are alike.
     order: the names of all layers, as they ran.
-    unseen: what ran without being seen, and its classes: see `Watch.unseen`.
+    unseen: what ran without being seen, and its classes: see `Capture.unseen`.
     weights: what the weights and the MLP of each layer say.
     """
 
@@ -271,23 +274,23 @@ class Snapshot:
     def of(
         cls, layers: Mapping[str, xr.Dataset], unseen: Mapping[str, str], weights: WeightStatistics
     ) -> Snapshot:
-        """From the datasets of layers, in the order in which they ran."""
+        """Make a snapshot from the datasets of layers, in the order in which they ran."""
         groups = tuple(LayerStatistics.of(name, one) for name, one in layers.items())
         return cls(groups, tuple(layers), unseen, weights)
 
     @cached_property
     def layers(self) -> Mapping[str, xr.Dataset]:
-        """What `statistics` says of each layer, over (sequence, head), with a coord `kind`: "self",
-        or "cross" where keys are of another sequence."""
+        """Dataset of each layer, over (sequence, head), with a coord `kind`: "self", or "cross"
+        where keys are of another sequence."""
         return LayerDatasets(self.groups, self.order)
 
 
 @dataclass(eq=False)
 class SnapshotCache:
-    """What moments of a model leave for its next: what does not change with its weights.
+    """Values that snapshots of a model keep for the next: what does not change with its weights.
 
     same_probe: whether all are of one probe; then what is known of its rows is kept too.
-    layout: how the model is built. number: moments so far, and layers: how many it has.
+    layout: how the model is built. number: snapshots so far, and layers: how many it has.
     """
 
     same_probe: bool = False
@@ -297,12 +300,12 @@ class SnapshotCache:
     layers: int = 1
 
     def checks_output(self, layer: int) -> bool:
-        """Whether to compute again what this layer made of a call: in the first moment of each,
+        """Check whether to compute this layer's output again: in the first snapshot of each layer,
         later of one after the other, because it is the code that would be wrong."""
         return self.number == 0 or layer == self.number % self.layers
 
     def keep(self, layers: int, plans: Mapping[Hashable, QueryPlan]) -> None:
-        """After a moment."""
+        """Keep what the next snapshot can reuse."""
         self.number, self.layers = self.number + 1, layers
         if self.same_probe:
             self.plans = {kind: plan for kind, plan in plans.items() if plan.call.mask is None}
@@ -310,11 +313,11 @@ class SnapshotCache:
 
 @dataclass(eq=False)
 class _LayerGroup:
-    """Layers that are alike: held until they are looked at together, then until it is concluded
-    what was seen."""
+    """Layers that are alike: held until they are measured together, then until they are
+    summarized."""
 
     plan: QueryPlan
-    version: int | None  # of the mask, with which they have to be looked at
+    version: int | None  # of the mask, with which they have to be measured
     held: list[Heads] = field(default_factory=list)
     measurements: list[HeadMeasurements] = field(default_factory=list)
     values: list[Tensor | None] = field(default_factory=list)
@@ -331,7 +334,7 @@ class _LayerGroup:
         self.names.append(captured.layer)
 
     def measure(self) -> None:
-        """Look at those that are held."""
+        """Measure the heads that are held."""
         if not self.held:
             return
         if version_of(self.plan.call.mask) != self.version:
@@ -345,12 +348,12 @@ class _LayerGroup:
 
     @property
     def full(self) -> bool:
-        """Whether no more would fit beside those that were looked at."""
+        """True if no more would fit beside those that were measured."""
         each = bytes_of(self.measurements[0], self.values[0]) if self.measurements else 0
         return (len(self.names) + self.plan.together) * each > self.plan.budget_bytes
 
     def statistics(self) -> LayerStatistics:
-        """What was seen of all of them."""
+        """Return the statistics of all of them."""
         self.measure()
         return summarize_layers(self.plan, self.measurements, self.values, self.names)
 
@@ -377,7 +380,7 @@ class SnapshotBuilder:
         self._too_short = False
 
     def add(self, captured: CapturedCall) -> None:
-        """Look at a call. Nothing is waited for on the device."""
+        """Measure a call. Does not synchronise with the device."""
         if self._too_short:
             return
         asked = self._cache.checks_output(len(self._order))
@@ -416,7 +419,7 @@ class SnapshotBuilder:
             self._weights.at(captured, beside["present"])
 
     def result(self, capture: Capture) -> Snapshot:
-        """What was seen, if anything; refused if a call does not explain what the model made."""
+        """Return the snapshot; refuse calls that do not explain what the model made of them."""
         unseen = capture.unseen()
         if capture.foreign:
             kinds = ", ".join(sorted(capture.foreign))
@@ -450,8 +453,10 @@ class SnapshotBuilder:
         return Snapshot(groups, tuple(self._order), unseen, weights)
 
     def _plan(self, call: AttentionCall, beside: Mapping[str, Any]) -> QueryPlan:
-        settings = {"rows": self._rows, "min_keys": self._min_keys, "seed": 0}
-        return QueryPlan.of(call, budget_bytes=_budget_bytes(call), **settings, **beside)
+        most, min_keys = _budget_bytes(call), self._min_keys
+        return QueryPlan.of(
+            call, rows=self._rows, seed=0, budget_bytes=most, min_keys=min_keys, **beside
+        )
 
 
 def take_snapshot(
@@ -460,7 +465,7 @@ def take_snapshot(
 ) -> Snapshot:  # fmt: skip
     """Run the probe through the model, beside whatever else it does, and measure each layer.
 
-    known: what earlier moments of the same model on the same probe have left; added to.
+    cache: what earlier snapshots of the same model on the same probe have left; added to.
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     there, cache = probe.on(device), cache or SnapshotCache()
@@ -472,7 +477,7 @@ def take_snapshot(
 
 
 def _ways_out(model: nn.Module) -> str:
-    """How a model of which nothing is seen may come to be."""
+    """Return the remedy for a model none of whose calls were captured."""
     eager = getattr(getattr(model, "config", None), "_attn_implementation", None) == "eager"
     if eager and getattr(model, "_supports_sdpa", False):
         return 'load it with attn_implementation="sdpa"'
@@ -480,14 +485,14 @@ def _ways_out(model: nn.Module) -> str:
 
 
 def _budget_bytes(call: AttentionCall) -> int:
-    """What a block of a call may take."""
+    """Return the bytes that a block of a call may take."""
     if on_processor(call.query):
         return BUDGET_BYTES
     return min(max(BUDGET_BYTES, call.shape[0] * SEQUENCE_BYTES), MOST_BYTES)
 
 
 def _plan_key(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
-    """By which calls are known to be alike in all but their numbers."""
+    """Return a key that is the same for calls that are alike in all but their numbers."""
     mask, value = call.mask, call.value
     of_mask = None
     if mask is not None:
@@ -500,12 +505,13 @@ def _plan_key(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
 
 
 def is_first_process() -> bool:
-    """Whether this process is the first, or alone."""
+    """Check whether this process is the first, or alone."""
     return not _several() or dist.get_rank() == 0
 
 
 def gather_sequences(snapshot: Snapshot) -> Snapshot:
-    """What all processes have seen, as more sequences of each layer; every one has to call it."""
+    """Gather the snapshots of all processes as more sequences of each layer; every one has to call
+    it."""
     if not _several():
         return snapshot
     # maps stay: each process has its own tokens, and perhaps as many keys
@@ -530,7 +536,10 @@ NAMES = {"induction_mass": "repeated_induction", "duplicate_mass": "repeated_dup
 
 
 def random_twice(model: nn.Module, probe: Probe) -> Probe:
-    """Random tokens, of those that the probe knows, and the same again."""
+    """Draw random tokens, of those that the probe has, and repeat them.
+
+    Only copying predicts their second half, so that heads that copy show as they do not on text.
+    """
     tokens = probe.side.tokens
     if tokens is None:
         raise InputError(
@@ -553,7 +562,7 @@ def with_repeated(
     min_keys: int,
     cache: SnapshotCache | None = None,
 ) -> Snapshot:
-    """The moment with what its layers do on repeated random tokens, the mean over sequences.
+    """Add what layers do on repeated random tokens, the mean over sequences.
 
     They may be shorter than the probe: where none of their queries sees `min_keys` keys, those of
     the second half count, which are all that has something to copy.

@@ -1,4 +1,4 @@
-"""The statistics of calls of attention, exact, a block of queries at a time.
+"""Statistics of calls of attention, exact, a block of queries at a time.
 
 They are given for each sequence and head, so that a bootstrap over sequences is possible
 afterwards. docs/measures.md says what each is and where it misleads.
@@ -54,7 +54,7 @@ BYTES_OF_A_KEY = 64  # and of a key
 
 @dataclass(frozen=True, eq=False)
 class HeadMeasurements:
-    """What was taken from the maps of the heads of some layers.
+    """Measurements taken from the attention weights of the heads of some layers.
 
     columns: of each chosen row. totals: attention received by keys, from all rows and from the
     prompt's. fixed, later: maps of these rows, and window: what keys received from those that vote.
@@ -104,7 +104,7 @@ def statistics(
 
 
 def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
-    """Take from the maps of heads what is needed of them. Inside `exactly`."""
+    """Take from the attention weights of heads what is needed of them. Inside `exactly`."""
     xp = namespace(heads.query)
     found: list[dict[str, Any]] = []
     for some, cuts in plan.cuts:
@@ -130,8 +130,8 @@ def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
 def _columns(
     block: Block, block_plan: BlockPlan, factors: Float[Array, "batch 1 column key"]
 ) -> Float[Array, "batch head row column"]:
-    """What is said of each row: BASIC, a learnable sink's ln, the norm of its map, then top-k mass,
-    keys for so much, the attention to single keys and the sums that the ground knows of."""
+    """Return statistics of each row: BASIC, a learnable sink's ln, the norm of its attention, then
+    top-k mass, keys for each mass, the attention to single keys and the plan's sums over keys."""
     m = block.maps
     xp = namespace(m)
     sink = () if block.sink is None else (block.sink,)
@@ -158,7 +158,7 @@ def _columns(
 def _factors(
     block_plan: BlockPlan, of_all: Float[Array, "batch 1 column key"]
 ) -> Float[Array, "batch row column key"]:
-    """What the attention to each key is multiplied with, for each of `Ground.sums`."""
+    """Return what the attention to each key is multiplied with, for each of `QueryPlan.sums`."""
     xp, rows = namespace(of_all), block_plan.at.shape[2]
     batch, _, columns, keys = of_all.shape
     of_all = xp.broadcast_to(of_all, (batch, rows, columns, keys))
@@ -170,7 +170,7 @@ def _factors(
 def _measure_extra_rows(
     plan: QueryPlan, part: CallPart, heads: Heads, some: slice, largest: Float[Array, "batch head"]
 ) -> dict[str, Any]:
-    """Of the rows beside the chosen ones. largest: logit of the chosen ones, or of all."""
+    """Measure the rows beside the chosen ones. largest: logit of the chosen ones, or of all."""
     found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
     window: Any = 0.0
     short: Any = 0.0
@@ -212,7 +212,7 @@ def _measure_extra_rows(
 
 
 def bytes_of(one: HeadMeasurements, value: Array | None) -> int:
-    """What waits of a layer until it is concluded, and what that takes then."""
+    """Return the bytes that a layer takes until it is summarized, and those that this takes."""
     batch, heads, rows, columns = one.columns.shape
     parts = (one.columns, one.short, one.totals, one.fixed, one.later, one.window)
     waits = sum(4 * math.prod(array.shape) for array in parts if array is not None)
@@ -228,7 +228,7 @@ def summarize_layers(
     values: list[Any],
     names: Sequence[str],
 ) -> LayerStatistics:
-    """The statistics of several calls on one ground. Inside `exactly`.
+    """Return the statistics of several calls of one plan. Inside `exactly`.
 
     values: of each layer, or None; taken out of the list.
     """
@@ -260,7 +260,8 @@ def summarize_layers(
 def _alpha_1(
     plan: QueryPlan, mean: Float[Array, "layer batch head"], short: Float[Array, "layer batch head"]
 ) -> Float[Array, "layer batch head"]:
-    """The attention to the first key, mean over all queries that see any (Gu et al. 2025)."""
+    """Return the attention to the first key, mean over all queries that see any (Gu et al.
+    2025)."""
     xp = namespace(mean)
     weight, _ = plan.weights(mean, "chosen")
     counted = xp.sum(weight, axis=-1)
@@ -288,7 +289,7 @@ def _row_means(
 def _of_rows(
     plan: QueryPlan, columns: Float[Array, "layer batch head row column"], learnable: bool
 ) -> dict[str, Float[Array, "layer batch head row column"]]:
-    """Row by row, in the order of the labels."""
+    """Return the statistics of each row, in the order of the labels."""
     xp = namespace(columns)
     begun = 0
 
@@ -338,7 +339,7 @@ def _of_rows(
 
 
 def _floor(basic: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[str, Any]:
-    """The floor of the whole softmax's entropy: a learnable sink is one of its outcomes."""
+    """Return the floor of the whole softmax's entropy: a learnable sink is one of its outcomes."""
     xp, norm = namespace(entropy), basic["logit_norm"]
     if sink is not None:  # one logit more, beside the mean of the others
         norm = xp.sqrt(norm**2 + (sink - basic["mean_log"]) ** 2 * number / (number + 1))
@@ -349,7 +350,7 @@ def _floor(basic: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[
 
 
 def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> dict[str, Array]:
-    """What keys receive."""
+    """Return statistics of what keys receive."""
     xp = namespace(total)
     there = plan.made(total, "keys", lambda: plan.visibility.keys[:, None, :])
     seeing = plan.made(total, "seeing", lambda: plan.seeing)
@@ -381,7 +382,8 @@ def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> di
 def _correlations(
     plan: QueryPlan, received: Float[Array, "layer batch head key"]
 ) -> dict[str, Array]:
-    """Spearman's, of what keys receive with the frequency and idf of their tokens."""
+    """Return Spearman's correlations of what keys receive with the frequency and idf of their
+    tokens."""
     xp, seen = namespace(received), plan.ranked
     there = plan.made(received, "ranked", lambda: seen[:, None, :])
     # what is not ranked stands behind all others, and NaN has no order
@@ -407,7 +409,7 @@ def _correlations(
 def _value_norm_ratio(
     plan: QueryPlan, value: Float[Array, "layer batch kv_head key width"]
 ) -> Float[Array, "layer batch head"]:
-    """The first key's value beside those of the other keys that are seen."""
+    """Return the norm of the first key's value over the mean of the other visible keys'."""
     norm = arrays.at_home(namespace(value).linalg.vector_norm(value, axis=-1))
     xp, keys = namespace(norm), plan.visibility.keys
     first = np.arange(keys.shape[1]) == keys.argmax(axis=1)[:, None]
@@ -427,7 +429,7 @@ def _caches(
     sink: Float[Array, "layer batch head row"] | None,
     value: Float[Array, "layer batch kv_head key width"] | None,
 ) -> dict[str, Float[Array, "layer batch head policy budget"]]:
-    """What policies keep: means over the later rows."""
+    """Return what policies keep: means over the later rows."""
     rows = plan.later
     entries = math.prod(later.shape) // len(rows)
     in_cut = max(1, plan.budget_bytes // 2 // (entries * kv_cache.BYTES_OF_AN_ENTRY))
@@ -453,7 +455,7 @@ def _caches(
 
 
 def _stacked(several: list[Any]) -> Array:
-    """Of one layer after the other."""
+    """Stack the arrays of layers."""
     xp = namespace(several[0])
     return several[0][None] if len(several) == 1 else xp.stack(several)
 

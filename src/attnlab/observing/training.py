@@ -1,4 +1,4 @@
-"""The clock of a training: its steps, and the learning rate of its attention, summed over steps.
+"""A training as an observer sees it: clock, callbacks of trainers, and where numbers are logged.
 
 Attention that no longer moves may have come to rest, or the schedule may have stopped it. Changes
 per learning rate tell the two apart.
@@ -152,7 +152,7 @@ class LearningRateSum:
 
     @property
     def spent(self) -> float | None:
-        """The sum so far; None where it is not known."""
+        """Sum so far; None where it is not known."""
         spent = float(self._sum)
         return spent if np.isfinite(spent) else None
 
@@ -222,7 +222,8 @@ def attention_parameters(model: nn.Module, modules: Collection[str]) -> set[int]
 
 
 def _logged(path: Path) -> tuple[list[int], list[float]]:
-    """Steps and learning rates that a Trainer logged; nothing where the file does not say."""
+    """Return steps and learning rates that a Trainer logged; nothing where the file does not
+    say."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
             return [], []
@@ -248,7 +249,7 @@ def _require_rate(rate: Any) -> float:
 
 
 def trainer_callback(observer: Observer) -> Any:
-    """What `Trainer(callbacks=[...])` takes: the start, every so many steps, the end."""
+    """Return a callback for `Trainer(callbacks=[...])`: the start, each step, the end."""
     try:
         from transformers import TrainerCallback
     except ImportError:
@@ -267,7 +268,7 @@ def trainer_callback(observer: Observer) -> Any:
 
 
 def lightning_callback(observer: Observer) -> Any:
-    """What `lightning.Trainer(callbacks=[...])` takes."""
+    """Return a callback for `lightning.Trainer(callbacks=[...])`."""
     Callback = _lightning_callback_class()
 
     class Attention(Callback):  # type: ignore[misc, valid-type]
@@ -303,7 +304,7 @@ def lightning_callback(observer: Observer) -> Any:
 
 
 def _lightning_callback_class() -> type:
-    """Of whichever of its two names is installed."""
+    """Return Lightning's class, of whichever of its two names is installed."""
     for name in ("lightning.pytorch", "pytorch_lightning"):
         try:
             found: type = __import__(name, fromlist=["Callback"]).Callback
@@ -324,7 +325,7 @@ SENT = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previou
 
 
 def tensorboard(writer: Any) -> Log:
-    """To a `SummaryWriter`.
+    """Log to a `SummaryWriter`.
 
     Parameters
     ----------
@@ -345,7 +346,7 @@ def tensorboard(writer: Any) -> Log:
 
 
 def wandb(run: Any) -> Log:
-    """To a run of Weights & Biases.
+    """Log to a run of Weights & Biases.
 
     Parameters
     ----------
@@ -363,7 +364,7 @@ def wandb(run: Any) -> Log:
 
 
 def mlflow(module: Any) -> Log:
-    """To the active run of MLflow.
+    """Log to the active run of MLflow.
 
     Parameters
     ----------
@@ -410,7 +411,7 @@ COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def terminal(console: Console | None = None) -> Log:
-    """A log for `attnlab.observe(..., log=...)`: one table that changes in its place.
+    """Show one table in the terminal that changes in its place.
 
     Each cell has the mean over a layer's heads (of logits, the largest) now, and at the first
     measurement. What the training prints goes above it. Where there is no terminal, it is a line
@@ -448,7 +449,7 @@ def terminal(console: Console | None = None) -> Log:
 
 
 def table(step: int, snapshot: xr.Dataset, first: xr.Dataset) -> Table:
-    """The layers of a moment beside those of the first."""
+    """Return a table of the layers now beside those of the first snapshot."""
     from rich import box
     from rich.table import Table
 

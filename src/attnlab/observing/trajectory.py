@@ -1,4 +1,4 @@
-"""A trajectory: the checkpoints of one training, measured one after the other on one probe.
+"""Trajectory: the checkpoints of one training, measured one after the other on one probe.
 
 Snapshots are kept in a folder, each in a file that is whole or not there.
 """
@@ -247,7 +247,7 @@ def observe_checkpoints(
 ) -> xr.Dataset:  # fmt: skip
     """Measure a training by its checkpoints.
 
-    The files are looked through first (`attnlab.observing.lint`). A step whose file cannot hold the
+    The files are read first (`attnlab.observing.lint`). A step whose file cannot hold the
     weights of that step is left out, and no snap is claimed across it; `lint` in the attributes has
     all that was found. `not_finite` there has, by step, the modules whose attention is not a finite
     number; where no step has other attention, that is an error. One model is in memory at a time.
@@ -287,10 +287,10 @@ def observe_checkpoints(
         Over (step, layer, head).
     """
     checkpoints = _checkpoints(where, pattern)
-    looked = lint(checkpoints, progress=progress)
-    sound = [one for one in checkpoints if one.step not in looked.unusable]
+    linted = lint(checkpoints, progress=progress)
+    sound = [one for one in checkpoints if one.step not in linted.unusable]
     if not sound:
-        raise InputError(f"checkpoints: none can be used: {looked.faults[0].words}")
+        raise InputError(f"checkpoints: none can be used: {linted.faults[0].words}")
     settings = {"rows": rows, "min_keys": min_keys, "probe": digest(probe)}
     kept = None
     if out is not None:
@@ -304,24 +304,24 @@ def observe_checkpoints(
         for i, one in enumerate(sound):
             report(0, one.name)
             # a folder may be trained into again
-            key = {"model": str(one.path.resolve()), "weights": looked.digests[one.step]}
-            snapshot = None if kept is None else _read_again(kept, one.step, key)
+            own = {"model": str(one.path.resolve()), "weights": linted.digests[one.step]}
+            snapshot = None if kept is None else _read_again(kept, one.step, own)
             if snapshot is None:
                 snapshot = _snapshot(one.path, probe, rows, min_keys, device)
                 if kept is not None:
-                    kept.write(one.step, snapshot, {}, **key)
+                    kept.write(one.step, snapshot, {}, **own)
             history.add(one.step, snapshot, learning_rate_sum=None if sums is None else sums[i])
             if modules := _not_finite(snapshot):
                 wrong[one.step] = modules
             report(1)
-    result = history.dataset(faulty=_around(looked, steps))
+    result = history.dataset(faulty=_around(linted, steps))
     if not bool(result["entropy"].notnull().any()):
         raise InputError(
             "checkpoints: at no step is attention a finite number on this probe, though the "
             "weights are; the training has diverged"
         )
     spec = {"checkpoints": [one.name for one in sound], **settings}
-    result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(looked.document()))
+    result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(linted.document()))
     result.attrs["not_finite"] = json.dumps(wrong)
     result.attrs |= _theory(result, text, names)
     if kept is not None:
@@ -352,12 +352,12 @@ def _read_again(kept: SnapshotFolder, step: int, key: Mapping[str, str]) -> Snap
         return None  # changed after it was written
 
 
-def _around(looked: Lint, steps: Sequence[int]) -> list[int]:
-    """The steps next to which something is wrong: beside one left out, or at a break."""
+def _around(linted: Lint, steps: Sequence[int]) -> list[int]:
+    """Return the steps next to which something is wrong: beside one left out, or at a break."""
     after = {
-        next((step for step in steps if step > missing), steps[-1]) for missing in looked.unusable
+        next((step for step in steps if step > missing), steps[-1]) for missing in linted.unusable
     }
-    return sorted({*after, *(step for step in looked.breaks if step in steps)})
+    return sorted({*after, *(step for step in linted.breaks if step in steps)})
 
 
 def _snapshot(folder: Path, probe: Any, rows: int | None, min_keys: int, device: str) -> Snapshot:

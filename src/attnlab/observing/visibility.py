@@ -1,4 +1,8 @@
-"""What is known of a call before its maps are made: how many keys queries see, and from where."""
+"""Visible keys of a call, and the rows (queries) that are measured.
+
+Sampled rows are stratified: the rows of a sequence, in their order, are cut into parts of equal
+length, and two are drawn from each. Two, because one alone would not say how rows of a part differ.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ class TooShort(InputError):
 
 @dataclass(frozen=True, eq=False)
 class Visibility:
-    """Of all queries of a call, in numpy.
+    """Visible keys of all queries of a call, in numpy.
 
     counts: visible keys. eligible: whether a query counts in means over rows. short: whether it
     sees keys, but too few to count. starts: the first key of its own text. keys: whether some query
@@ -42,20 +46,20 @@ class Visibility:
     later: bool
 
     def cut(self, sequences: slice) -> Visibility:
-        """Of these sequences."""
+        """Return the part of these sequences."""
         fields = ("counts", "eligible", "short", "starts", "keys", "tokens")
         arrays = {name: getattr(self, name) for name in fields}
         cut = {name: array[sequences] for name, array in arrays.items() if array is not None}
         return replace(self, **cut)
 
     def at(self, name: str, index: Int[Any, "batch row"]) -> NDArray[Any]:
-        """`counts` or `starts` of these queries."""
+        """Return `counts` or `starts` of these queries."""
         values = getattr(self, name)
         index = index if values.ndim == 2 else index[:, None, :]
         return np.take_along_axis(values, index, axis=-1)
 
     def counted(self, index: Int[Any, "batch row"]) -> Bool[Any, "batch heads row"]:
-        """Whether these queries see enough keys, head by head."""
+        """Check whether these queries see enough keys, head by head."""
         return self.at("counts", index) >= self.min_keys
 
 
@@ -63,7 +67,7 @@ def find_visibility(
     call: AttentionCall, *, min_keys: int, budget_bytes: int, tokens: Any = None,
     present: Any = None, starts: Any = None,
 ) -> Visibility:  # fmt: skip
-    """Look at masks and padding. The arguments are those of `statistics`."""
+    """Find the visible keys from masks and padding. The arguments are those of `statistics`."""
     require_whole("min_keys", min_keys, 1)
     batch, _, queries, keys = call.shape
     tokens = _given("tokens", tokens, (batch, keys))
@@ -124,7 +128,7 @@ def _before_the_text(
 def _by_span(
     call: AttentionCall, there: Bool[Any, "batch query"]
 ) -> tuple[NDArray[Any], NDArray[Any], bool]:
-    """Without a mask a query sees a run of keys."""
+    """Count visible keys without a mask, where a query sees a run of keys."""
     batch, _, queries, keys = call.shape
     place = np.arange(queries) + (keys - queries)
     first, last = (np.clip(end, -1, keys) for end in call.span(place))
@@ -149,8 +153,8 @@ def coverage(
 def _by_mask(
     call: AttentionCall, there: Bool[Any, "batch query"], budget_bytes: int
 ) -> tuple[NDArray[Any], NDArray[Any], bool, NDArray[Any], NDArray[Any]]:
-    """What is visible is made, a block of queries at a time, and counted; last, which queries see
-    their own key, and the first key that each sees."""
+    """Count visible keys, a block of queries at a time; return also which queries see their own
+    key, and the first key that each sees."""
     batch, _, queries, keys = call.shape
     assert call.full_mask is not None
     heads = call.full_mask.shape[1]
@@ -206,7 +210,7 @@ class Rows:
 
     @property
     def factor(self) -> Float[Any, "batch part"]:
-        """What the squared difference of the two rows of a part is multiplied with.
+        """Factors of the squared difference of the two rows of each part.
 
         size^2 (1 - 2/size) s^2 / 2 with s^2 = (first - second)^2 / 2; a part of 2 rows or fewer is
         all here.
@@ -215,12 +219,12 @@ class Rows:
         return np.maximum(0.0, size * (size - OF_EACH_PART) / 4)
 
     def cut(self, sequences: slice, rows: slice = ALL) -> Rows:
-        """These of them."""
+        """Return some of them."""
         return Rows(self.index[sequences, rows], self.weight[sequences, rows])
 
 
 def choose_rows(eligible: Bool[Any, "batch query"], rows: int | None, *, seed: int = 0) -> Rows:
-    """All eligible rows, or about `rows` of them in all, as many of each sequence."""
+    """Choose all eligible rows, or about `rows` of them in all, as many of each sequence."""
     if rows is None:
         return _filled([_all_of(np.flatnonzero(one)) for one in eligible])
     require_whole("rows", rows, OF_EACH_PART)
@@ -231,7 +235,7 @@ def choose_rows(eligible: Bool[Any, "batch query"], rows: int | None, *, seed: i
 
 
 def spread_rows(eligible: Bool[Any, "batch query"], rows: int) -> Rows:
-    """So many eligible rows of each sequence, evenly spread, the last among them."""
+    """Choose `rows` eligible rows of each sequence, evenly spread, the last among them."""
     chosen = []
     for one in eligible:
         there = np.flatnonzero(one)
@@ -241,7 +245,7 @@ def spread_rows(eligible: Bool[Any, "batch query"], rows: int) -> Rows:
 
 
 def last_rows(eligible: Bool[Any, "batch query"], rows: int, *, before: int = 0) -> Rows:
-    """The last eligible rows of each sequence, but for the last `before` of them."""
+    """Choose the last eligible rows of each sequence, but for the last `before` of them."""
     chosen = []
     for one in eligible:
         there = np.flatnonzero(one)
@@ -257,7 +261,7 @@ def weighted_mean(
 ) -> tuple[
     Float[Array, "*layer batch head statistic"], Float[Array, "*layer batch head statistic"]
 ]:
-    """The mean over a sequence's rows that these estimate, and its standard error.
+    """Return the mean over a sequence's rows that these estimate, and its standard error.
 
     number: in float64. weight: how many rows each stands for, 0 where it does not count. factor:
     `Rows.factor`; None where all rows are here, and then the error is 0.
@@ -297,7 +301,7 @@ def _all_of(index: NDArray[Any]) -> _Chosen:
 
 
 def _filled(chosen: list[_Chosen]) -> Rows:
-    """Sequences side by side, an even number of rows."""
+    """Put sequences side by side, with an even number of rows."""
     longest = max(index.size for index, _ in chosen)
     shape = (len(chosen), longest + longest % OF_EACH_PART)
     index, weight = np.zeros(shape, np.int64), np.zeros(shape)

@@ -1,6 +1,4 @@
-"""The matrices behind a layer, found by how modules are built.
-
-They are those that make queries and keys, and those of the MLP in the same block.
+"""Weights of each layer's attention and MLP, found by how modules are built.
 
 What is not built in a way that is known here is not found. Where several ways would fit, what the
 module computes decides.
@@ -46,8 +44,8 @@ Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # queries and keys of 
 
 @dataclass(frozen=True, eq=False)
 class Mlp:
-    """inputs: what makes the hidden units, two modules where one gates the other. output: what
-    reads them."""
+    """An MLP. inputs: what makes the hidden units, two modules where one gates the other. output:
+    what reads them."""
 
     inputs: tuple[nn.Module, ...]
     output: nn.Module
@@ -74,7 +72,7 @@ def matrix(module: Any) -> Float[Tensor, "out in"] | None:
 
 
 def fused(model: nn.Module) -> Iterator[nn.Module]:
-    """Linear layers that make queries, keys and values at once."""
+    """Yield linear layers that make queries, keys and values at once."""
     for module in model.modules():
         for name in FUSED:
             child = module._modules.get(name)
@@ -87,7 +85,8 @@ def queries_and_keys(
     module: nn.Module, call: AttentionCall, made: Mapping[int, Tensor], *, name: str = "",
     orders: dict[str, Order] | None = None,
 ) -> Pair | None:  # fmt: skip
-    """W_Q and W_K of a module that has made this call, head by head; None where they are not known.
+    """Return W_Q and W_K of a module that has made this call, head by head; None where they are not
+    known.
 
     made: by its id, what a fused layer gave for the first tokens, (token, out). Whether queries,
     keys and values follow each other as a whole or head by head, their norms tell, which a rotary
@@ -124,7 +123,7 @@ def queries_and_keys(
 
 
 def find_mlp(model: nn.Module, name: str, known: dict[str, Names] | None = None) -> Mlp | None:
-    """The MLP of the block that the attention module of this name is in.
+    """Find the MLP of the block that the attention module of this name is in.
 
     The block is the smallest part of the model around it that has linear layers outside of
     attention. They must be one that reads the hidden units, and before it one or two that make
@@ -184,7 +183,7 @@ def _is_turned(module: Any) -> bool:
 
 
 def _repeats(modules: nn.Module) -> bool:
-    """Whether these are the blocks of a model, one like the other."""
+    """Check whether these are the blocks of a model, one like the other."""
     kinds = [type(child) for child in modules.children()]
     return len(kinds) > 1 and len(set(kinds)) == 1
 
@@ -196,13 +195,13 @@ def _whole(module: nn.Module) -> Tensor:
 
 
 def _in_a_row(whole: Tensor, sizes: Sizes) -> tuple[Tensor, Tensor]:
-    """All queries, then all keys, then all values: GPT-2, torch."""
+    """Split all queries, then all keys, then all values: GPT-2, torch."""
     heads, kv_heads, width = sizes
     return whole[: heads * width], whole[heads * width : (heads + kv_heads) * width]
 
 
 def _by_kv_head(whole: Tensor, sizes: Sizes) -> tuple[Tensor, Tensor]:
-    """For each KV head its queries, its key and its value: GPT-NeoX."""
+    """Split the queries, the key and the value of each KV head: GPT-NeoX."""
     heads, kv_heads, width = sizes
     group = heads // kv_heads
     apart = whole.reshape(kv_heads, group + 2, width, -1)
@@ -218,7 +217,7 @@ def _pair(query: Tensor, key: Tensor, sizes: Sizes) -> Pair | None:
 
 
 def _explains(made: tuple[Tensor, Tensor], call: AttentionCall) -> bool:
-    """Whether these have the norms of the call's queries and keys, up to a common factor."""
+    """Check whether these have the norms of the call's queries and keys, up to a common factor."""
     for one, seen in zip(made, (call.query, call.key), strict=True):
         tokens = one.shape[1]
         apart = one.reshape(seen.shape[1], -1, tokens).float().norm(dim=1)  # head token
@@ -247,8 +246,8 @@ LABELS = {
 
 @dataclass(frozen=True, eq=False)
 class WeightStatistics:
-    """values: of each layer, the variables of LABELS. unrecognised: what of a layer they are
-    missing for, in words."""
+    """Statistics of weights and activations. values: of each layer, the variables of LABELS.
+    unrecognised: what of a layer they are missing for, in words."""
 
     values: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
     unrecognised: Mapping[str, str] = field(default_factory=dict)
@@ -256,7 +255,8 @@ class WeightStatistics:
 
 @dataclass(frozen=True, eq=False)
 class ModelLayout:
-    """What an earlier look has found of how a model is built, by the names of its modules.
+    """Layout of a model's weights, as an earlier snapshot has found it, by the names of its
+    modules.
 
     orders: how fused weights are laid out. mlps: which modules are the MLP beside attention.
     """
@@ -266,7 +266,7 @@ class ModelLayout:
 
 
 class WeightCapture:
-    """Looks at the modules behind the calls that are seen. `capturing_weights` makes one."""
+    """Measures the weights and the MLP of layers whose calls are captured."""
 
     def __init__(
         self, model: nn.Module, opened: ExitStack, layout: ModelLayout, guard: Guard
@@ -286,7 +286,7 @@ class WeightCapture:
                 opened.callback(follow(self._begin_fused, module))
 
     def at(self, captured: CapturedCall, real: Tensor | None) -> None:
-        """Look behind a call. real: which of its queries are no padding."""
+        """Measure the weights of a captured call. real: which of its queries are not padding."""
         layer = captured.layer
         name = layer.partition("#")[0]
         self._found[layer] = {}
@@ -307,7 +307,7 @@ class WeightCapture:
         self._opened.callback(follow(take, mlp.output))
 
     def waiting(self) -> list[Tensor]:
-        """What `result` needs to know of what is on the device."""
+        """Return the tensors on the device that `result` needs."""
         for waiting in self._waiting.values():
             self._rank(waiting)
         for hidden in self._hidden.values():
@@ -315,7 +315,7 @@ class WeightCapture:
         return [*(made for _, made in self._ranked), *(made for _, made in self._counted)]
 
     def result(self, here: Sequence[NDArray[Any]]) -> WeightStatistics:
-        """What was seen. here: what is `waiting`, in numpy."""
+        """Return what was measured. here: what is `waiting`, in numpy."""
         for (of_layers, _), numbers in zip(self._ranked, here, strict=False):
             ranks = stable_rank_of_numbers(numbers)
             ends = np.cumsum([number for _, _, number in of_layers])[:-1]
@@ -338,7 +338,8 @@ class WeightCapture:
         self._unrecognised[layer] = what if before is None else f"{before}; {what}"
 
     def _wait(self, layer: str, name: str, made: Tensor) -> None:
-        """Matrices of one size are looked at together: each alone would cost a wait for it."""
+        """Hold a matrix: those of one size are measured together, each alone would cost a
+        synchronisation."""
         waiting = self._waiting[made.shape[-1], made.dtype, made.device]
         waiting.append((layer, name, made))
         if sum(one.nbytes for _, _, one in waiting) > AT_ONCE:
@@ -377,7 +378,7 @@ class WeightCapture:
                 self._count(waiting)
 
     def _spread(self, rows: int, device: torch.device) -> Tensor:
-        """The tokens whose active units are counted, of so many: brought to the device once."""
+        """Return which tokens' active units are counted: brought to the device once."""
         if (rows, device) not in self._tokens:
             some = torch.linspace(0, rows - 1, min(rows, UNITS_TOKENS))
             self._tokens[rows, device] = some.round().long().to(device)
@@ -395,9 +396,9 @@ class WeightCapture:
 def capturing_weights(
     model: nn.Module, layout: ModelLayout | None = None, guard: Guard = nullcontext
 ) -> Iterator[WeightCapture]:
-    """Look behind the calls of the model's next forward.
+    """Measure weights and MLPs in the model's next forward pass.
 
-    layout: what earlier looks have found; added to. guard: as for `Capture`.
+    layout: what earlier snapshots have found; added to. guard: as for `Capture`.
     """
     with ExitStack() as opened:
         yield WeightCapture(model, opened, layout or ModelLayout(), guard)

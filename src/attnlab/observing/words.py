@@ -1,4 +1,4 @@
-"""Schema of an observer's dataset: checked once, before words and pages are made of it.
+"""Sentences about what happened to a model's attention, from the dataset of an observer.
 
 A file can be whole (its seal says so) and still hold anything: somebody may have changed the
 dataset and saved it again.
@@ -51,7 +51,7 @@ _NAMED = {"mass": 0.95, "k": 1, "first": 1, "budget": 0.1, "policy": "oracle"}
 def checked(dataset: xr.Dataset) -> xr.Dataset:
     """Return the dataset of an observer with its dims in order; refuse any other.
 
-    Variables and attributes that neither words nor pages read are not looked at.
+    Variables and attributes that neither words nor pages read are not checked.
     """
     if "entropy" not in dataset or not set(_OF_HEADS) <= set(dataset.dims):
         raise InputError(
@@ -184,7 +184,7 @@ INDUCTION = 0.1  # above chance
 _INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that come twice, "}
 SURE = 0.05  # of the resamples may be without a snap
 MOST_NAMED = 6  # heads that a sentence names
-# what a moment alone, taken out of a history, does not tell
+# what a single snapshot, taken out of a history, does not tell
 _OF_A_SNAP = ("snap_step", "snap_low", "snap_high", "snap_moved_since")
 _OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_")
 BUDGET = 0.1  # the cache that a sentence speaks of
@@ -197,12 +197,12 @@ POLICY_WORDS = {
 
 
 def in_words(dataset: xr.Dataset) -> list[str]:
-    """Sentences about what was measured, each of which says what it counts.
+    """Return sentences about what was measured, each of which says what it counts.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        Of an observer, over (step, layer, head); one over (layer, head) is one moment.
+        Of an observer, over (step, layer, head); one over (layer, head) is one snapshot.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def in_words(dataset: xr.Dataset) -> list[str]:
 
 
 def with_steps(dataset: xr.Dataset) -> xr.Dataset:
-    """The dataset of an observer over (step, layer, head); one moment is one step."""
+    """Return the dataset of an observer over (step, layer, head); one snapshot is one step."""
     dataset = checked(dataset)
     if "step" in dataset.dims:
         return dataset
@@ -391,7 +391,7 @@ _OTHER_STATES = {STOPPED: _stopped, MOVING: _moving, UNKNOWN: _unknown, NEVER: _
 
 
 def _left(dataset: xr.Dataset, some: NDArray[np.bool_]) -> str:
-    """The speed in the last span over the peak: the median head, and the range."""
+    """Return the speed in the last span over the peak: the median head, and the range."""
     left = dataset["snap_speed_left"].values[some]
     if left.size == 1:
         return f"{left[0]:.2g}"
@@ -444,7 +444,7 @@ def _left_out(dataset: xr.Dataset) -> Iterator[str]:
     if unseen:
         kinds = ", ".join(sorted(set(unseen.values())))
         number = _count(len(unseen), "module")
-        yield f"Nothing is known of {number} that no seam sees ({kinds})."
+        yield f"Nothing is known of {number} whose attention cannot be captured ({kinds})."
     faults = _faults(dataset)
     if faults:
         yield (
@@ -481,14 +481,14 @@ def _last(dataset: xr.Dataset, name: str) -> NDArray[Any]:
 
 
 def _order(chosen: NDArray[np.bool_], strength: NDArray[Any]) -> list[tuple[int, int]]:
-    """The chosen heads, the strongest first."""
+    """Return the chosen heads, the strongest first."""
     at = np.argwhere(chosen)
     order = np.argsort(-strength[chosen], kind="stable")
     return [(int(layer), int(head)) for layer, head in at[order]]
 
 
 def _named(chosen: NDArray[np.bool_], strength: NDArray[Any], *, percent: bool = False) -> str:
-    """Some of the chosen heads by name, the strongest first."""
+    """Name some of the chosen heads, the strongest first."""
     order = _order(chosen, strength)
     names = [
         _head(*at) + (f" {100 * strength[at]:.0f} %" if percent else "")

@@ -99,13 +99,13 @@ class OutputCheck:
 
 
 def _rounding(*tensors: Tensor) -> float:
-    """The rounding of the coarsest dtype that took part."""
+    """Return the rounding of the coarsest dtype that took part."""
     coarsest = max(torch.finfo(tensor.dtype).eps for tensor in tensors)
     return max(coarsest, 1e-6 if tensors[0].device.type == "cpu" else TF32)
 
 
 def _logits(call: AttentionCall, rows: Tensor) -> Float[Tensor, "batch head row key"]:
-    """The logits of some queries, minus infinity where a key is hidden.
+    """Return the logits of some queries, minus infinity where a key is hidden.
 
     On purpose not the code that the statistics use: what both say is right.
     """
@@ -144,7 +144,7 @@ def _hidden(mask: Float[Tensor, "batch head row key"]) -> Tensor:
 
 
 def _weights(call: AttentionCall, logits: Tensor) -> Tensor:
-    """The softmax, with a learnt logit in the denominator where the head has one."""
+    """Return the softmax, with a learnt logit in the denominator where the head has one."""
     if call.sinks is None:
         return logits.softmax(-1).nan_to_num()
     sinks = call.sinks.float().view(1, -1, 1, 1).expand(*logits.shape[:-1], 1)
@@ -218,10 +218,10 @@ Made = dict[int, tuple[Tensor, Tensor]]  # by the place of what was made: that, 
 
 
 class Capture:
-    """What is seen of one model, in its next forward (of a training, if only that is wanted).
+    """Attention calls of one model in its next forward pass (only_training: of a training).
 
-    Holds the model's modules by identity and name: it lives as long as the forward that it
-    watches. Other threads may run other models, or the same one, in the meantime: only what the
+    Holds the model's modules by identity and name: it lives as long as the forward pass that
+    it captures. Other threads may run other models, or the same one, in the meantime: only what the
     thread of that forward does is seen, and of that only what modules of the model do: a teacher or
     a loss that its forward calls is a model of its own. guard: opened around the code that
     measures, within the model's own forward.
@@ -247,13 +247,13 @@ class Capture:
         self.appended = 0  # keys that it has put behind those of the sequence
         self.made: list[Made] = []  # by the modules inside each that runs
         self._outermost_foreign = ""
-        self.over = False  # the forward that is watched has been seen to its end
+        self.over = False  # the captured forward pass has ended
         # the thread of that forward: this one, or the first that begins a forward of a training
         self.thread = None if only_training else threading.get_ident()
 
     @property
     def is_active(self) -> bool:
-        """Whether what passes now belongs to the forward that is watched.
+        """True if the code that runs now belongs to the captured forward pass.
 
         What is computed again in the backward pass runs without the whole model around it.
         """
@@ -264,12 +264,12 @@ class Capture:
 
     @property
     def current(self) -> str:
-        """The name of the innermost module of the model that runs."""
+        """Name of the innermost module of the model that runs."""
         return next(name for name in reversed(self.running) if name is not None)
 
     @property
     def next_layer(self) -> int:
-        """The number of the layer that is seen next: they are counted as they come."""
+        """Number of the layer that attends next: layers are counted as they come."""
         return self.times.total()
 
     @contextmanager
@@ -279,7 +279,7 @@ class Capture:
             yield
 
     def see(self, name: str, call: AttentionCall, output: Tensor, *, exact: bool) -> None:
-        """Take note of a call that the module of this name has made."""
+        """Report a call that the module of this name has made."""
         self.times[name] += 1
         again = "" if self.times[name] == 1 else f"#{self.times[name]}"
         captured = CapturedCall(call, output, name + again, type(self.ran[name]).__name__, exact)
@@ -312,12 +312,12 @@ class Capture:
         return not any(differ_by_positions(*both) for both in itertools.product(first, second))
 
     def outputs(self) -> Iterator[Tensor]:
-        """What modules inside of those that run have made, the latest first."""
+        """Yield what modules inside of those that run have made, the latest first."""
         for made in reversed(self.made):
             yield from (output for output, _ in reversed(made.values()))
 
     def note_unsupported(self) -> None:
-        """Take note that the module that runs attends where no seam sees it."""
+        """Note that the module that runs attends in code that no source captures."""
         self.alone.add(self.current)
 
     def note_foreign(self) -> None:
@@ -326,8 +326,8 @@ class Capture:
             self.foreign.add(self._outermost_foreign)
 
     def unseen(self) -> dict[str, str]:
-        """What ran without being seen: modules that attend, by what they do or by the name of their
-        class, and blocks of a stack in which others attend; their names and classes."""
+        """Return names and classes of what ran without being captured: modules that attend, by what
+        they do or by the name of their class, and blocks of a stack in which others attend."""
         named = [name for name, module in self.ran.items() if ATTENDS.search(type(module).__name__)]
         known = {*self.times, *self.alone}
         found = set(self.alone)
@@ -347,7 +347,7 @@ class Capture:
         return {name: type(self.ran[name]).__name__ for name in self.ran if name in found}
 
     def _stack(self, name: str) -> str | None:
-        """The name of the outermost list of modules that the module of this name is in."""
+        """Return the name of the outermost list of modules that the module of this name is in."""
         parts = name.split(".")
         outer = (".".join(parts[:depth]) for depth in range(len(parts)))
         lists = (one for one in outer if isinstance(self.model.get_submodule(one), nn.ModuleList))
@@ -445,28 +445,29 @@ def muted(captures: Collection[Capture], on: bool = True) -> Iterator[None]:
 
 
 def trains(model: nn.Module) -> bool:
-    """Whether a forward that begins now is one of a training; to generate needs no gradients."""
+    """Check whether a forward pass that begins now is one of a training; generating needs no
+    gradients."""
     return model.training and torch.is_grad_enabled()
 
 
 def crosses(name: str) -> bool:
-    """Whether a module of this name attends to another sequence, as such modules are called."""
+    """Check whether a module's name says that it attends to another sequence."""
     return bool(CROSSES.search(".".join(name.split(".")[-2:])))
 
 
 def _is_plain(module: nn.Module) -> bool:
-    """Whether it is one of torch's own layers without parts, none of which attends."""
+    """Check for torch's own layers without parts, none of which attends."""
     return type(module).__module__.startswith("torch.nn.modules.") and not module._modules
 
 
 def _place(tensor: Tensor) -> int:
-    """Where the numbers of a tensor and of its views are; 0 if it has none (a sparse one)."""
+    """Return the address of a tensor's storage; 0 if it has none (a sparse one)."""
     strided = tensor.layout == torch.strided and not tensor.is_nested
     return tensor.untyped_storage().data_ptr() if strided else 0
 
 
 def _overlap(first: Tensor, second: Tensor) -> bool:
-    """Whether two views of one storage have numbers between the ends of each other."""
+    """Check whether two views of one storage overlap."""
     begun = [one.storage_offset() for one in (first, second)]
     ends = [
         start + sum((size - 1) * step for size, step in zip(one.shape, one.stride(), strict=True))
@@ -476,8 +477,8 @@ def _overlap(first: Tensor, second: Tensor) -> bool:
 
 
 def differ_by_positions(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors of a batch differ by what is the same in all of its sequences: positions
-    that were added to one of them. Of a single sequence nothing can be told."""
+    """Check whether two tensors of a batch differ by what is the same in all of its sequences:
+    positions that were added to one of them. A single sequence does not tell."""
     alike = first.shape == second.shape and first.dtype == second.dtype
     if not (alike and first.ndim >= 3 and first.is_floating_point()):
         return False

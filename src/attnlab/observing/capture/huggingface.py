@@ -1,4 +1,4 @@
-"""Hugging Face: the attention function that a model asks transformers for."""
+"""Source for Hugging Face: the attention function that a model asks transformers for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attnlab.observing.capture.sdpa import own_sequence, warn_of_lengths
 
 
 class HuggingFace(Source):
-    """`ALL_ATTENTION_FUNCTIONS.get_interface` gives a function; here it gives one that is watched.
+    """Patches `ALL_ATTENTION_FUNCTIONS.get_interface`, so that it gives captured functions.
 
     Queries and keys arrive after positions and norms, keys with the KV heads. The name under which
     a model asks stays as it is: transformers makes the mask by that name, and would make none for
@@ -66,7 +66,7 @@ def understand(
     attention_mask: Any, *, layer: int = 0, cross: bool | None = None, name: str = "",
     **kwargs: Any,
 ) -> AttentionCall:  # fmt: skip
-    """The call that an implementation makes of these arguments.
+    """Return the call that an implementation makes of these arguments.
 
     Each has its own way to say which keys a query sees. "eager" adds what it is given and knows no
     causality but the mask's; "sdpa" is causal where there is no mask; "flex_attention" has a
@@ -147,7 +147,8 @@ _READERS = {"eager": _eager, "sdpa": _sdpa, "flex_attention": _flex}
 
 
 def _packed(query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
-    """The number of the sequence to which each place belongs, where several are packed in one.
+    """Return the number of the sequence to which each position belongs, where several are packed in
+    one.
 
     Flash kernels are told by where sequences begin, or find positions that do not go on.
     """
@@ -164,7 +165,7 @@ def _packed(query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
 
 
 def _with_bias(mask: Tensor | None, bias: Tensor | None, keys: int) -> Tensor | None:
-    """The mask and what is added to the logits for the places (T5), as one."""
+    """Combine the mask and the bias of positions that is added to the logits (T5)."""
     if mask is not None and mask.shape[-1] > keys:  # else the same tensor for every layer
         mask = mask[..., :keys]
     if bias is None:

@@ -1,4 +1,4 @@
-"""torch.nn.MultiheadAttention where it is asked for its weights, which it is by default."""
+"""Source for torch.nn.MultiheadAttention that returns its weights, which it does by default."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ NAME = "multi_head_attention_forward"
 
 
 class Multihead(Source):
-    """Where weights are asked for, torch computes them in products of its own, which no seam sees.
+    """Patches `multi_head_attention_forward`: asked for weights, it computes them in products of
+    its own, which no source captures.
 
-    The same is then computed once more without weights, for those who watch alone: that goes
+    The same is then computed once more without weights, for the captures alone: that goes
     through `scaled_dot_product_attention`, after all that this function does to masks and biases.
 
     torch's fast path calls nothing that could be seen, so that modules that ask whether it is

@@ -1,4 +1,4 @@
-"""Any other module: `torch.nn.functional.scaled_dot_product_attention`."""
+"""Source for any other module: `torch.nn.functional.scaled_dot_product_attention`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "scaled_dot_product_attention"
 
 
 class ScaledDotProduct(Source):
-    """Stands in for torch's function; which layer calls it is known by the module that runs.
+    """Patches torch's function; the module that runs tells which layer calls it.
 
     A module that has imported the function by name keeps the original, so that the names in the
     files of the model's classes are replaced as well. (A `TorchFunctionMode` would not see the call
@@ -70,7 +70,7 @@ def understand(
     scale: float | None, *, layer: int = 0, cross: bool | None = None, name: str = "",
     appended: int = 0,
 ) -> AttentionCall:  # fmt: skip
-    """The call that torch's function makes of these arguments.
+    """Return the call that torch's function makes of these arguments.
 
     cross: whether keys are of another sequence; None: not known. appended: keys that are not of
     the sequence, behind those that are.
@@ -209,14 +209,15 @@ def folded(capture: Capture, query: Tensor, value: Tensor) -> Callable[[Tensor],
 
 
 def _four(tensor: Tensor) -> Tensor:
-    """As batch, head, place, width: one head where there is no such dim, one batch of several."""
+    """Return a tensor as batch, head, position, width; of fewer dims as one head, of more as one
+    batch."""
     if tensor.ndim < 4:
         return tensor.reshape(*(1,) * (3 - tensor.ndim), *tensor.shape).unsqueeze(1)
     return tensor.flatten(0, -4)
 
 
 def _mask_of_four(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
-    """The mask for the dims of `_four`."""
+    """Return the mask for the dims of `_four`."""
     if mask is None:
         return None
     if query.ndim == 4:

@@ -1,4 +1,4 @@
-"""Attention in code of its own: it cannot be measured, but what it computes tells of it."""
+"""Detection of attention in a module's own code, which cannot be measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIXTURE = 8  # a square of no more is a mixture of streams (hyper-connections)
 
 
 class Softmax(Source):
-    """Stands in for torch's softmax, exponentials and products, and notes modules that attend.
+    """Patches torch's softmax, exponentials and products, and notes modules that attend.
 
     A module attends if it takes the softmax or the exponential of a product of activations, all
     keys at a time or some; if it takes a softmax as wide as it is high, which what a router makes
@@ -87,7 +87,7 @@ class Softmax(Source):
 
 
 def _is_weight(value: Any) -> bool:
-    """Whether it is a parameter, or a view of one."""
+    """Check for a parameter, or a view of one."""
     return isinstance(value, nn.Parameter) or (
         isinstance(value, Tensor) and isinstance(value._base, nn.Parameter)
     )
