@@ -172,7 +172,7 @@ def test_modes_buffers_and_hooks_are_as_before():
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.backends.mha.get_fastpath_enabled()
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-    assert not any(seam.captures for seam in SOURCES)
+    assert not any(source.captures for source in SOURCES)
 
 
 def test_nothing_keeps_the_model_alive():
@@ -199,7 +199,7 @@ def test_a_failure_leaves_nothing_behind_either():
     with contextlib.suppress(ZeroDivisionError), attnlab.observe(model, probe=PROBE, **FEW):
         raise ZeroDivisionError
     assert not any(m._forward_hooks for m in model.modules())
-    assert not any(seam.captures for seam in SOURCES)
+    assert not any(source.captures for source in SOURCES)
 
 
 def test_whoever_counts_by_hand_has_the_numbers():
@@ -419,7 +419,7 @@ def test_packed_texts_begin_where_they_begin():
         assert np.allclose(found.layers[name].sink_mass.isel(sequence=0), wanted, atol=1e-4)
 
 
-def test_what_no_seam_sees_is_refused_by_name():
+def test_what_cannot_be_captured_is_refused_by_name():
     with pytest.raises(
         InputError,
         match=r"no attention of BloomForCausalLM was seen: it computes"
@@ -468,7 +468,7 @@ def test_a_model_that_has_diverged_in_its_values_alone_is_not_taken_for_another(
 
 
 class Unnamed(nn.Module):
-    """Attends in a block that is called neither by a seam nor by a name."""
+    """Attends in a block that is found neither by a source nor by a name."""
 
     def forward(self, x):
         return functional.softmax(x @ x.transpose(-1, -2), -1) @ x
@@ -668,7 +668,7 @@ def process_settings():
         torch.backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision(),
         torch.get_deterministic_debug_mode(), functional.scaled_dot_product_attention,
         functional.multi_head_attention_forward, functional.softmax, torch.softmax,
-        torch.backends.mha.get_fastpath_enabled, *(seam.captures for seam in SOURCES),
+        torch.backends.mha.get_fastpath_enabled, *(source.captures for source in SOURCES),
     )  # fmt: skip
 
 

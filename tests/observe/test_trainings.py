@@ -253,10 +253,10 @@ def test_live_an_observer_that_is_dropped_leaves_nothing():
     model = NanoGPT().train()
     observer = attnlab.observe(model, live=True, **FEW)
     observer.step(0)
-    assert any(seam.captures for seam in SOURCES)
+    assert any(source.captures for source in SOURCES)
     del observer
     gc.collect()
-    assert not any(seam.captures for seam in SOURCES)
+    assert not any(source.captures for source in SOURCES)
     assert nn.Module.__call__ is CALL
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
@@ -391,7 +391,7 @@ def test_live_what_fails_in_the_trainings_own_forward_is_told(monkeypatch):
     model = NanoGPT().train()
     with attnlab.observe(model, live=True, every=1, **FEW) as observer:
         train(model, 2)
-        for name in ("batch_of", "Measuring"):
+        for name in ("batch_of", "SnapshotBuilder"):
             with monkeypatch.context() as patch:
                 wrong = lambda *_, **__: 1 / 0  # noqa: E731
                 if name == "batch_of":

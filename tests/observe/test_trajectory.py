@@ -13,9 +13,9 @@ from attnlab.files.errors import InputError
 from attnlab.observing import (
     find_checkpoints,
     lint,
+    model_files,
     observe_checkpoints,
     observe_model,
-    pretrained,
     trajectory,
 )
 from attnlab.observing.probe import make_probe
@@ -261,7 +261,7 @@ def test_the_implementation_of_a_configuration_is_not_used(folder, name, monkeyp
 def test_what_chooses_code_is_left_out_at_any_level():
     hostile = {"attn_implementation": "owner/kernel", "auto_map": {"AutoModel": "x"}, "dtype": "x"}
     config = {"n_head": 2, **hostile, "text_config": {"a": [{"b": 1, **hostile}], **hostile}}
-    assert pretrained._without(config) == {"n_head": 2, "text_config": {"a": [{"b": 1}]}}
+    assert model_files._without_ignored(config) == {"n_head": 2, "text_config": {"a": [{"b": 1}]}}
 
 
 def test_weights_that_cannot_be_read_are_refused(folder, tmp_path):

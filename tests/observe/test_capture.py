@@ -1,4 +1,4 @@
-"""What the seams see is what the model computes: maps made from calls are the eager ones."""
+"""What is captured is what the model computes: maps made from calls are the eager ones."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def uncompiled():
 
 
 def seen_maps(model, **inputs):
-    """The maps that follow from what the seams saw, and the sightings."""
+    """The maps that follow from the captured calls, and these calls."""
     sightings = []
     with torch.no_grad(), capturing(model, sightings.append) as capture:
         model(**inputs)
@@ -300,7 +300,7 @@ def test_afterwards_everything_is_as_it_was():
     second.__exit__(None, None, None)
     assert places() == before
     assert "softmax" not in vars(torch.Tensor)  # it was inherited
-    assert not any(seam.captures for seam in SOURCES)
+    assert not any(source.captures for source in SOURCES)
     for module in (*model.modules(), *other.modules()):
         assert not module._forward_hooks and not module._forward_pre_hooks
 
