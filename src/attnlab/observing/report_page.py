@@ -10,21 +10,21 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from attnlab import __version__
-from attnlab.data import SequenceClasses
 from attnlab.files.atomic import atomic_path
 from attnlab.files.pages import environment
 from attnlab.observing.kv_cache import budget_table
 from attnlab.observing.snap import STATES
-from attnlab.observing.words import POLICY_WORDS, in_words, snap_is_sure, with_steps
+from attnlab.observing.words import POLICY_WORDS, SNAP, in_words, snap_is_sure, with_steps
 from attnlab.shelf import single
-from attnlab.text.classes import estimate_classes
-from attnlab.text.ids import corpus_of_ids
+
+if TYPE_CHECKING:
+    from attnlab.data import SequenceClasses
 
 MOST_NUMBERS = 600_000  # on a page; of longer histories some steps are left out
 DIGITS = 4
@@ -140,15 +140,13 @@ def snap_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
     sure = snap_is_sure(dataset)
     measured = dataset["entropy"].isel(step=-1).notnull().values
     state = dataset["snap_state"].values
-    names = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left",
-             "snap_moved_since")  # fmt: skip
     return [
         {
             "layer": int(dataset["layer"][layer]),
             "head": int(dataset["head"][head]),
             "state": STATES[state[layer, head]],
             "claimed": bool(sure[layer, head]),
-            **{name: _number(dataset[name].values[layer, head]) for name in names},
+            **{name: _number(dataset[name].values[layer, head]) for name in SNAP},
         }
         for layer, head in np.argwhere(measured).tolist()
     ]
@@ -158,23 +156,17 @@ def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return means over heads at the end: of each policy, what it keeps at each budget."""
     if "retained_mass" not in dataset:
         return []
-    last = dataset.isel(step=-1)
-    means = {
-        name: last[name].mean(("layer", "head"))
-        for name in ("retained_mass", "output_error")
-        if name in last
-    }
+    names = [name for name in ("retained_mass", "output_error") if name in dataset]
+    last = dataset[names].isel(step=-1).mean(("layer", "head"))
+
+    def cell(**entry: Any) -> dict[str, Any]:
+        return {name: _number(float(last[name].sel(entry))) for name in names}
+
     return [
         {
             "policy": POLICY_WORDS[str(policy)],
             "cells": [
-                {
-                    "budget": float(budget),
-                    **{
-                        name: _number(float(mean.sel(policy=policy, budget=budget)))
-                        for name, mean in means.items()
-                    },
-                }
+                {"budget": float(budget), **cell(policy=policy, budget=budget)}
                 for budget in last["budget"].values
             ],
         }
@@ -309,6 +301,9 @@ def classes(
     >>> sorted(found.names[i] for i in found.next_token)
     ['token 3', 'token 4']
     """
+    from attnlab.text.classes import estimate_classes  # imports JAX, which is slow
+    from attnlab.text.ids import corpus_of_ids
+
     corpus, _ = corpus_of_ids(ids, names=names, context=context)
     return estimate_classes(
         corpus, queries=queries, following=following, context=context, min_count=min_count

@@ -30,7 +30,7 @@ _BESIDE = {
     "attention_speed": "snap_step", "snap_low": "snap_high", "received_start": "received_end",
     "received_end": "token",
 }  # fmt: skip
-_SNAP = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left",
+SNAP = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left",
          "snap_moved_since")  # fmt: skip
 _OF_KEYS = ("sequence", "key")
 # dims beside step, of what the page and its words read
@@ -38,7 +38,7 @@ _DIMS = {
     **{name: (*_OF_HEADS, *label.dims) for name, label in (ROW_MEANS | OTHERS).items()},
     **dict.fromkeys(("attention_speed", "heavy_overlap"), _OF_HEADS),
     **dict.fromkeys(("repeated_induction", "repeated_duplicate"), _OF_HEADS),
-    **dict.fromkeys((*_SNAP, "snap_median", "snap_state"), _OF_HEADS),
+    **dict.fromkeys((*SNAP, "snap_median", "snap_state"), _OF_HEADS),
     **dict.fromkeys(("received_start", "received_end", "token"), _OF_KEYS),
     "module": ("layer",),
 }
@@ -90,7 +90,7 @@ def _refuse(name: str, problem: str) -> None:
 
 
 def _check_states(dataset: xr.Dataset) -> None:
-    for name in _SNAP:
+    for name in SNAP:
         if name not in dataset:
             _refuse(name, "is missing beside snap_state")
     states = dataset["snap_state"]
