@@ -518,9 +518,9 @@ class Observer:
 
         with opened:
             opened.callback(follow(take, model))
-            behind = opened.enter_context(capturing_weights(model, self._cache.layout, guard))
+            weights = opened.enter_context(capturing_weights(model, self._cache.layout, guard))
             builder = SnapshotBuilder(
-                lambda: batch[0], behind, self._cache, rows=self.rows, min_keys=self.min_keys,
+                lambda: batch[0], weights, self._cache, rows=self.rows, min_keys=self.min_keys,
                 live=True,
             )  # fmt: skip
             capture = opened.enter_context(

@@ -83,7 +83,7 @@ class Probe:
         """Run a forward pass of the model on the probe, and ignore its result."""
         model(*self.args, **self.kwargs)
 
-    def beside(self, captured: CapturedCall) -> dict[str, Any]:
+    def call_inputs(self, captured: CapturedCall) -> dict[str, Any]:
         """Return the tokens of a call's keys, and which of its queries are present: for
         `statistics`."""
         call = captured.call

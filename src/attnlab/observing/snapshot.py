@@ -387,7 +387,7 @@ class SnapshotBuilder:
         if asked and (output_check := captured.output_check()) is not None:
             self._checks.append(output_check)
         batch, call = self._batch(), captured.call
-        beside = batch.beside(captured)
+        inputs = batch.call_inputs(captured)
         number, heads = call.shape[:2]
         if heads == 1 and number > batch.sequences and number % batch.sequences == 0:
             warnings.warn(
@@ -398,11 +398,11 @@ class SnapshotBuilder:
             )
         self._order.append(captured.layer)
         with exactly(call.query):
-            kind = _plan_key(call, beside)
+            kind = _plan_key(call, inputs)
             plan = self._plans.get(kind)
             if plan is None:
                 try:
-                    plan = self._plans[kind] = self._plan(call, beside)
+                    plan = self._plans[kind] = self._plan(call, inputs)
                 except TooShort:
                     if not self._live:
                         raise
@@ -416,7 +416,7 @@ class SnapshotBuilder:
                 group.measure()
                 if group.full:
                     self._groups.append(self._waiting.pop(kind).statistics())
-            self._weights.at(captured, beside["present"])
+            self._weights.at(captured, inputs["present"])
 
     def result(self, capture: Capture) -> Snapshot:
         """Return the snapshot; refuse calls that do not explain what the model made of them."""
@@ -452,10 +452,10 @@ class SnapshotBuilder:
         weights = self._weights.result(others[len(numbers) :])
         return Snapshot(groups, tuple(self._order), unseen, weights)
 
-    def _plan(self, call: AttentionCall, beside: Mapping[str, Any]) -> QueryPlan:
+    def _plan(self, call: AttentionCall, inputs: Mapping[str, Any]) -> QueryPlan:
         most, min_keys = _budget_bytes(call), self._min_keys
         return QueryPlan.of(
-            call, rows=self._rows, seed=0, budget_bytes=most, min_keys=min_keys, **beside
+            call, rows=self._rows, seed=0, budget_bytes=most, min_keys=min_keys, **inputs
         )
 
 
@@ -491,7 +491,7 @@ def _budget_bytes(call: AttentionCall) -> int:
     return min(max(BUDGET_BYTES, call.shape[0] * SEQUENCE_BYTES), MOST_BYTES)
 
 
-def _plan_key(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
+def _plan_key(call: AttentionCall, inputs: Mapping[str, Any]) -> Hashable:
     """Return a key that is the same for calls that are alike in all but their numbers."""
     mask, value = call.mask, call.value
     of_mask = None
@@ -500,7 +500,7 @@ def _plan_key(call: AttentionCall, beside: Mapping[str, Any]) -> Hashable:
     return (
         call.shape, call.key.shape, None if value is None else (value.shape, value.dtype),
         call.query.dtype, call.query.device, of_mask, call.causal, call.window, call.cross,
-        call.softcap, call.sinks is None, *(id(one) for one in beside.values()),
+        call.softcap, call.sinks is None, *(id(one) for one in inputs.values()),
     )  # fmt: skip
 
 

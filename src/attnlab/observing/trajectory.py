@@ -118,44 +118,42 @@ class SnapshotFolder:
 
 
 def pack(snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a measurement as JSON and arrays. (netCDF would take longer for its many small arrays
+    """Return a snapshot as JSON and arrays. (netCDF would take longer for its many small arrays
     than the model.)"""
     arrays: dict[str, Any] = {}
-    weights = snapshot.weights.values
+    layers = []
     for i, (module, layer) in enumerate(snapshot.layers.items()):
-        arrays |= {
-            f"{i}/{name}": np.asarray(v.values)
-            for name, v in layer.variables.items()
-            if v.dtype.kind in _NUMBERS
-        }
-        arrays |= {f"{i}/behind/{name}": v for name, v in weights.get(module, {}).items()}
-    spec = {
-        "unseen": dict(snapshot.unseen), "unrecognised": dict(snapshot.weights.unrecognised),
-        "layers": [
-            _label(name, layer) | {"behind": {n: v.shape for n, v in weights.get(name, {}).items()}}
-            for name, layer in snapshot.layers.items()
-        ],
-    }  # fmt: skip
-    return spec, arrays
+        weights, variables = snapshot.weights.values.get(module, {}), layer.variables
+        numbers = [name for name, v in variables.items() if v.dtype.kind in _NUMBERS]
+        arrays |= {f"{i}/{name}": np.asarray(variables[name].values) for name in numbers}
+        arrays |= {f"{i}/behind/{name}": v for name, v in weights.items()}
+        layers.append({
+            "module": module, "attrs": layer.attrs, "coords": list(layer.coords),
+            "variables": {name: [list(v.dims), v.attrs] for name, v in variables.items()},
+            "words": {n: v.values.tolist() for n, v in variables.items() if n not in numbers},
+            "behind": {name: v.shape for name, v in weights.items()},
+        })  # fmt: skip
+    unrecognised = dict(snapshot.weights.unrecognised)
+    return {"unseen": dict(snapshot.unseen), "unrecognised": unrecognised, "layers": layers}, arrays
 
 
 def unpack(spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Snapshot:
-    """Return the measurement that `pack` was given."""
-    layers = {
-        label["module"]: _layer(label, arrays, f"{i}/") for i, label in enumerate(spec["layers"])
-    }
-    weights = WeightStatistics(
-        {
-            label["module"]: {
-                # a number alone is kept as a list of one
-                name: arrays[f"{i}/behind/{name}"].reshape(shape)
-                for name, shape in label["behind"].items()
-            }
-            for i, label in enumerate(spec["layers"])
-        },
-        dict(spec["unrecognised"]),
-    )
-    return Snapshot.of(layers, dict(spec["unseen"]), weights)
+    """Return the snapshot that `pack` was given."""
+    layers, weights = {}, {}
+    for i, label in enumerate(spec["layers"]):
+        variables = {
+            name: (dims, label["words"].get(name, arrays.get(f"{i}/{name}")), attrs)
+            for name, (dims, attrs) in label["variables"].items()
+        }
+        layer = xr.Dataset(variables, attrs=label["attrs"]).set_coords(label["coords"])
+        layers[label["module"]] = layer
+        weights[label["module"]] = {
+            # a number alone is kept as a list of one
+            name: arrays[f"{i}/behind/{name}"].reshape(shape)
+            for name, shape in label["behind"].items()
+        }
+    found = WeightStatistics(weights, dict(spec["unrecognised"]))
+    return Snapshot.of(layers, dict(spec["unseen"]), found)
 
 
 def digest(probe: Any) -> str:
@@ -169,27 +167,6 @@ def digest(probe: Any) -> str:
         sha.update(f"{name} {values.dtype} {values.shape}".encode())
         sha.update(repr(value).encode() if values.dtype == object else values.data)
     return sha.hexdigest()
-
-
-def _label(module: str, layer: xr.Dataset) -> dict[str, Any]:
-    """Return all of a layer's dataset but its numbers."""
-    return {
-        "module": module, "attrs": layer.attrs, "coords": list(layer.coords),
-        "variables": {n: [list(v.dims), v.attrs] for n, v in layer.variables.items()},
-        "words": {
-            n: v.values.tolist() for n, v in layer.variables.items()
-            if v.dtype.kind not in _NUMBERS
-        },
-    }  # fmt: skip
-
-
-def _layer(label: dict[str, Any], arrays: Mapping[str, Any], prefix: str) -> xr.Dataset:
-    """Return the dataset that `_label` and the numbers were made of."""
-    variables = {
-        name: (dims, label["words"].get(name, arrays.get(prefix + name)), attrs)
-        for name, (dims, attrs) in label["variables"].items()
-    }
-    return xr.Dataset(variables, attrs=label["attrs"]).set_coords(label["coords"])
 
 
 def observe_model(

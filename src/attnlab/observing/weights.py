@@ -82,8 +82,8 @@ def fused(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def queries_and_keys(
-    module: nn.Module, call: AttentionCall, made: Mapping[int, Tensor], *, name: str = "",
-    orders: dict[str, Order] | None = None,
+    module: nn.Module, call: AttentionCall, made: Mapping[int, Tensor], *, name: str,
+    orders: dict[str, Order],
 ) -> Pair | None:  # fmt: skip
     """Return W_Q and W_K of a module that has made this call, head by head; None where they are not
     known.
@@ -103,7 +103,6 @@ def queries_and_keys(
         query, key = (matrix(module._modules.get(name)) for name in names)
         if query is not None and key is not None:
             return _pair(query, key, sizes)
-    orders = {} if orders is None else orders
     for fused_name in FUSED:
         child = module._modules.get(fused_name)
         whole = matrix(child)
@@ -122,7 +121,7 @@ def queries_and_keys(
     return None
 
 
-def find_mlp(model: nn.Module, name: str, known: dict[str, Names] | None = None) -> Mlp | None:
+def find_mlp(model: nn.Module, name: str, known: dict[str, Names]) -> Mlp | None:
     """Find the MLP of the block that the attention module of this name is in.
 
     The block is the smallest part of the model around it that has linear layers outside of
@@ -130,7 +129,6 @@ def find_mlp(model: nn.Module, name: str, known: dict[str, Names] | None = None)
     them; experts among which is chosen are not. known: by the names of attention modules, what was
     found before; noted here.
     """
-    known = {} if known is None else known
     if name not in known:
         found = _search_mlp(model, name)
         names = {id(module): other for other, module in model.named_modules()}
@@ -394,11 +392,11 @@ class WeightCapture:
 
 @contextmanager
 def capturing_weights(
-    model: nn.Module, layout: ModelLayout | None = None, guard: Guard = nullcontext
+    model: nn.Module, layout: ModelLayout, guard: Guard = nullcontext
 ) -> Iterator[WeightCapture]:
     """Measure weights and MLPs in the model's next forward pass.
 
     layout: what earlier snapshots have found; added to. guard: as for `Capture`.
     """
     with ExitStack() as opened:
-        yield WeightCapture(model, opened, layout or ModelLayout(), guard)
+        yield WeightCapture(model, opened, layout, guard)
