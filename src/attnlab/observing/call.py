@@ -26,6 +26,24 @@ DROP = 50.0
 # A row of an additive mask in which nothing is larger sees no key.
 HIDDEN = -9e3
 FLOOR_BYTES, BYTES_OF_A_MASK = 2**24, 16  # of masks that are sorted at a time, and of an entry
+# The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
+LOW = -1e30
+# Bytes of a block for each entry of its maps: three arrays at a time, and what is small beside.
+BYTES_OF_AN_ENTRY = 16
+# Maps are put in their order by some heads at a time on an accelerator, which makes indices too;
+# and of rows of more keys than this in another way, that needs yet more room.
+LONG, BYTES_OF_A_LONG_ENTRY = 4096, 18
+TURNS, LONG_TURNS = 2, 4
+# Of rows of which nothing but their maps is wanted.
+BYTES_OF_A_MAP = 12
+# Of rows of which nothing but the largest logit is wanted: logits twice, and what is visible.
+BYTES_OF_A_LOGIT = 10
+# What a block takes at most on a processor: larger ones would not stay near it from one operation
+# to the next.
+NEAR_BYTES = 16 * 2**20
+# sum p ln p; the mean of ln p over visible keys, and the norm about it; the largest visible logit,
+# with softcap and bias
+BASIC = ("entropy", "mean_log", "logit_norm", "largest_logit")
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,23 +277,6 @@ def joined(several: Sequence[Array], axis: int = 0) -> Array:
     return several[0] if len(several) == 1 else namespace(several[0]).concat(several, axis=axis)
 
 
-# The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
-LOW = -1e30
-# Bytes of a block for each entry of its maps: three arrays at a time, and what is small beside.
-BYTES_OF_AN_ENTRY = 16
-# Maps are put in their order by some heads at a time on an accelerator, which makes indices too;
-# and of rows of more keys than this in another way, that needs yet more room.
-LONG, BYTES_OF_A_LONG_ENTRY = 4096, 18
-TURNS, LONG_TURNS = 2, 4
-# Of rows of which nothing but their maps is wanted.
-BYTES_OF_A_MAP = 12
-# Of rows of which nothing but the largest logit is wanted: logits twice, and what is visible.
-BYTES_OF_A_LOGIT = 10
-# What a block takes at most on a processor: larger ones would not stay near it from one operation
-# to the next.
-NEAR_BYTES = 16 * 2**20
-
-
 @dataclass(frozen=True, eq=False)
 class VisibleKeys:
     """Some queries of each sequence, and which keys they may see.
@@ -299,11 +300,6 @@ class Block:
     maps: Float[Array, "batch head row key"]
     logits: Sequence[Float[Array, "batch head row"]]
     sink: Float[Array, "batch head row"] | None
-
-
-# sum p ln p; the mean of ln p over visible keys, and the norm about it; the largest visible logit,
-# with softcap and bias
-BASIC = ("entropy", "mean_log", "logit_norm", "largest_logit")
 
 
 @dataclass(frozen=True, eq=False)

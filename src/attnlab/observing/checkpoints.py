@@ -55,6 +55,10 @@ _KINDS = (
     "a folder with checkpoint-N folders, a repository of the Hugging Face cache with revisions "
     "(step1000), or folders that a pattern in quotes finds ('runs/*')"
 )
+SAMPLED = 64  # entries of each tensor that are kept, to tell how far weights are apart
+NEAR_FINAL = 0.05  # of the way to a neighbour: nearer than this to the final weights is a jump
+# of a configuration, what says nothing about the model
+_VOLATILE = {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"}
 
 
 @dataclass(frozen=True)
@@ -285,12 +289,6 @@ def _refuse_several(found: Sequence[Checkpoint], pattern: str | None) -> None:
                 f"checkpoints: {other.name} and {checkpoint.name} are both of step "
                 f"{checkpoint.step}; give a pattern that tells trainings apart, or fewer folders"
             )
-
-
-SAMPLED = 64  # entries of each tensor that are kept, to tell how far weights are apart
-NEAR_FINAL = 0.05  # of the way to a neighbour: nearer than this to the final weights is a jump
-# of a configuration, what says nothing about the model
-_VOLATILE = {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,21 @@ from attnlab.observing import kv_cache
 if TYPE_CHECKING:
     from jaxtyping import Int
 
+KEPT = ("policy", "budget")
+# Over sequences the largest of these is taken, of all others the mean.
+MAXIMA = ("max_logit",)
+COORDS: dict[str, list[Any]] = {
+    "k": list(maps.TOP),
+    "mass": list(maps.MASS),
+    "first": list(places.FIRST),
+    "policy": list(kv_cache.POLICIES),
+    "budget": list(kv_cache.BUDGETS),
+}
+# Arrays over keys that may wait on a device for the next measurement: no more than a block takes.
+DEVICE_BYTES = 2**28
+ROW_QUERY = "row_query"
+HEAVY = "heavy"  # which keys are heavy hitters: to be compared with the next record's
+
 
 class Label(NamedTuple):
     """Meaning of a variable, its unit, and its dims beside sequence and head."""
@@ -33,7 +48,6 @@ class Label(NamedTuple):
         return {"long_name": self.meaning, "units": self.units}
 
 
-KEPT = ("policy", "budget")
 # Means over rows.
 ROW_MEANS = {
     "entropy": Label("entropy of a query's attention, -sum p ln p", "nat"),
@@ -89,21 +103,8 @@ OTHERS = {
         "maps of a few fixed rows, by which their speed is measured", dims=("row", "key")
     ),
 }
-# Over sequences the largest of these is taken, of all others the mean.
-MAXIMA = ("max_logit",)
-COORDS: dict[str, list[Any]] = {
-    "k": list(maps.TOP),
-    "mass": list(maps.MASS),
-    "first": list(places.FIRST),
-    "policy": list(kv_cache.POLICIES),
-    "budget": list(kv_cache.BUDGETS),
-}
 
 
-# Arrays over keys that may wait on a device for the next measurement: no more than a block takes.
-DEVICE_BYTES = 2**28
-ROW_QUERY = "row_query"
-HEAVY = "heavy"  # which keys are heavy hitters: to be compared with the next record's
 _LABELS = {**ROW_MEANS, **OTHERS}
 
 

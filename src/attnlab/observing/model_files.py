@@ -38,6 +38,34 @@ MOST_REASON = 300  # characters of an error of another library
 _TEXTS = (".json", ".txt", ".model", ".jinja")
 _TEMPLATES = "additional_chat_templates"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+MOST_LAYERS = 1000  # of a configuration, unless the files have more tensors than that
+SPARE = 2**24  # parameters of the bare model that some files do not have: a pooler, positions
+MOST_MODULES = 100_000  # of a model, unless its files have a tenth as many tensors
+MOST_GROWTH = 64  # times that a tokenizer may lengthen a text; rules replace a character by one
+MOST_BUFFERS = 2**31  # bytes of a model's tables, such as causal masks
+_OWN_MODEL = (
+    "of an architecture of your own, make the model yourself and give it to attnlab.observe"
+)
+# keys of a configuration by whose numbers transformers makes lists: n_layer, encoder_layers, depths
+_COUNTS = re.compile(
+    r"(^|[._])(n|num|number)_\w*(layer|block)|layers(_\w*)?$|depths?$|layer_types$|attention_types$"
+)
+# Keys of a configuration that choose code, kernels, other files or a dtype. The model is measured
+# in float32 with PyTorch's own attention, and of files only those in the folder are read.
+_IGNORED = {
+    "_attn_implementation", "_attn_implementation_internal", "_experts_implementation",
+    "_experts_implementation_internal", "attn_implementation", "auto_map", "configuration_files",
+    "distributed_config", "dtype", "experts_implementation", "fusion_config", "kernel_config",
+    "name_or_path", "_name_or_path", "torch_dtype", "transformers_weights", "use_kernels",
+}  # fmt: skip
+# what the bare model has beside its layers, and some files do not: no attention goes through it
+_BESIDE = ("pooler", "position_ids", "masked_bias", "inv_freq")
+# any of which makes a tokenizer
+TOKENIZER = "tokenizer.json"
+_TOKENIZER = (
+    TOKENIZER, "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
+    "sentencepiece.bpe.model",
+)  # fmt: skip
 
 
 def own_file(folder: Path, name: str) -> Path:
@@ -204,36 +232,6 @@ def _too_deep(value: Any) -> bool:
         if not level:
             return False
     return True
-
-
-MOST_LAYERS = 1000  # of a configuration, unless the files have more tensors than that
-SPARE = 2**24  # parameters of the bare model that some files do not have: a pooler, positions
-MOST_MODULES = 100_000  # of a model, unless its files have a tenth as many tensors
-MOST_GROWTH = 64  # times that a tokenizer may lengthen a text; rules replace a character by one
-MOST_BUFFERS = 2**31  # bytes of a model's tables, such as causal masks
-_OWN_MODEL = (
-    "of an architecture of your own, make the model yourself and give it to attnlab.observe"
-)
-# keys of a configuration by whose numbers transformers makes lists: n_layer, encoder_layers, depths
-_COUNTS = re.compile(
-    r"(^|[._])(n|num|number)_\w*(layer|block)|layers(_\w*)?$|depths?$|layer_types$|attention_types$"
-)
-# Keys of a configuration that choose code, kernels, other files or a dtype. The model is measured
-# in float32 with PyTorch's own attention, and of files only those in the folder are read.
-_IGNORED = {
-    "_attn_implementation", "_attn_implementation_internal", "_experts_implementation",
-    "_experts_implementation_internal", "attn_implementation", "auto_map", "configuration_files",
-    "distributed_config", "dtype", "experts_implementation", "fusion_config", "kernel_config",
-    "name_or_path", "_name_or_path", "torch_dtype", "transformers_weights", "use_kernels",
-}  # fmt: skip
-# what the bare model has beside its layers, and some files do not: no attention goes through it
-_BESIDE = ("pooler", "position_ids", "masked_bias", "inv_freq")
-# any of which makes a tokenizer
-TOKENIZER = "tokenizer.json"
-_TOKENIZER = (
-    TOKENIZER, "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
-    "sentencepiece.bpe.model",
-)  # fmt: skip
 
 
 def load_model(folder: Path, *, device: str = "cpu") -> nn.Module:

@@ -49,6 +49,12 @@ _FIXED = (
     int, float, str, bytes, type(None), torch.dtype, torch.device, type, nn.Parameter, nn.Module,
 )  # fmt: skip
 _ONE_AT_A_TIME = threading.RLock()
+# On an accelerator a block may take so much for each sequence of the probe, if that is more than
+# BUDGET_BYTES, as the model's own forward takes more for several: small blocks leave it waiting.
+SEQUENCE_BYTES, MOST_BYTES = 2**27, 2**30
+SEQUENCES = 4
+LENGTH = 64  # tokens that come twice, or as many as fit into the probe's length
+NAMES = {"induction_mass": "repeated_induction", "duplicate_mass": "repeated_duplicate"}
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -248,11 +254,6 @@ def _uncompile(module: nn.Module, undo: ExitStack) -> None:
         undo.callback(setattr, module, "forward", module.forward)
         # not its bound __call__, which `attnlab.observing.calls` would not see
         module.forward = lambda *args, **kwargs: module._orig_mod(*args, **kwargs)
-
-
-# On an accelerator a block may take so much for each sequence of the probe, if that is more than
-# BUDGET_BYTES, as the model's own forward takes more for several: small blocks leave it waiting.
-SEQUENCE_BYTES, MOST_BYTES = 2**27, 2**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -528,11 +529,6 @@ def gather_sequences(snapshot: Snapshot) -> Snapshot:
 
 def _several() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-
-SEQUENCES = 4
-LENGTH = 64  # tokens that come twice, or as many as fit into the probe's length
-NAMES = {"induction_mass": "repeated_induction", "duplicate_mass": "repeated_duplicate"}
 
 
 def random_twice(model: nn.Module, probe: Probe) -> Probe:

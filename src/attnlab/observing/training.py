@@ -33,6 +33,20 @@ if TYPE_CHECKING:
 LearningRate = float | Callable[[int], float]
 TRAINER_STATE = "trainer_state.json"  # of the Trainer of transformers, in each checkpoint
 MOST_BYTES = 2**26  # of that file
+Log = Callable[[int, xr.Dataset], None]
+# of each layer, the mean over heads of these, and of MAXIMA the largest
+SENT = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previous_mass",
+        "mean_distance", "sink_rate", *MAXIMA)  # fmt: skip
+# of a layer, means over heads; of the largest logit, the largest
+COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "entropy": ("relative_entropy", {}),
+    "keys for 95 %": ("keys_for", {"mass": 0.95}),
+    "strongest key": ("top_mass", {"k": 1}),
+    "first key": ("sink_mass", {"first": 1}),
+    "previous": ("previous_mass", {}),
+    "induction": ("induction_mass", {}),
+    "largest logit": ("max_logit", {}),
+}
 
 
 class StepCounter:
@@ -318,12 +332,6 @@ def _missing(what: str, package: str) -> InputError:
     return InputError(f"{what}: needs {package}, which is not installed; pip install {package}")
 
 
-Log = Callable[[int, xr.Dataset], None]
-# of each layer, the mean over heads of these, and of MAXIMA the largest
-SENT = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previous_mass",
-        "mean_distance", "sink_rate", *MAXIMA)  # fmt: skip
-
-
 def tensorboard(writer: Any) -> Log:
     """Log to a `SummaryWriter`.
 
@@ -396,18 +404,6 @@ def numbers(snapshot: xr.Dataset) -> dict[str, float]:
 def over_heads(name: str, values: xr.DataArray) -> float:
     """Return the mean over heads, and of MAXIMA the largest."""
     return float(values.max() if name in MAXIMA else values.mean())
-
-
-# of a layer, means over heads; of the largest logit, the largest
-COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "entropy": ("relative_entropy", {}),
-    "keys for 95 %": ("keys_for", {"mass": 0.95}),
-    "strongest key": ("top_mass", {"k": 1}),
-    "first key": ("sink_mass", {"first": 1}),
-    "previous": ("previous_mass", {}),
-    "induction": ("induction_mass", {}),
-    "largest logit": ("max_logit", {}),
-}
 
 
 def terminal(console: Console | None = None) -> Log:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 BYTES_OF_A_PLACE = 16  # bytes for each query and key while what is visible is counted
+OF_EACH_PART = 2
+ALL = slice(None)
+_Chosen = tuple[NDArray[Any], NDArray[Any]]  # rows of one sequence, and how many each stands for
 
 
 class TooShort(InputError):
@@ -187,11 +190,6 @@ def _given(field: str, values: Any, shape: tuple[int, int]) -> NDArray[Any] | No
     if field != "present" and array.dtype.kind not in "biu":
         raise InputError(f"{field}: expected whole numbers, got {array.dtype}")
     return array
-
-
-OF_EACH_PART = 2
-ALL = slice(None)
-_Chosen = tuple[NDArray[Any], NDArray[Any]]  # rows of one sequence, and how many each stands for
 
 
 @dataclass(frozen=True, eq=False)

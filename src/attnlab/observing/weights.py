@@ -40,6 +40,21 @@ Pair = tuple["Float[Tensor, 'head width model']", "Float[Tensor, 'kv_head width 
 Names = tuple[str, ...]  # of the modules of an MLP, its output the last; none where there is none
 Sizes = tuple[int, int, int]  # heads, KV heads, width
 Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # queries and keys of what is fused
+UNITS_TOKENS = 256  # of the probe, evenly spread, whose active units are counted
+AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together,
+UNITS_AT_ONCE = 20 * 2**20  # and of units
+LABELS = {
+    "qk_stable_rank": Label("stable rank of W_Q^T W_K", dims=("head",)),
+    "mlp_stable_rank": Label("stable rank of the input matrix of the block's MLP"),
+    "mlp_units": Label("units of the MLP that hold 95 % of a token's |activation|", "units"),
+    "mlp_units_share": Label("mlp_units over the number of units"),
+    "repeated_induction": Label(
+        "induction_mass on random tokens that come twice, above chance", dims=("head",)
+    ),
+    "repeated_duplicate": Label(
+        "duplicate_mass on random tokens that come twice, above chance", dims=("head",)
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,23 +238,6 @@ def _explains(made: tuple[Tensor, Tensor], call: AttentionCall) -> bool:
         if not bool((ratio.max() - ratio.min()) <= NEAR * ratio.mean()):
             return False
     return True
-
-
-UNITS_TOKENS = 256  # of the probe, evenly spread, whose active units are counted
-AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together,
-UNITS_AT_ONCE = 20 * 2**20  # and of units
-LABELS = {
-    "qk_stable_rank": Label("stable rank of W_Q^T W_K", dims=("head",)),
-    "mlp_stable_rank": Label("stable rank of the input matrix of the block's MLP"),
-    "mlp_units": Label("units of the MLP that hold 95 % of a token's |activation|", "units"),
-    "mlp_units_share": Label("mlp_units over the number of units"),
-    "repeated_induction": Label(
-        "induction_mass on random tokens that come twice, above chance", dims=("head",)
-    ),
-    "repeated_duplicate": Label(
-        "duplicate_mass on random tokens that come twice, above chance", dims=("head",)
-    ),
-}
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,6 +46,21 @@ _WITHOUT_STEP = re.compile("snap_|received_|token$|module$")
 _ERRORS = re.compile("_sequence_se$|_se$")
 # of a dim's entries, the one that a page and its words name
 _NAMED = {"mass": 0.95, "k": 1, "first": 1, "budget": 0.1, "policy": "oracle"}
+SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
+INDUCTION = 0.1  # above chance
+_INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that come twice, "}
+SURE = 0.05  # of the resamples may be without a snap
+MOST_NAMED = 6  # heads that a sentence names
+# what a single snapshot, taken out of a history, does not tell
+_OF_A_SNAP = ("snap_step", "snap_low", "snap_high", "snap_moved_since")
+_OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_")
+BUDGET = 0.1  # the cache that a sentence speaks of
+POLICY_WORDS = {
+    "oracle": "the best choice there is",
+    "sinks_recent": "the first four and the latest keys",
+    "heavy_recent": "the keys that received most, and the latest",
+    "window_vote": "the keys that the prompt's last queries attended to most, and the latest",
+}
 
 
 def checked(dataset: xr.Dataset) -> xr.Dataset:
@@ -176,23 +191,6 @@ _ATTRIBUTES: Mapping[str, Callable[[Any], bool]] = {
     "lint": _is_lint,
     "theory": lambda value: _are(str, value),
     "unseen": _is_unseen,
-}
-
-
-SPARSE = 0.25  # 95 % of the attention in this share of the visible keys
-INDUCTION = 0.1  # above chance
-_INDUCTION = {"induction_mass": "", "repeated_induction": "On random tokens that come twice, "}
-SURE = 0.05  # of the resamples may be without a snap
-MOST_NAMED = 6  # heads that a sentence names
-# what a single snapshot, taken out of a history, does not tell
-_OF_A_SNAP = ("snap_step", "snap_low", "snap_high", "snap_moved_since")
-_OF_SEVERAL = ("snap_", "attention_speed", "log_speed", "heavy_overlap", "received_")
-BUDGET = 0.1  # the cache that a sentence speaks of
-POLICY_WORDS = {
-    "oracle": "the best choice there is",
-    "sinks_recent": "the first four and the latest keys",
-    "heavy_recent": "the keys that received most, and the latest",
-    "window_vote": "the keys that the prompt's last queries attended to most, and the latest",
 }
 
 

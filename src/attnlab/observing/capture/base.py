@@ -28,6 +28,15 @@ from attnlab.observing.probe import sequences_read
 
 CHECKED = 8  # queries whose output is computed again
 TF32 = 2.0**-10  # what an accelerator may round the factors of a float32 product to
+# Called with a module and the arguments of its call; returns what is called with its output (None
+# after an error), or None.
+Begin = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Callable[[Any], None] | None]
+ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
+Guard = Callable[[], AbstractContextManager[None]]
+SMALL = 8  # modules of one whose output is held while the module around it runs
+CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in that of a module
+Made = dict[int, tuple[Tensor, Tensor]]  # by the place of what was made: that, and from what
+_LOCK = threading.RLock()  # functions are replaced for all threads of the process
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +167,6 @@ def _times(rows: Tensor, matrix: Tensor, call: AttentionCall) -> Tensor:
     return (together @ matrix.float()).reshape(batch, call.query.shape[1], number, -1)
 
 
-# Called with a module and the arguments of its call; returns what is called with its output (None
-# after an error), or None.
-Begin = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Callable[[Any], None] | None]
 _followers: dict[int | None, tuple[Begin, ...]] = {}  # by the id of the module; None: all modules
 _lock = threading.Lock()
 _original: Callable[..., Any] | None = None  # nn.Module.__call__, while `_call` stands for it
@@ -208,13 +214,6 @@ def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     finally:
         for end in reversed(ends):
             end(output)
-
-
-ATTENDS = re.compile("attention|attn", re.IGNORECASE)  # in the name of a class
-Guard = Callable[[], AbstractContextManager[None]]
-SMALL = 8  # modules of one whose output is held while the module around it runs
-CROSSES = re.compile("cross|encdec|enc_dec|encoder_attn", re.IGNORECASE)  # in that of a module
-Made = dict[int, tuple[Tensor, Tensor]]  # by the place of what was made: that, and from what
 
 
 class Capture:
@@ -493,9 +492,6 @@ def differ_by_positions(first: Tensor, second: Tensor) -> bool:
 
 def _within(name: str, outer: str) -> bool:
     return name == outer or name.startswith(f"{outer}.")
-
-
-_LOCK = threading.RLock()  # functions are replaced for all threads of the process
 
 
 class Source(ABC):
