@@ -16,6 +16,8 @@ from attnlab.observing.capture.base import Capture, Source
 PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum")
 EXPONENTIALS = ("softmax", "exp", "exp_", "exp2")
 FLEX = "torch.nn.attention.flex_attention"
+# Called with a capture, the name of a function, its arguments and what it returned.
+Note = Callable[[Capture, str, tuple[Any, ...], Any], None]
 MIXTURE = 8  # a square of no more is a mixture of streams (hyper-connections)
 
 
@@ -31,59 +33,51 @@ class Softmax(Source):
     def patch(self, capture: Capture) -> None:
         if len(self.captures) == 1:
             self._by_name: dict[Any, Any] = {}
-            for make, names in ((self._product, PRODUCTS), (self._exponential, EXPONENTIALS)):
+            for note, names in ((_note_product, PRODUCTS), (_note_exponential, EXPONENTIALS)):
                 for owner in (functional, torch, Tensor):
                     for name in names:
                         if hasattr(owner, name):
-                            self._replace(owner, name, make)
+                            self._replace(owner, name, note)
             if (flex := sys.modules.get(FLEX)) is not None:
-                self._replace(flex, "flex_attention", self._flex)
+                self._replace(flex, "flex_attention", _note_flex)
         self.replace_by_name(capture, self._by_name)
 
-    def _replace(self, owner: Any, name: str, make: Callable[..., Callable[..., Any]]) -> None:
-        original = getattr(owner, name)
+    def _replace(self, owner: Any, name: str, note: Note) -> None:
+        original, make = getattr(owner, name), functools.partial(self._noted, note)
         self.replace(owner, name, make(original))
         if owner is not Tensor:
             self._by_name[original] = make
 
-    def _product(self, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def _noted(self, note: Note, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, whose calls in active captures are noted."""
+        name = getattr(original, "__name__", "")
+
         @functools.wraps(original)
-        def product(*args: Any, **kwargs: Any) -> Tensor:
+        def call(*args: Any, **kwargs: Any) -> Any:
             made = original(*args, **kwargs)
-            if isinstance(made, Tensor) and made.ndim > 2 and not any(map(_is_weight, args)):
-                for capture in self.captures:
-                    if capture.is_active:
-                        capture.products.add((capture.current, tuple(made.shape)))
-            return made
-
-        return product
-
-    def _exponential(self, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        square = getattr(original, "__name__", "") == "softmax"
-
-        @functools.wraps(original)
-        def exponential(*args: Any, **kwargs: Any) -> Tensor:
-            made = original(*args, **kwargs)
-            if isinstance(made, Tensor) and made.ndim > 2 and made.shape[-1] > MIXTURE:
-                for capture in self.captures:
-                    if capture.is_active and (
-                        (square and made.shape[-1] == made.shape[-2])
-                        or (capture.current, tuple(made.shape)) in capture.products
-                    ):
-                        capture.note_unsupported()
-            return made
-
-        return exponential
-
-    def _flex(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def flex_attention(*args: Any, **kwargs: Any) -> Any:
             for capture in self.captures:
                 if capture.is_active:
-                    capture.note_unsupported()
-            return original(*args, **kwargs)
+                    note(capture, name, args, made)
+            return made
 
-        return flex_attention
+        return call
+
+
+def _note_product(capture: Capture, name: str, args: tuple[Any, ...], made: Any) -> None:
+    if isinstance(made, Tensor) and made.ndim > 2 and not any(map(_is_weight, args)):
+        capture.products.add((capture.current, tuple(made.shape)))
+
+
+def _note_exponential(capture: Capture, name: str, args: tuple[Any, ...], made: Any) -> None:
+    if not isinstance(made, Tensor) or made.ndim <= 2 or made.shape[-1] <= MIXTURE:
+        return
+    is_square = name == "softmax" and made.shape[-1] == made.shape[-2]
+    if is_square or (capture.current, tuple(made.shape)) in capture.products:
+        capture.note_unsupported()
+
+
+def _note_flex(capture: Capture, *_: Any) -> None:
+    capture.note_unsupported()
 
 
 def _is_weight(value: Any) -> bool:
