@@ -86,7 +86,7 @@ def test_checkpoints_are_measured_one_by_one(suite, tmp_path, monkeypatch):
             for name in ("entropy", "sink_mass", "output_error"):
                 found = result[name].sel(step=step).isel(layer=i)
                 assert np.allclose(found, layer[name].mean("sequence"), atol=1e-5), name
-        for i, layer in enumerate(wanted[step].behind.values.values()):
+        for i, layer in enumerate(wanted[step].weights.values.values()):
             for name in ("qk_stable_rank", "mlp_stable_rank", "mlp_units"):
                 assert np.allclose(result[name].sel(step=step).isel(layer=i), layer[name]), name
     assert json.loads(result.attrs["lint"])["unusable"] == [2, PLANTED]
@@ -164,11 +164,11 @@ def test_of_one_folder(suite):
     embedded = {"inputs_embeds": torch.randn(2, LENGTH, 32)}
     without = observe_model(place / "snapshots" / f"{16:040x}", embedded, **FEW)
     assert "repeated_induction" in found and "repeated_induction" not in without
-    digests = [trajectory._digest(probe) for probe in (
+    digests = [trajectory.digest(probe) for probe in (
         PROBE, (PROBE, PROBE[:1]), {"input_ids": PROBE, "use_cache": None}, {"input_ids": PROBE},
     )]  # fmt: skip
     assert len(set(digests)) == 4
-    assert digests[0] == trajectory._digest(PROBE.tolist()) == trajectory._digest(PROBE.numpy())
+    assert digests[0] == trajectory.digest(PROBE.tolist()) == trajectory.digest(PROBE.numpy())
 
 
 def test_what_cannot_be_loaded_is_told(suite, tmp_path):
