@@ -108,5 +108,5 @@ def test_its_claims_are_audited(site, tmp_path):
 
 def test_its_figure_is_reproduced(site, tmp_path):
     found = json.loads(run(site, "reproduce", "own_paper", "--json", cwd=tmp_path).stdout)
-    assert [part["name"] for part in found["parts"]] == ["early"]
+    assert [part["name"] for part in found["parts"]] == ["own_paper/early"]
     assert list(tmp_path.rglob("early.png"))

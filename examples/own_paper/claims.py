@@ -32,5 +32,5 @@ def square(case):
 )  # fmt: skip
 def distinct_first(case):
     """Compare the pushes on distinct tokens with 0, and the negative of that on the common one."""
-    push = early_push(case.P, case.prior, case.psi, case.classes.next_token, case.M)[0]
+    push = early_push(case)[0]
     return Measurement((Check("distinct", 0.0, push[1:]), Check("common", 0.0, -push[:1])))

@@ -17,6 +17,5 @@ class Early(Theory):
         return (Hypothesis("Own Paper", "eta_Y t << M", case.M, much_greater(10), moved),)
 
     def predict(self, case, t):
-        push = early_push(case.P, case.prior, case.psi, case.classes.next_token, case.M)
-        z = case.eta_y * case.eta_z * t[:, None, None] ** 2 / 2 * push
+        z = case.eta_y * case.eta_z * t[:, None, None] ** 2 / 2 * early_push(case)
         return {"attention_logits": (("time", "query", "token"), z)}

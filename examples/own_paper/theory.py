@@ -1,17 +1,15 @@
 """Formulas of the paper: numpy alone, never the simulator, so that agreement is evidence."""
 
-import numpy as np
-
-from attnlab.formulas import logit_gradient, unit_attention
+from attnlab.formulas import Setting, logit_gradient, unit_attention
 
 
-def early_push(P, prior, psi, next_token, M):
+def early_push(setting):
     """Return z / (eta_Y eta_Z t^2/2) while all outputs are near 1/M, (query, token).
 
     Y grows as eta_Y t sum_n P(n) f_n (e_n - 1/M)^T; this is the gradient of z with such a Y.
     """
-    push = np.zeros((psi.max() + 1, P.shape[1]))
-    f = unit_attention(P, push, psi=psi)  # (class, token)
-    decoder = (prior * ((next_token[:, None] == next_token) - 1.0 / M)) @ f
-    np.add.at(push, psi, prior[:, None] * logit_gradient(f, decoder))
-    return push
+    s = Setting.of(setting)
+    f = unit_attention(s)  # (class, token)
+    same_next = s.wanted @ s.wanted.T  # (class, class)
+    decoder = (s.share * (same_next - 1.0 / s.vocab_size)) @ f
+    return s.owner.T @ logit_gradient(f, decoder)

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from made_small import small
 
 from attnlab.dynamics import Sampled
 from attnlab.experiments import SimulationRecipe, experiment, figures, recipe_for
@@ -29,10 +30,20 @@ def test_every_recipe_states_hardware_minutes_and_regression_bounds(name):
 def test_there_is_no_recipe_without_a_figure():
     for paper in shelf().papers:
         openings = [single.load().name for of, single in single_of("opening") if of == paper]
-        for folder in ("", "wikitext"):
+        for folder in ("", "tiny", "wikitext"):
             found = {path.stem for path in (paper.folder / "recipes" / folder).glob("*.yaml")}
             assert found <= {*paper.figures, *openings}
             assert folder or found == {*paper.figures, *openings}
+            assert folder != "tiny" or found == {*paper.figures}
+
+
+@pytest.mark.parametrize("name", [*figures(ours=False), *figures(ours=True)])
+def test_every_tiny_recipe_is_a_lab_note_of_seconds(name):
+    recipe, whole = small(name), recipe_for(name)
+    assert (recipe.figure, recipe.about) == (whole.figure, whole.about)
+    assert recipe.hardware == "one CPU core"
+    assert recipe.minutes <= 0.2
+    assert not recipe.regression_bounds
 
 
 def test_recipes_of_ones_own_may_stand_in_folders_of_papers(tmp_path):

@@ -9,8 +9,8 @@ from importlib import import_module
 import numpy as np
 import pytest
 import xarray as xr
+from made_small import small
 from matplotlib.figure import Figure
-from small_recipes import small
 
 from attnlab.experiments import experiment
 from attnlab.experiments.made import RECORD, read_record

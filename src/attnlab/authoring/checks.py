@@ -5,6 +5,7 @@ SkipTest says that there is nothing to check; test runners know it.
 
 from __future__ import annotations
 
+import inspect
 import math
 import multiprocessing
 import os
@@ -33,6 +34,7 @@ from attnlab.files.errors import InputError
 from attnlab.files.recipe import as_value, plain, read_recipe
 from attnlab.files.shipped import documentation
 from attnlab.shelf import Paper, Reference, shelf
+from attnlab.text.agreement import Agreement
 from attnlab.theory import Theory, as_theory, predict
 
 # A token's count in DRAWS tokens is within this many standard deviations. The seed is fixed, so the
@@ -94,11 +96,21 @@ def reference_loads(paper: Paper, kind: str, name: str) -> str:
 
 
 def single_loads(paper: Paper, kind: str) -> str:
-    """A single reference leads to a function, to functions by name, or to an experiment."""
+    """A single reference leads to what attnlab asks for; functions take what it calls them with."""
     found = Reference(paper, getattr(paper, kind)).load()
-    each = list(found.values()) if isinstance(found, Mapping) else [found]
-    fits = each and all(callable(one) or isinstance(one, Experiment) for one in each)
-    _require(fits, found, "a function, functions by name, or an Experiment")
+    if kind == "agreement":
+        _require(isinstance(found, Agreement), found, "an Agreement")
+    elif kind == "opening":
+        _require(isinstance(found, Experiment), found, "an Experiment")
+    elif kind == "maps":
+        fits = isinstance(found, Mapping) and found and all(map(_takes, found.values()))
+        _require(fits, found, "functions without arguments, by name")
+    elif kind == "expectation":
+        fits = _takes(found, "dataset", "text", names=None)
+        _require(fits, found, "a function of (dataset, text, *, names)")
+    else:
+        fits = _takes(found, "trial", "tokens", "clocks")
+        _require(fits, found, "a function of (trial, tokens, clocks)")
     return ""
 
 
@@ -203,7 +215,7 @@ def verdict(paper: Paper, name: str) -> str:
 
 def figure(paper: Paper, name: str) -> str:
     """A figure's data, judgement and picture can be made from the tiny recipe that it ships."""
-    path = paper.folder / "recipes" / "tiny" / f"{name}.yaml"
+    path = paper.recipe_file(name, "tiny")
     if not path.is_file():
         raise SkipTest(f"the paper ships no recipes/tiny/{name}.yaml")
     experiment = Reference(paper, paper.figures[name]).load()
@@ -335,6 +347,15 @@ def _python(code: str) -> str:
     )
     assert done.returncode == 0, done.stderr.strip().split("\n")[-1]
     return done.stdout
+
+
+def _takes(function: Any, *given: Any, **named: Any) -> bool:
+    """Tell whether something can be called with these; it is not called."""
+    try:
+        inspect.signature(function).bind(*given, **named)
+    except TypeError:  # it is not a function, or not of these
+        return False
+    return True
 
 
 def _require(fits: object, found: Any, wanted: str) -> None:

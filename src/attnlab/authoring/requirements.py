@@ -122,7 +122,13 @@ def requirements(
 
 
 def examine(requirement: Requirement) -> Outcome:
-    """Check a requirement, and say what came of it; nothing is raised but an interrupt."""
+    """Check a requirement, and say what came of it; nothing is raised but an interrupt.
+
+    Parameters
+    ----------
+    requirement : Requirement
+        One of `requirements`.
+    """
     begun = time.perf_counter()
     standing: Standing = "fails as expected" if requirement.expected else "passed"
     try:

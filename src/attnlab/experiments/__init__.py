@@ -30,24 +30,7 @@ from attnlab.experiments.recipe import ExperimentRecipe, SimulationRecipe, Study
 from attnlab.experiments.run import run
 
 __all__ = [
-    "Estimate",
-    "Experiment",
-    "ExperimentRecipe",
-    "Judgement",
-    "Made",
-    "Share",
-    "SimulationRecipe",
-    "Standing",
-    "StudyRecipe",
-    "Table",
-    "apart",
-    "experiment",
-    "figures",
-    "jackknife",
-    "mean",
-    "on_halves",
-    "recipe_for",
-    "run",
-    "share",
-    "unsettled",
-]
+    "Estimate", "Experiment", "ExperimentRecipe", "Judgement", "Made", "Share", "SimulationRecipe",
+    "Standing", "StudyRecipe", "Table", "apart", "experiment", "figures", "jackknife", "mean",
+    "on_halves", "recipe_for", "run", "share", "unsettled",
+]  # fmt: skip

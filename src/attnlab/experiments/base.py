@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import xarray as xr
 from matplotlib.figure import Figure
@@ -33,6 +33,11 @@ class Standing(StrEnum):
     PARTLY = "in part"
     FAILS = "fails"
     OPEN = "open"
+
+    @classmethod
+    def of(cls, holds: Any, in_part: Any) -> Standing:
+        """Return HOLDS, or PARTLY where it holds in part only, or FAILS; takes arrays of one."""
+        return cls.HOLDS if holds else cls.PARTLY if in_part else cls.FAILS
 
 
 # A figure is held against a printed one, a study against what a source says.

@@ -95,7 +95,13 @@ def add_folder(path: str | os.PathLike[str]) -> Paper:
 
 
 def paper(name: str) -> Paper:
-    """Return the paper of this name; of one that cannot be used, say why."""
+    """Return the paper of this name; of one that cannot be used, say why.
+
+    Parameters
+    ----------
+    name : str
+        The paper's name, which is that of its folder.
+    """
     found = {known.name: known for known in shelf().papers}
     if name in found:
         return found[name]
@@ -106,12 +112,26 @@ def paper(name: str) -> Paper:
 
 
 def offered(kind: Offer) -> dict[str, Reference]:
-    """Return what all papers offer of a kind, by name; figures by "paper/figure"."""
+    """Return what all papers offer of a kind, by name; figures by "paper/figure".
+
+    Parameters
+    ----------
+    kind : {"theories", "models", "presets", "figures"}
+        What is offered.
+    """
     return dict(shelf().offers[kind])
 
 
 def reference(kind: Offer, name: str) -> Reference:
-    """Return the reference of this kind and name."""
+    """Return the reference of this kind and name.
+
+    Parameters
+    ----------
+    kind : {"theories", "models", "presets", "figures"}
+        What is offered.
+    name : str
+        The name in the paper's `paper.yaml`; of a figure, "paper/figure".
+    """
     known = shelf().offers[kind]
     if name in known:
         return known[name]
@@ -123,7 +143,13 @@ def reference(kind: Offer, name: str) -> Reference:
 
 
 def single(kind: Single) -> list[tuple[Paper, Reference]]:
-    """Return the papers that have this single reference, with it, in the order of the shelf."""
+    """Return the papers that have this single reference, with it, in the order of the shelf.
+
+    Parameters
+    ----------
+    kind : str
+        The field of `paper.yaml`: "agreement", "expectation", "commentary" and so on.
+    """
     targets = [(known, getattr(known, kind)) for known in shelf().papers]
     return [(known, Reference(known, target)) for known, target in targets if target is not None]
 

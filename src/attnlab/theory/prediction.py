@@ -105,7 +105,7 @@ def _predict_set(
     attention = (
         np.stack([np.asarray(shares) for _, shares in given])
         if given
-        else attention_weights(cases[0].P, z, psi=cases[0].psi)
+        else attention_weights(cases[0], z)
     )
     of_tokens["attention"] = _spread(attention, classes)
     grid = replace(simulation.grid, seeds=simulation.grid.seeds[:1])  # they make no difference

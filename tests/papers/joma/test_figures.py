@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 import xarray as xr
-from made_small import make
-from small_recipes import small
+from made_small import make, small
 
 from attnlab.dynamics import Limit, Optimizer, Save, simulate
 from attnlab.experiments import Standing, experiment, recipe_for

@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import xarray as xr
-from made_small import make
-from small_recipes import small
+from made_small import make, small
 
 from attnlab.experiments import Standing, experiment, recipe_for
 from attnlab.experiments.panels import agreement

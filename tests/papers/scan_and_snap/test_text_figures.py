@@ -6,26 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
+from made_small import small
 
 from attnlab.experiments import Standing, recipe_for
 from attnlab.papers.scan_and_snap.figures.fig7 import EXPERIMENT as fig7
 from attnlab.papers.scan_and_snap.figures.fig10 import EXPERIMENT as fig10
 from attnlab.text import TransformerSpec
 
-SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)
-
-
-def small_training(recipe, **changes):
-    given = {"model": SMALL, "steps": 20, "measure_every": 10, "validation_tokens": 400}
-    return replace(recipe.training, **{**given, **changes})
-
 
 def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
-    recipe = recipe_for(fig7.name)
-    recipe = replace(
-        recipe, vocab_size=60, layers=(1,), training=small_training(recipe, seeds=(0,)),
-        moments=(0, 10, 20), words=5,
-    )  # fmt: skip
+    recipe = small("fig7")
     heard = []
     frames = fig7.data(recipe, progress=heard.append, keep=tmp_path)
     assert heard[-1] == 1
@@ -58,9 +48,7 @@ def test_fig7_shows_maps_over_the_words_of_the_probe(tmp_path):
 
 
 def test_fig10_has_a_mean_and_a_deviation_for_each_rate():
-    recipe = recipe_for(fig10.name)
-    training = small_training(recipe, rates=(0.5, 5.0), seeds=(0, 1), measure_every=20)
-    recipe = replace(recipe, vocab_size=60, layers=(1,), training=training)
+    recipe = small("fig10")
     cells = fig10.data(recipe)
     assert cells["entropy_mean"].dims == ("layers", "rate")
     assert (cells["entropy_mean"] > 0).all()

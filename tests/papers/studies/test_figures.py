@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from made_small import small
 
 from attnlab import formulas
 from attnlab.data import classes_from, random
@@ -19,11 +20,10 @@ from attnlab.shelf import paper, recipe_file
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def make(name, **changes):
-    """The data and the judgement of a study cut down; it must also be drawn."""
-    study, recipe = experiment(name), replace(recipe_for(name), **changes)
-    heard = []
-    data = study.data(recipe, progress=heard.append)
+def make(name):
+    """The data and the judgement of a tiny study; it must also be drawn."""
+    study, heard = experiment(name), []
+    data = study.data(small(name), progress=heard.append)
     assert heard == sorted(heard)
     assert heard[-1] == pytest.approx(1.0)
     figure = study.draw(data)
@@ -63,11 +63,7 @@ def test_every_study_has_its_recipe_and_its_page(name):
 
 
 def test_length_deviates_as_the_bias_of_the_norm_does_and_more_with_more_outputs():
-    turn = replace(recipe_for("length").turn, common_probs=(0.36,), outputs=(1000, 10000),
-                   upper_from=1000, batch_size=2048, eta_z=0.001)  # fmt: skip
-    small = dict(classes={"Syn-Small": "syn-small"}, unused=(0, 1000), lengths=(32, 256),
-                 fitted=(32, 256), steps=100, seeds=5, turn=turn)  # fmt: skip
-    runs, numbers = make("length", **small)
+    runs, numbers = make("length")
     # T* grows as M^(1 - rho), not as M; with a slow attention the theory has its size too
     rho = float(runs["overlap"][0])
     assert numbers["exponent_of_outputs_rho_40"] == pytest.approx(1 - rho, abs=0.12)
@@ -85,18 +81,7 @@ def test_length_deviates_as_the_bias_of_the_norm_does_and_more_with_more_outputs
 
 
 def test_optimizers_adam_favours_what_sgd_does_not():
-    recipe = recipe_for("optimizers")
-    choices = {
-        name: replace(recipe.choices[name], etas=recipe.choices[name].etas[:2])
-        for name in ("SGD", "Adam")
-    }
-    law = replace(
-        recipe.law, num_last=(1,), epsilons=(1e-3, 10.0), etas=(0.03,), steps=150,
-        concentrations=(0.3,),
-    )  # fmt: skip
-    runs, numbers = make(
-        "optimizers", choices=choices, losses=(0.3,), matched=0.3, steps=60, law=law, seeds=4
-    )
+    runs, numbers = make("optimizers")
     assert numbers["sharpening_sgd_1"] > 5 * numbers["sharpening_sgd_1_error"]
     # with Adam the smaller rate turns it further
     assert numbers["sharpening_adam_0.03"] < 1.2 * numbers["sharpening_adam_0.1"] < 0
@@ -106,8 +91,10 @@ def test_optimizers_adam_favours_what_sgd_does_not():
     # the law: inside its conditions, and outside each of them
     assert numbers["law_inside"] > 0.98 > numbers["law_one_query"]
     assert numbers["law_outside"] == 0
+    recipe = small("optimizers")
+    more = recipe_for("optimizers").choices["momentum"]
     with pytest.raises(ValueError, match="choices: expected as many etas"):
-        replace(recipe, choices={**choices, "momentum": recipe.choices["momentum"]})
+        replace(recipe, choices={**recipe.choices, "momentum": more})
 
 
 def test_what_is_compared_at_a_loss_is_interpolated_in_it():
@@ -127,10 +114,7 @@ def test_what_is_compared_at_a_loss_is_interpolated_in_it():
 
 
 def test_overlap_single_common_tokens_grow_and_all_together_lose():
-    tokens, numbers = make(
-        "overlap", vocab=30, num_classes=(2,), overlaps=(0.5,), concentrations=(1.0, 20.0),
-        weak=1.0, seeds=4,
-    )  # fmt: skip
+    tokens, numbers = make("overlap")
     assert numbers["gaining_1"] > 0.05 > numbers["gaining_20"]
     assert numbers["total_fell_1"] == numbers["total_fell_20"] == 1
     assert numbers["right_K2"] > 0.8
@@ -180,8 +164,7 @@ def test_overlap_some_that_grow_are_no_contradiction():
 
 
 def test_positions_a_bias_is_a_shorter_sequence():
-    runs, numbers = make("positions", slopes=(0.0, 0.15), length=64, batch_size=64, steps=100,
-                         every=10, slowed_share=0.5, seeds=4)  # fmt: skip
+    runs, numbers = make("positions")
     contrast = runs["contrast"].mean("seed")
     biased, short = contrast.sel(how="biased"), contrast.sel(how="short")
     # without a slope both are the same thing, up to the draw of the sequences
@@ -194,8 +177,7 @@ def test_positions_a_bias_is_a_shorter_sequence():
 
 
 def test_heads_keep_their_favourites():
-    small = dict(heads=(1, 3), ratios=(1.0, 0.1), records=(30, 300), seeds=4)
-    runs, numbers = make("heads", **small)
+    runs, numbers = make("heads")
     for ratio in ("1", "0.1"):
         assert numbers[f"kept_alone_{ratio}"] == numbers[f"kept_concatenate_{ratio}"] == 1
         assert numbers[f"kept_average_{ratio}"] > 0.6
@@ -225,11 +207,9 @@ def test_a_start_is_a_change_of_the_classes():
 
 
 def test_spurious_attention_falls_with_the_training_set():
-    settings = recipe_for("spurious").settings
-    assert len(settings) == 7
-    kept = {name: settings[name] for name in ("T = 8", "common mass 0.8")}
-    small = dict(settings=kept, sequences=(4, 64), priors=(0.0, 2.0), steps=100, seeds=6)
-    runs, numbers = make("spurious", **small)
+    settings = small("spurious").settings
+    assert len(recipe_for("spurious").settings) == 7
+    runs, numbers = make("spurious")
     # the headline has the range over all settings, not the most favourable of them
     judgement = experiment("spurious").judge(runs)
     for what in ("excess_left", "spurious_left", "with_prior"):
@@ -239,7 +219,7 @@ def test_spurious_attention_falls_with_the_training_set():
     assert numbers["spurious_left_common_mass_0_8"] > 1 > numbers["spurious_left_t_8"]
     assert judgement.standing == Standing.PARTLY
     assert experiment("spurious").judge(runs.isel(setting=[0])).standing == Standing.HOLDS
-    classes = classes_from(kept["common mass 0.8"].classes)
+    classes = classes_from(settings["common mass 0.8"].classes)
     endless = simulate(classes, Limit(), eta_y=1.0, eta_z=5.0, steps=300, momentum=0.0,
                        save=Save(what="logits", at=(300,)), progress=False)  # fmt: skip
     assert (endless["attention_logits"].isel(token=classes.common_tokens()) < 0).all()
@@ -261,9 +241,7 @@ def test_spurious_attention_falls_with_the_training_set():
 
 
 def test_residual_makes_roles_local_where_probabilities_are_alike():
-    tokens = {"everywhere": 4, "within": 4, "across": 4, "own": 4}
-    small = dict(tokens={"even": tokens}, queries=(2,), jitters=(0.3, 1.0), unused=(0, 1000))
-    runs, numbers = make("residual", **small, steps=150, seeds=4)
+    runs, numbers = make("residual")
     assert numbers["across_quoted_0.3"] > 0.95 > numbers["across_quoted_1"]
     assert numbers["across_near_1"] > numbers["across_quoted_1"]  # more outputs
     assert numbers["across_without_residual"] < 0.7
@@ -278,10 +256,10 @@ def test_residual_makes_roles_local_where_probabilities_are_alike():
     ]
     assert outcomes == [Standing.PARTLY, Standing.HOLDS, Standing.FAILS]
 
-    classes, kind = residual.kinds_of_tokens(tokens, 2, 2, 0.3, 0)
+    classes, kind = residual.kinds_of_tokens(small("residual").tokens["even"], 2, 2, 0.3, 0)
     roles = formulas.token_roles(classes.probs[:, classes.in_play])
     assert set(kind[roles.common]) == {"everywhere", "within", "across"}
-    local = theory.local_roles(classes.probs[:, classes.in_play], psi=classes.query_index)
+    local = theory.local_roles(classes)
     assert set(kind[local.distinct.any(0)]) == {"across", "own"}
     with pytest.raises(ValueError, match="tokens.few: expected a number for each of"):
         replace(recipe_for("residual"), tokens={"few": {"own": 3}})

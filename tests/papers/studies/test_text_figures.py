@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
+from made_small import small
 
 from attnlab.experiments import Standing, experiment, on_halves, recipe_for
 from attnlab.measures.turning import SHAPES
@@ -13,19 +14,11 @@ from attnlab.papers.studies.figures import dip, freeze
 from attnlab.papers.studies.figures.dip import Arm, turns
 from attnlab.text import TransformerSpec
 
-SMALL = TransformerSpec(dim=8, feed_forward=8, context=8)
-
 
 def make(name, **changes):
-    """The data of a study cut down; it must also be judged, on halves too, shown and drawn."""
-    study, recipe = experiment(name), recipe_for(name)
-    training = replace(
-        recipe.training, model=SMALL, batch=4, validation_tokens=400, probes=1,
-        **changes.pop("training"),
-    )  # fmt: skip
-    heard = []
-    recipe = replace(recipe, vocab_size=60, seeds=4, training=training, **changes)
-    runs = study.data(recipe, progress=heard.append)
+    """The data of a tiny study; it must also be judged, on halves too, shown and drawn."""
+    study, heard = experiment(name), []
+    runs = study.data(replace(small(name), **changes), progress=heard.append)
     assert heard == sorted(heard)
     assert heard[-1] == pytest.approx(1.0)
     judgement = study.judge(runs)
@@ -42,9 +35,7 @@ def make(name, **changes):
 
 
 def test_dip_records_every_arm_and_layer():
-    arms = {"kept": Arm(layers=(1, 2)), "linear": Arm(layers=(1,), activation="linear")}
-    training = {"rates": (1e-3, 1e-2), "steps": 20, "measure_every": "doubling"}
-    runs, judgement = make("dip", arms=arms, training=training, turn=0.001)
+    runs, judgement = make("dip")
     assert runs["step"].values.tolist() == [0, 1, 2, 4, 8, 16, 20]
     for what in ("entropy", "window_entropy", "frequent_mass", "mlp_stable_rank", "qk_stable_rank"):
         values = runs[what].sel(arm="kept")
@@ -54,7 +45,7 @@ def test_dip_records_every_arm_and_layer():
         assert values.sel(layers=1, layer=1).isnull().all()
         assert runs[what].sel(arm="linear", layers=2).isnull().all()
     # the activation is another from the first gradient on, the start the same
-    one, other = (runs["validation_loss"].sel(arm=arm, layers=1) for arm in arms)
+    one, other = (runs["validation_loss"].sel(arm=arm, layers=1) for arm in ("kept", "linear"))
     assert not np.allclose(one.isel(step=-1), other.isel(step=-1))
     assert (runs["entropy"].sel(arm="kept", layers=1).isel(step=0, layer=0).std("rate") == 0).all()
     assert {"cycles_kept_1", "cycles_kept_2", "cycles_linear_1"} <= judgement.numbers.keys()
@@ -116,9 +107,7 @@ def test_runs_of_one_start_count_once():
 
 
 def test_freeze_measures_how_much_of_attention_moves():
-    runs, judgement = make(
-        "freeze", layers=(1, 2), moments=(2, 6, 12, 20), gap=2, training={"rates": (0.1, 5.0)}
-    )
+    runs, judgement = make("freeze", layers=(1, 2))
     assert runs["change"].dims == ("layers", "rate", "seed", "moment")
     assert ((runs["change"] > 0) & (runs["change"] < 1)).all()
     # in the first steps it moves as fast as the rate is large

@@ -72,7 +72,7 @@ class _Joma(Theory):
         t = np.array(MEASURED_AT) * case.steps
         path = self._path(case, t)
         found = theory.joint_assumptions(
-            case.classes, path.weights, path.logits, r=path.query_weights,
+            case, path.weights, path.logits, r=path.query_weights,
             attention=model.attention, activation=model.activation, temperature=model.temperature,
             incoming=_held(case),
         )  # fmt: skip
@@ -106,7 +106,7 @@ class _Joma(Theory):
         if model.stationary:
             return 0.0
         found = theory.joint_assumptions(
-            case.classes, path.weights, path.logits, r=path.query_weights,
+            case, path.weights, path.logits, r=path.query_weights,
             attention=model.attention, activation=model.activation, temperature=model.temperature,
         )  # fmt: skip
         return float(np.nanmax(found.change))
@@ -139,26 +139,24 @@ class _Joma(Theory):
         if model.attention != "exp":
             return float("inf")
         return theory.blow_up_time(
-            theory.delta(case.classes)[0], eta_w=case.eta_y, eta_z=case.eta_z,
+            theory.delta(case)[0], eta_w=case.eta_y, eta_z=case.eta_z,
             temperature=model.temperature, z0=0.0 if case.z0 is None else case.z0[0],
         )  # fmt: skip
 
     def _path(self, case: Case, t: NDArray[np.float64]) -> theory.ReducedJoint:
         model = joint_model(case.model)
-        rates: Any = {
-            "eta_w": case.eta_y, "eta_z": case.eta_z, "temperature": model.temperature
-        }  # fmt: skip
         if not self._closed(case):
             return theory.reduced_joint_flow(
-                case.classes, t, attention=model.attention, activation=model.activation,
-                residual=model.residual, z0=case.z0, moving=self.moving,
-                stationary=self.stationary or model.stationary, **rates,
+                case, t, attention=model.attention, activation=model.activation,
+                temperature=model.temperature, residual=model.residual, z0=case.z0,
+                moving=self.moving, stationary=self.stationary or model.stationary,
             )  # fmt: skip
         law = theory.erf_law if model.attention == "exp" else theory.cosh_law
         found = law(
-            theory.delta(case.classes)[0], t, z0=0.0 if case.z0 is None else case.z0[0], **rates
-        )
-        g = theory.start_gradient(theory.mixture(case.classes))
+            theory.delta(case)[0], t, eta_w=case.eta_y, eta_z=case.eta_z,
+            temperature=model.temperature, z0=0.0 if case.z0 is None else case.z0[0],
+        )  # fmt: skip
+        g = theory.start_gradient(case)
         pushed = case.eta_y * (case.prior @ g)[:, None] * t[..., None, None] * model.residual
         return theory.ReducedJoint(found.weights, pushed, found.logits[..., None, :])
 
@@ -198,17 +196,12 @@ def _held(case: Case) -> NDArray[np.float64] | None:
     """The incoming gradient, where the model holds it."""
     if not joint_model(case.model).stationary:
         return None
-    return theory.start_gradient(theory.mixture(case.classes))
+    return theory.start_gradient(case)
 
 
 def _shares(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """|b| over its sum, of each class, as a run records it."""
     model = joint_model(case.model)
     with np.errstate(invalid="ignore"):
-        b = np.abs(
-            theory.attend(
-                theory.mixture(case.classes), z, attention=model.attention,
-                temperature=model.temperature,
-            )
-        )  # fmt: skip
+        b = np.abs(theory.attend(case, z, attention=model.attention, temperature=model.temperature))
         return np.asarray(b / b.sum(-1, keepdims=True))

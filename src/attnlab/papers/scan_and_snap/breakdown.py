@@ -85,9 +85,7 @@ def graded(K: int, common_prob: float) -> SequenceClasses:
 def predictions(case: Case, time: float) -> dict[str, NDArray[np.float64]]:
     """Logits (Q, L) at `time`, by the kind of error that they are for."""
     at = np.array([time])
-    sgd = formulas.sgd_flow(
-        case.classes, at, eta_y=case.eta_y, eta_z=case.eta_z, rtol=1e-7, atol=1e-10
-    )
+    sgd = formulas.sgd_flow(case, at, rtol=1e-7, atol=1e-10)
     return {"speed": reduced(case, at).logits[0], "sgd_speed": sgd.logits[0]}
 
 
@@ -97,7 +95,7 @@ def errors(
     """The errors of `predictions`, given the logits (Q, L) of training at the same time."""
     n, high, _ = most_and_least_frequent(case)
     dominant = case.psi[n], high
-    fates = theory.token_fates(case.P, psi=case.psi)
+    fates = theory.token_fates(case)
     return {
         **{kind: float(path[dominant] / z[dominant]) for kind, path in predicted.items()},
         "gain": float(gain_error(case, z)),

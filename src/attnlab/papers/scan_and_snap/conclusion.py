@@ -26,7 +26,7 @@ FEW = 3  # tokens that are named
 
 def claimed_fates(case: Case) -> NDArray[np.int64]:
     """Return Theorem 2's fates, and Corollary 2's for several common tokens where it applies."""
-    fates = theory.token_fates(case.P, psi=case.psi)
+    fates = theory.token_fates(case)
     if all(part.holds for hypothesis in COROLLARY_2 for part in hypothesis(case)):
         fates[seen_roles(case) == 2] = -1
     return fates
@@ -189,7 +189,7 @@ def _why_not(trial: Trial, fates: xr.Dataset) -> str:
     distinct, common = (int((silent & (fates["role"].values == role)).sum()) for role in (1, 2))
     reasons = []
     if common:
-        count = int(formulas.token_roles(trial.P).common.sum())
+        count = int(formulas.token_roles(trial).common.sum())
         # what is its own tells more than what all theorems ask for
         asked = sorted(COROLLARY_2, key=lambda of: of in EQ_10)
         missing = [part for of in asked for part in of(trial) if not part.holds]

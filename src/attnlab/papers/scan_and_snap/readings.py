@@ -38,10 +38,7 @@ def reduced(
     case: Case, times: NDArray[np.float64], z0: NDArray[np.float64] | None = None
 ) -> theory.AttentionFlow:
     """Eq. 10 solved on a case at given steps, with the class weight P(n)."""
-    return theory.attention_flow(
-        case.P, times, psi=case.psi, M=case.M, eta_y=case.eta_y, eta_z=case.eta_z,
-        z0=z0, weight=case.classes.prior,
-    )  # fmt: skip
+    return theory.attention_flow(case, times, z0=z0, weight=case.prior)
 
 
 def as_dataset(case: Case, times: NDArray[np.float64], z: NDArray[np.float64]) -> xr.Dataset:
@@ -49,10 +46,7 @@ def as_dataset(case: Case, times: NDArray[np.float64], z: NDArray[np.float64]) -
     tokens = case.classes.in_play
     return xr.Dataset(
         {
-            "attention": (
-                ("time", "sequence_class", "token"),
-                formulas.attention_weights(case.P, z, psi=case.psi),
-            ),
+            "attention": (("time", "sequence_class", "token"), formulas.attention_weights(case, z)),
             "attention_logits": (("time", "query", "token"), z),
             "probability": (("sequence_class", "token"), case.P),
         },
@@ -71,7 +65,7 @@ def most_and_least_frequent(case: Case) -> tuple[int, int, int]:
 
     The first class with the most distinct tokens; two of them must differ in probability.
     """
-    distinct = formulas.token_roles(case.P).distinct
+    distinct = formulas.token_roles(case).distinct
     n = int(distinct.sum(axis=1).argmax())
     tokens = np.flatnonzero(distinct[n])
     if tokens.size < 2 or np.ptp(case.P[n, tokens]) == 0.0:
@@ -89,8 +83,8 @@ def gain_error(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     z is (..., Q, L). Of r itself, of which that is a small part at first, the error is smaller.
     """
     n, high, low = most_and_least_frequent(case)
-    gain = theory.relative_gain(case.P, z, reference=low, psi=case.psi)[..., n, high]
-    start = theory.relative_gain(case.P, reference=low, psi=case.psi)[n, high]
+    gain = theory.relative_gain(case, z, reference=low)[..., n, high]
+    start = theory.relative_gain(case, reference=low)[n, high]
     grown = theory.growth_factor(z[..., case.psi[n], high]) - 1.0
     return np.asarray(np.abs((gain / start - 1.0) / grown - 1.0))
 

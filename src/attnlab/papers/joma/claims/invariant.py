@@ -42,7 +42,7 @@ PERCENT = 0.01
 
 def _velocities(case: Case) -> Check:
     """The velocity of z at a random state, over the largest, and what ties it to that of v."""
-    rng, s, model = np.random.default_rng(0), theory.mixture(case.classes), joint_model(case.model)
+    rng, s, model = np.random.default_rng(0), case.setting, joint_model(case.model)
     J, L, Q = s.wanted.shape[1], s.P.shape[1], case.classes.queries.size
     v, z, r = rng.normal(size=(J, L)), rng.normal(size=(Q, L)), rng.normal(size=(J, Q))
     found = theory.joint_gradient(

@@ -16,7 +16,7 @@ from attnlab.theory.case import Case
 from attnlab.theory.comparison import Check
 from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL
 
-DELTA = theory.delta(PAIRS.classes)[0]
+DELTA = theory.delta(PAIRS)[0]
 BLOW_UP = theory.blow_up_time(DELTA)
 # Past the blow-up, where the gradient that arrives has long changed.
 EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0))
@@ -36,10 +36,10 @@ def joma_delta(case: Case) -> Measurement:
     """Compare discriminancy 0 of tokens that all labels have alike, and 1 of those that one label
     has, with classes of one common and three distinct tokens each. The tolerance is rounding.
     """
-    found = theory.discriminancy(case.classes)[0]
-    roles = formulas.token_roles(case.classes)
+    found = theory.discriminancy(case)[0]
+    roles = formulas.token_roles(case)
     common = np.asarray(roles.common)
-    lengths = np.linalg.norm(theory.delta(case.classes)[0], axis=0)
+    lengths = np.linalg.norm(theory.delta(case)[0], axis=0)
     return Measurement(
         (
             Check("discriminancy of common tokens", 0.0, found[common], relative=False),
@@ -66,8 +66,8 @@ def joma_erf(case: Case) -> Measurement:
     """
     t = np.array([0.3, 0.6, 0.9]) * BLOW_UP
     flow = theory.reduced_joint_flow(
-        case.classes, t, eta_w=1.0, eta_z=1.0, attention="exp", stationary=True, rtol=1e-11,
-        atol=1e-13,
+        formulas.Setting.of(case, eta_y=1.0, eta_z=1.0), t, attention="exp", stationary=True,
+        rtol=1e-11, atol=1e-13,
     )  # fmt: skip
     law = theory.erf_law(DELTA, t)
     run = trained(case)
@@ -111,7 +111,7 @@ def joma_winner(case: Case) -> Measurement:
     is read as 0.99.
     """
     close = theory.erf_law(DELTA, BLOW_UP * (1 - 1e-12))
-    share = formulas.attention_weights(case.classes, close.logits[None])
+    share = formulas.attention_weights(case, close.logits[None])
     frozen = theory.frozen_weights(DELTA)
     length = np.linalg.norm(close.weights, axis=0)
     finite = np.isfinite(frozen)

@@ -62,7 +62,7 @@ def joma_siblings(case: Case) -> Measurement:
     often = theory.tree_co_occurrence(H, depth=DEPTH, rho=RHO)
     z = in_play(trained(case)["attention_logits"], case)[-1, 0]
     sibling, cousins = z[1], z[2:4]
-    tells = theory.discriminancy(case.classes)[0]
+    tells = theory.discriminancy(case)[0]
     return Measurement(
         (
             Check("co-occurrence falls with H", often[:-1], often[1:], BELOW),

@@ -2,17 +2,53 @@
 
 Read in this order: `gradient` (the model written out), `delta`, `invariants` (what ties attention
 to the MLP), `assumptions`, `stationary` and `reduced` (what follows), `salient`, `rank`, `tree`.
+Symbols that are not here are those of `attnlab.formulas`; the MLP learns at the eta_y of a setting.
+
+Symbols
+-------
+t
+    Flow time, in any order.
+v
+    Lower weights of the MLP, (..., H, L): a row v_k for each of H hidden units.
+v0
+    The same at the start.
+z0
+    Logits at the start, (L,), or (Q, L) where there are several queries.
+r
+    Weights of the queries, (..., H, Q), zero by default.
+upper
+    Upper layer V, (..., H, J), if there is one.
+eta_w
+    The learning rate of the MLP.
+eta_z
+    The learning rate of attention.
+temperature
+    T, by which attention logits are divided.
+attention
+    "softmax", "exp" or "linear": what becomes of the logits.
+activation
+    "linear", "relu" or "gelu", of the hidden units.
+mean_attention
+    b-bar of one query, (L,) or (time, L).
+incoming
+    g, (K, H), where it does not follow the outputs.
+Delta
+    What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
+mu, other
+    Centres to which tokens are pulled, (L,).
+sharpness
+    c; 1/2 in the paper, 0 without attention.
+normalised
+    Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
 """
 
 from attnlab.papers.joma.theory.assumptions import JointAssumptions, joint_assumptions
 from attnlab.papers.joma.theory.delta import delta, discriminancy, start_gradient
 from attnlab.papers.joma.theory.gradient import (
     JointGradient,
-    Mixture,
     attend,
     joint_gradient,
     mean_attention,
-    mixture,
 )
 from attnlab.papers.joma.theory.invariants import (
     exp_invariant,
@@ -45,7 +81,6 @@ __all__ = [
     "EntropyDip",
     "JointAssumptions",
     "JointGradient",
-    "Mixture",
     "ReducedJoint",
     "SalientFlow",
     "StationaryLaw",
@@ -62,7 +97,6 @@ __all__ = [
     "joint_gradient",
     "linear_invariant",
     "mean_attention",
-    "mixture",
     "moving_invariant",
     "reduced_joint_flow",
     "salient_entropy",

@@ -9,22 +9,15 @@ from attnlab.formulas.checks import FloatArray, unwrap
 
 
 def stable_rank(W: ArrayLike) -> FloatArray:
-    """|W|_F^2/|W|_2^2 of the last two axes.
+    """|W|_F^2/|W|_2^2 over the last two axes, from 1 to the rank; nan for a zero matrix.
 
     Parameters
     ----------
     W : array_like
         Matrices, (..., m, n).
 
-    Returns
-    -------
-    ndarray
-        From 1 to the rank; nan for a zero matrix.
-
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import stable_rank
     >>> float(stable_rank(np.diag([2.0, 1.0, 1.0])))
     1.5
     """

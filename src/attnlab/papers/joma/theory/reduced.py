@@ -19,16 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
-from attnlab.formulas.checks import Contexts, FloatArray, at_least, start_logits
+from attnlab.formulas.checks import FloatArray, at_least
+from attnlab.formulas.setting import Setting, SettingLike
 from attnlab.formulas.solving import solve
 from attnlab.papers.joma.theory.delta import start_gradient
-from attnlab.papers.joma.theory.gradient import (
-    Mixture,
-    attend,
-    joint_gradient,
-    mean_attention,
-    mixture,
-)
+from attnlab.papers.joma.theory.gradient import attend, joint_gradient, mean_attention
 from attnlab.papers.joma.theory.invariants import rate_ratio
 
 
@@ -36,14 +31,9 @@ from attnlab.papers.joma.theory.invariants import rate_ratio
 class ReducedJoint:
     """The reduced dynamics at the times asked for, whose shape leads.
 
-    Attributes
-    ----------
-    weights
-        v, (..., H, L).
-    query_weights
-        r, (..., H, Q).
-    logits
-        z, (..., Q, L).
+    weights: v, (..., H, L).
+    query_weights: r, (..., H, Q).
+    logits: z, (..., Q, L).
     """
 
     weights: FloatArray
@@ -52,14 +42,9 @@ class ReducedJoint:
 
 
 def reduced_joint_flow(
-    P: Contexts | Mixture,
+    setting: SettingLike,
     t: ArrayLike,
     *,
-    eta_w: float,
-    eta_z: float,
-    psi: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
-    target: ArrayLike | None = None,
     attention: str = "softmax",
     activation: str = "linear",
     temperature: float = 1.0,
@@ -74,29 +59,8 @@ def reduced_joint_flow(
 
     Parameters
     ----------
-    P : array_like, SequenceClasses or Mixture
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        and a `Mixture` bring the following three with them.
-    t : array_like
-        Times, in any order.
-    eta_w : float
-        Rate of the MLP.
-    eta_z : float
-        Rate of attention.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-    weight : array_like, optional
-        How often each class is drawn, P(n); 1/K by default.
-    target : array_like, optional
-        The label of each class, numbered from 0 without gaps. By default each class has its own, or
-        what `SequenceClasses` have as next tokens.
-    attention : {"softmax", "exp", "linear"}
-        What becomes of the logits.
     activation : {"linear", "gelu"}
         Of the hidden units; a ReLU has no slope at v = 0.
-    temperature : float, optional
-        T, by which attention logits are divided.
     residual : bool, optional
         Whether hidden units see the query.
     z0 : array_like, optional
@@ -105,27 +69,19 @@ def reduced_joint_flow(
         For softmax attention, and for several queries of any, integrate z with its own velocity.
     stationary : bool, optional
         Keep the gradient that arrives as it starts.
-    rtol, atol : float, optional
-        Tolerances of the solver.
-
-    Returns
-    -------
-    ReducedJoint
-        v, r and z at each t.
 
     Examples
     --------
-    >>> from attnlab.papers.joma.theory import reduced_joint_flow
-    >>> flow = reduced_joint_flow([[0.5, 0.5, 0], [0.5, 0, 0.5]], 5.0, eta_w=1.0, eta_z=1.0)
-    >>> flow.logits.round(3)
+    >>> setting = Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], eta_y=1.0, eta_z=1.0)
+    >>> reduced_joint_flow(setting, 5.0).logits.round(3)
     array([[-0.318,  0.159,  0.159]])
     """
     if activation == "relu":
         raise InputError("activation: from v(0) = 0 a ReLU has no slope; take 'linear' or 'gelu'")
-    s = mixture(P, psi=psi, weight=weight, target=target)
-    L, J = s.P.shape[1], s.wanted.shape[1]
+    s = Setting.of(setting)
+    L, J, (eta_w, eta_z) = s.L, s.wanted.shape[1], s.rates
     T = float(at_least("temperature", temperature, 0.0, strict=True))
-    start = start_logits(z0, s.rows, L)
+    start = s.start(z0)
     if z0 is None and attention == "linear":
         start = start + T
     Q, ratio = len(start), rate_ratio(eta_w, eta_z)

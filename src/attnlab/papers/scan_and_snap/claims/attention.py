@@ -69,7 +69,7 @@ def lemma_4(case: Case) -> Measurement:
     s, t = case, transition_time(case)
     rng = np.random.default_rng(9)
     z = rng.normal(scale=0.3, size=(s.classes.queries.size, s.P.shape[1]))
-    f = formulas.unit_attention(s.P, z, psi=s.psi)
+    f = formulas.unit_attention(s, z)
     Y = theory.decoder_weights(f, theory.h(t / s.K, M=s.M, eta_y=s.eta_y), M=s.M)
     mean = np.zeros(z.shape)
     for n in range(s.K):
@@ -77,8 +77,8 @@ def lemma_4(case: Case) -> Measurement:
         mean[s.psi[n]] += s.classes.prior[n] * step
     speed = theory.gamma(t, K=s.K, M=s.M, eta_y=s.eta_y)
     predicted = {
-        form: speed * theory.attention_velocity(s.P, z, psi=s.psi, M=s.M, weight=weight)
-        for form, weight in (("printed", 1.0), ("corrected", s.classes.prior))
+        form: speed * theory.attention_velocity(s, z, weight=weight)
+        for form, weight in (("printed", 1.0), ("corrected", None))
     }
     checks = [
         Check("dz/dt over eta_Z, per step", value, mean, relative=False, form=form)  # type: ignore[arg-type]
@@ -105,8 +105,8 @@ def without_memory(
     """
     s, velocity = case, np.zeros(path.shape)
     for i, (t, z) in enumerate(zip(times, path, strict=True)):
-        f = formulas.unit_attention(s.P, z, psi=s.psi)
-        w = formulas.sgd_flow(s.classes, t, eta_y=s.eta_y, eta_z=0.0, z0=z).outputs
+        f = formulas.unit_attention(s, z)
+        w = formulas.sgd_flow(formulas.Setting.of(s, eta_z=0.0), t, z0=z).outputs
         outputs = np.hstack([w[:, :-1], np.repeat(w[:, -1:], s.M + 1 - w.shape[1], axis=1)])
         target = np.unique(s.classes.next_token, return_inverse=True)[1]
         g = theory.gradient_coefficients(outputs, theory.gram(f), next_token=target) @ f
@@ -132,16 +132,16 @@ def theorem_2(case: Case) -> Measurement:
     that a decoder without memory describes training.
     """
     s = case
-    fates = theory.token_fates(s.P, psi=s.psi)
+    fates = theory.token_fates(s)
     claimed = fates != 0
     if not claimed.any():
         raise InputError("classes: Theorem 2 says nothing of these; give classes that overlap")
     path = reduced(s, TIMES).logits
-    velocity = theory.attention_velocity(s.P, path, psi=s.psi, M=s.M, weight=s.classes.prior)
+    velocity = theory.attention_velocity(s, path)
     along = (velocity * fates)[:, claimed]
     times, z = run_at(s)
     trained_along = (slopes(times, z) * fates)[:, claimed]
-    start = (theory.attention_velocity(s.P, 0 * path[0], psi=s.psi, M=s.M) * fates)[claimed]
+    start = (theory.attention_velocity(s, 0 * path[0]) * fates)[claimed]
     last = times.size - 2  # of the intervals between records
     first = min(int(np.searchsorted(times, transition_time(s))), last)
     late = np.unique(np.geomspace(first, last, 6).astype(int))
@@ -194,8 +194,8 @@ def corollary_2(case: Case) -> Measurement:
     joint flow at eta_Y/eta_Z = 30. Only the sign counts.
     """
     s = case
-    common = np.flatnonzero(formulas.token_roles(s.P).common)
-    velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
+    common = np.flatnonzero(formulas.token_roles(s).common)
+    velocity = theory.attention_velocity(s, reduced(s, TIMES).logits)
     falling = velocity[:, 0, common]
     times, z = run_at(s)
     in_training = slopes(times, z)[:, 0, common]
@@ -227,10 +227,10 @@ def theorem_3(case: Case) -> Measurement:
     """
     s = case
     n, _, low = most_and_least_frequent(s)
-    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[n])
+    tokens = np.flatnonzero(formulas.token_roles(s).distinct[n])
     z = reduced(s, TIMES).logits
-    gain = theory.relative_gain(s.P, z, reference=low, psi=s.psi)[:, n, tokens]
-    start = theory.relative_gain(s.P, reference=low, psi=s.psi)[n, tokens]
+    gain = theory.relative_gain(s, z, reference=low)[:, n, tokens]
+    start = theory.relative_gain(s, reference=low)[n, tokens]
     predicted = start * theory.growth_factor(z[:, s.psi[n], tokens])
     late = climbed(s).sel(time=10 * transition_time(s))
     errors = gain_error(s, logits(s, late))
@@ -272,8 +272,8 @@ def eq_12(case: Case) -> Measurement:
     flow = reduced(s, TIMES)
     B = flow.growth_bound[:, n]
     chi = theory.growth_factor(flow.logits[:, s.psi[n], high])
-    f = formulas.unit_attention(s.P, flow.logits, psi=s.psi)[:, n, high]
-    lower, upper = theory.growth_bounds(B, formulas.unit_attention(s.P)[n, high] ** 2)
+    f = formulas.unit_attention(s, flow.logits)[:, n, high]
+    lower, upper = theory.growth_bounds(B, formulas.unit_attention(s)[n, high] ** 2)
     return Measurement(
         (
             Check("chi_l0 above exp(2 f^2 B_n)", lower, chi, AT_LEAST),

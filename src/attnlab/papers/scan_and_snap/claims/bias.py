@@ -60,7 +60,7 @@ def frequency_bias(case: Case) -> Measurement:
     """
     s = case
     n, _, _ = most_and_least_frequent(s)
-    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[n])
+    tokens = np.flatnonzero(formulas.token_roles(s).distinct[n])
     tokens = tokens[np.argsort(s.P[n, tokens])]
     tokens = tokens[
         np.append(True, np.diff(s.P[n, tokens]) > 0)
@@ -69,7 +69,7 @@ def frequency_bias(case: Case) -> Measurement:
     times, z = run_at(s)
     for name, path in (("Eq. 10", reduced(s, times).logits), ("training", z)):
         rising = np.diff(path[-1, s.psi[n], tokens])
-        c = formulas.attention_weights(s.P, path, psi=s.psi)[:, n]
+        c = formulas.attention_weights(s, path)[:, n]
         share[name] = float(
             c[-1, tokens[0]] / c[-1, tokens[-1]] / (c[0, tokens[0]] / c[0, tokens[-1]])
         )
@@ -81,9 +81,9 @@ def frequency_bias(case: Case) -> Measurement:
 
 def _dominant_attention(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Attention to each class's most frequent distinct token, (..., K); z is (..., Q, L)."""
-    distinct = formulas.token_roles(case.P).distinct
+    distinct = formulas.token_roles(case).distinct
     top = np.where(distinct, case.P, 0.0).argmax(axis=1)
-    c = formulas.attention_weights(case.P, z, psi=case.psi)
+    c = formulas.attention_weights(case, z)
     return np.asarray(c[..., np.arange(case.K), top])
 
 
@@ -152,11 +152,11 @@ def discriminative_bias(case: Case) -> Measurement:
     flow to t = 10^10. Only the sign counts.
     """
     s = case
-    common = int(np.flatnonzero(formulas.token_roles(s.P).common)[0])
+    common = int(np.flatnonzero(formulas.token_roles(s).common)[0])
     _, z = run_at(s)
     kept, checks = {}, []
     for name, path in (("Eq. 10", reduced(s, TIMES).logits), ("training", z)):
-        c = formulas.attention_weights(s.P, path, psi=s.psi)[:, 0, common]
+        c = formulas.attention_weights(s, path)[:, 0, common]
         kept[name] = float(c[-1] / s.P[0, common])
         checks.append(
             Check(f"attention to the common token, {name}", c[:-1], c[1:],
@@ -202,8 +202,11 @@ def several_common_tokens(case: Case) -> Measurement:
     pairs = random_pairs(s.M)
     rates: Any = {"eta_y": s.eta_y, "eta_z": s.eta_z}
     predicted = np.sign([theory.common_token_margin(P)[:3] for P in pairs])
-    first = [theory.attention_velocity(P, rest, psi=None, M=s.M)[0, :3] for P in pairs]
-    end = [theory.attention_flow(P, s.steps, psi=None, M=s.M, **rates).logits[0, :3] for P in pairs]
+    first = [theory.attention_velocity(formulas.Setting(P, M=s.M), rest)[0, :3] for P in pairs]
+    end = [
+        theory.attention_flow(formulas.Setting(P, M=s.M, **rates), s.steps).logits[0, :3]
+        for P in pairs
+    ]
     trained = simulate(
         [two_by_hand(P.tolist(), s.M) for P in pairs], Flow(), **rates, steps=s.steps,
         save=Save("logits", at=[0.0, 1e-2, s.steps]), dtype="float64", progress=False,
@@ -220,7 +223,7 @@ def several_common_tokens(case: Case) -> Measurement:
         number=float(turned),
         training_number=float(turned_trained),
         note=f"the criterion is about the first move. {s.classes.origin}: token 1 is "
-        f"{theory.common_token_margin(s.P)[1]:.3f} above the border, rises to z = "
+        f"{theory.common_token_margin(s)[1]:.3f} above the border, rises to z = "
         f"{z[:, 0, 1].max():+.1e} in training and ends at {z[-1, 0, 1]:+.4f} at t = {s.steps:.0e}. "
         f"Of {predicted.size} common tokens of {PAIRS} random pairs (uniform on the simplex, "
         f"within Assumption 2, seed 27) {turned} have the other sign by then under Eq. 10, "

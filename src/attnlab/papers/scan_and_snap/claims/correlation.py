@@ -54,7 +54,7 @@ def assumption_2(case: Case) -> Measurement:
     """Check whether the paper's own settings (Fig. 3: K = 10, M = 1000; Syn-Small) meet each part,
     by its margin. The inequalities are strict.
     """
-    parts = theory.assumption_2(theory.correlation(case.P), M=case.M)
+    parts = theory.assumption_2(theory.correlation(case), M=case.M)
     small = theory.assumption_2(theory.correlation(SYN_SMALL.P), M=SYN_SMALL.M)
     return Measurement(
         (
@@ -115,7 +115,7 @@ def assumption_2_floor(case: Case) -> Measurement:
     result = climbed(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
     paths = {"Eq. 10": reduced(s, t).logits, "training": logits(s, result)}
     least = {
-        name: np.abs(np.linalg.eigvalsh(theory.correlation(s.P, z, psi=s.psi))).min(-1)
+        name: np.abs(np.linalg.eigvalsh(theory.correlation(s, z))).min(-1)
         for name, z in paths.items()
     }
     floor = 6.0 / np.sqrt(s.M)
@@ -148,16 +148,16 @@ def e_prime(case: Case) -> Measurement:
     The tolerance is rounding.
     """
     f, inverse = (
-        formulas.unit_attention(case.P),
-        np.linalg.inv(np.eye(case.K) + theory.correlation(case.P)),
+        formulas.unit_attention(case),
+        np.linalg.inv(np.eye(case.K) + theory.correlation(case)),
     )
     checks, missed = [], 0.0
     for form in FORMS:
-        Ep = theory.e_prime(theory.correlation(case.P), form=form)
+        Ep = theory.e_prime(theory.correlation(case), form=form)
         moved = f @ (f.T - f.T @ Ep)
         missed = missed or float(np.abs(moved - np.eye(case.K)).max())
         checks.append(Check("F^T (F - F E') = I", np.eye(case.K), moved, relative=False, form=form))
-    rho = float(theory.correlation(case.P).max())
+    rho = float(theory.correlation(case).max())
     # In our text of D.1 the operator is lost: the other two that it could be are tried as well.
     others = {"plus": inverse + np.eye(case.K), "nothing": inverse}
     off = {name: np.abs(f @ (f.T - f.T @ Ep) - np.eye(case.K)).max() for name, Ep in others.items()}

@@ -51,10 +51,10 @@ def lemma_3(case: Case) -> Measurement:
     """Compare dW/dt, zero outside row n, with F^T of one update of Eq. 26 at a random Y, with Lemma
     14's E'. The tolerance is rounding.
     """
-    f, K, M = formulas.unit_attention(case.P), case.K, 50
+    f, K, M = formulas.unit_attention(case), case.K, 50
     Y = np.random.default_rng(7).normal(size=(f.shape[1], M))
     error = np.eye(K, M)[0] - scipy.special.softmax(f[0] @ Y)
-    direction = (f.T - f.T @ theory.e_prime(theory.correlation(case.P)))[:, 0]
+    direction = (f.T - f.T @ theory.e_prime(theory.correlation(case)))[:, 0]
     moved = f @ np.outer(direction, error)
     expected = np.zeros((K, M))
     expected[0] = error
@@ -88,9 +88,9 @@ def small_modification(case: Case) -> Measurement:
         radius.append(float(np.abs(np.linalg.eigvalsh(E)).max()))
     exact = np.array(radius) / np.sqrt(1.0 - np.array(radius) ** 2)
     s = case
-    rho = float(theory.correlation(s.P)[0, 1])
+    rho = float(theory.correlation(s)[0, 1])
     effect = (
-        theory.beta(theory.correlation(s.P), M=s.M)[0, 1]
+        theory.beta(theory.correlation(s), M=s.M)[0, 1]
         / theory.plain_coefficients(transition_time(s), K=s.K, M=s.M, rho=rho, eta_y=s.eta_y).beta
     )
     return Measurement(
@@ -288,7 +288,7 @@ def remark_1(case: Case) -> Measurement:
         run=0, time=slice(1, None)
     )
     times, loss, predicted = result["time"].values, result["loss"].values, {}
-    overlap = float(theory.correlation(s.P)[0, 1])
+    overlap = float(theory.correlation(s)[0, 1])
     for form in FORMS:
         w = theory.plain_decoder(times, K=s.K, M=s.M, rho=overlap, eta_y=s.eta_y, form=form)
         odds = (s.K - 1) * np.exp(w.other - w.own) + (s.M - s.K) * np.exp(w.outside - w.own)

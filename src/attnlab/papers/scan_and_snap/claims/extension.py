@@ -61,8 +61,7 @@ def _angles(case: Case, form: Form) -> NDArray[np.float64]:
     """1 - cosine between the path of z in training and the first velocity, at each record past
     the transition t_0, all runs."""
     s = case
-    velocity = theory.residual_velocity(s.P, np.zeros((2, s.P.shape[1])), psi=s.psi, M=s.M,
-                                        form=form)  # fmt: skip
+    velocity = theory.residual_velocity(s, np.zeros((2, s.P.shape[1])), form=form)
     angles = []
     for i, (eta_y, _) in enumerate(RESIDUAL_RATES):
         run = _with_residual(s).isel(run=i)
@@ -90,7 +89,7 @@ def residual_exact(case: Case) -> Measurement:
     L, Q = s.P.shape[1], 2
     z = np.random.default_rng(11).normal(scale=0.2, size=(Q, L))
     # The decoder sees f-bar_n = LN(f_n + e_psi(n)); its rows are the tokens, then the queries.
-    fbar = np.hstack([formulas.unit_attention(s.P, z, psi=s.psi), np.eye(Q)[s.psi]]) / np.sqrt(2.0)
+    fbar = np.hstack([formulas.unit_attention(s, z), np.eye(Q)[s.psi]]) / np.sqrt(2.0)
     Y = theory.decoder_weights(fbar, growth, M=M)
 
     def objective(moved: np.ndarray) -> complex:
@@ -104,7 +103,7 @@ def residual_exact(case: Case) -> Measurement:
         return total
 
     measured = complex_slope(objective, z)
-    predicted = theory.residual_velocity(s.P, z, psi=s.psi, M=M)
+    predicted = theory.residual_velocity(formulas.Setting.of(s, M=M), z)
     return Measurement(
         (Check("dz/dt over eta_Z gamma", predicted, measured / speed, relative=False),)
     )
@@ -127,7 +126,7 @@ def residual_beta(case: Case) -> Measurement:
     path 1 - cosine must be below 0.05.
     """
     s = case
-    right, printed = (theory.residual_beta(theory.correlation(s.P), psi=s.psi, M=s.M, form=form)
+    right, printed = (theory.residual_beta(s, form=form)
                       for form in ("corrected", "printed"))  # fmt: skip
     same = (s.psi[:, None] == s.psi) & ~np.eye(s.K, dtype=bool)
     angles = _angles(s, "printed")
@@ -150,10 +149,10 @@ def _residual_weight(case: Case, token: int, tau: float) -> tuple[float, float]:
     s = case
     shape = (2, s.P.shape[1])
     path = scipy.integrate.solve_ivp(
-        lambda _, z: theory.residual_velocity(s.P, z.reshape(shape), psi=s.psi, M=s.M).ravel(),
+        lambda _, z: theory.residual_velocity(s, z.reshape(shape)).ravel(),
         (0.0, tau), np.zeros(shape).ravel(), rtol=1e-8, atol=1e-10,
     )  # fmt: skip
-    c = formulas.attention_weights(s.P, path.y[:, -1].reshape(shape), psi=s.psi)
+    c = formulas.attention_weights(s, path.y[:, -1].reshape(shape))
     return float(s.P[0, token]), float(c[0, token])
 
 
@@ -173,8 +172,8 @@ def residual_local_roles(case: Case) -> Measurement:
     exact beta of a residual connection, and z after training. Only the sign counts.
     """
     s = case
-    _, distinct = theory.local_roles(s.P, psi=s.psi)
-    velocity = theory.residual_velocity(s.P, np.zeros((2, s.P.shape[1])), psi=s.psi, M=s.M)
+    _, distinct = theory.local_roles(s)
+    velocity = theory.residual_velocity(s, np.zeros((2, s.P.shape[1])))
     rows, columns = np.nonzero(distinct)
     local = velocity[s.psi[rows], columns]
     weight = _residual_weight(s, int(columns[local.argmin()]), 10.0)
@@ -214,9 +213,9 @@ def position_bias(case: Case) -> Measurement:
     """
     s, t = case, np.geomspace(1.0, 1e6, 20)
     bias = np.asarray(np.random.default_rng(12).normal(scale=0.5, size=s.P.shape[1]))
-    prior = theory.logit_prior(s.P, bias[None])
+    prior = theory.logit_prior(s, bias[None])
     start = reduced(s, t, z0=bias[None]).logits
-    same = theory.attention_flow(prior, t, psi=s.psi, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z).logits
+    same = theory.attention_flow(formulas.Setting.of(s, P=prior), t).logits
 
     # Positions: two halves of a long sequence, the nearer one with bias 1.
     rng = np.random.default_rng(13)
@@ -284,14 +283,14 @@ def heads_as_starts(case: Case) -> Measurement:
     """
     s, t = case, np.array([1e6])
     # Starts that lift a different distinct token of each class 20 % above the others, one per head.
-    distinct = [np.flatnonzero(row) for row in formulas.token_roles(s.P).distinct]
+    distinct = [np.flatnonzero(row) for row in formulas.token_roles(s).distinct]
     starts = np.zeros((3, 1, s.P.shape[1]))
     for head in range(3):
         for tokens in distinct:
             of_class = np.asarray(s.P[:, tokens].max(0))
             starts[head, 0, tokens[head]] = np.log(1.2 * of_class.max() / of_class[head])
-    predicted = theory.dominant_tokens(s.P, starts, psi=s.psi)
-    flows = theory.head_flows(s.P, t, z0=starts, psi=s.psi, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z)
+    predicted = theory.dominant_tokens(s, starts)
+    flows = theory.head_flows(s, t, z0=starts)
     rates = ((s.eta_y, s.eta_z),)
     ends: dict[str, list[NDArray[np.float64]]] = {
         "Eq. 10": [flow.logits[0] for flow in flows],
@@ -311,7 +310,7 @@ def heads_as_starts(case: Case) -> Measurement:
         ends[f"training together, {combine}"] = list(logits(s, run))
     checks, kept = [], []
     for name, final in ends.items():
-        weights = formulas.attention_weights(s.P, np.array(final), psi=s.psi)
+        weights = formulas.attention_weights(s, np.array(final))
         winner = [[tokens[row[tokens].argmax()] for tokens, row in zip(distinct, head, strict=True)]
                   for head in weights]  # fmt: skip
         training = name != "Eq. 10"

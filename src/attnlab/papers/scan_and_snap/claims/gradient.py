@@ -45,7 +45,7 @@ def theorem_1(case: Case) -> Measurement:
     rounding of matrix products.
     """
     s = case
-    f, t = formulas.unit_attention(s.P), transition_time(s)
+    f, t = formulas.unit_attention(s), transition_time(s)
     growth = np.full(s.K, theory.h(t / s.K, M=s.M, eta_y=s.eta_y))
     g = brute_gradient(f, growth, s.M) / theory.gamma(t, K=s.K, M=s.M, eta_y=s.eta_y)
     checks = [
@@ -74,7 +74,7 @@ def theorem_1(case: Case) -> Measurement:
         tuple(checks),
         number=checks[0].error,
         training_number=float(theorem[at] / trained_z[at]),
-        note=f"two classes, f_1.f_2 = {theory.correlation(s.P)[0, 1]:.3f}, M = {s.M}: at t_0 "
+        note=f"two classes, f_1.f_2 = {theory.correlation(s)[0, 1]:.3f}, M = {s.M}: at t_0 "
         f"training has moved z by {trained_z[at]:.2e}, Theorem 1's decoder gives "
         f"{theorem[at]:.2e}, SGD's {plain[at]:.2e}. "
         "At t_0 Eq. 10 over training is "
@@ -101,8 +101,8 @@ def plain_growth(case: Case, times: NDArray[np.float64], token: int) -> NDArray[
     """
     s = case
     rho, share = (
-        float(theory.correlation(s.P)[0, 1]),
-        float(formulas.unit_attention(s.P)[0, token] ** 2),
+        float(theory.correlation(s)[0, 1]),
+        float(formulas.unit_attention(s)[0, token] ** 2),
     )
     grid = np.concatenate([np.geomspace(times[0] * 1e-4, times[0], 400)[:-1], times])
     fine = np.unique(np.concatenate([grid, np.geomspace(times[0], times[-1], 4000)]))
@@ -222,7 +222,7 @@ def theorem_1a(case: Case) -> Measurement:
                 values.append(float((theory.xi(E, M=M, form=form) / size.min() ** 2).min()))
         least[form] = np.array(values)
     path = reduced(case, np.geomspace(1, 1e6, 20)).logits
-    E = theory.correlation(case.P, path, psi=case.psi)
+    E = theory.correlation(case, path)
     along = theory.xi(E, M=case.M, form="printed")
     return Measurement(
         (
@@ -256,7 +256,7 @@ def eq_93(case: Case) -> Measurement:
             least = float(-np.diagonal(theory.e_prime(E)).max())
             pairs.append((least, size.min() ** 2, size.max()))
     left, floor, radius = np.array(pairs).T
-    rho = float(theory.correlation(case.P)[0, 1])
+    rho = float(theory.correlation(case)[0, 1])
     return Measurement(
         (
             Check("above min lambda^2/(1 - |lambda_1|)", floor / (1 - radius), left, AT_LEAST),
@@ -318,7 +318,7 @@ def theorem_1_plain(case: Case) -> Measurement:
     t_0/10 to 100 t_0; the corrected form has SGD's own beta. The tolerance is what M >> 100 and t
     >> K^2 let it neglect.
     """
-    s, rho = case, float(theory.correlation(case.P)[0, 1])
+    s, rho = case, float(theory.correlation(case)[0, 1])
     t = np.geomspace(transition_time(s) / 10, 100 * transition_time(s), 13)
     plain = theory.plain_coefficients(t, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y)
     w = theory.plain_decoder(t, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y)
@@ -326,10 +326,10 @@ def theorem_1_plain(case: Case) -> Measurement:
     W[:, :, : s.K] = np.where(np.eye(s.K) > 0, w.own[:, None, None], w.other[:, None, None])
     speed = theory.gamma(t, K=s.K, M=s.M, eta_y=s.eta_y)
     g = (
-        np.array([theory.gradient_coefficients(at, theory.correlation(s.P))[0] for at in W])
+        np.array([theory.gradient_coefficients(at, theory.correlation(s))[0] for at in W])
         / speed[:, None]
     )
-    theorem = float(theory.beta(theory.correlation(s.P), M=s.M)[0, 1])
+    theorem = float(theory.beta(theory.correlation(s), M=s.M)[0, 1])
     middle = int(np.abs(t - transition_time(s)).argmin())
     checks = []
     for form in FORMS:

@@ -165,14 +165,14 @@ def finite_length(case: Case) -> Measurement:
         momentum=0.0, save=Save("logits", at=[steps]), dtype="float64", progress=False,
     )  # fmt: skip
     z = logits(s, run.isel(step=0))
-    fates = theory.token_fates(s.P, psi=s.psi)
+    fates = theory.token_fates(s)
     claimed = fates != 0
     along = (z * fates).mean(0)[claimed]
     error = (z * fates).std(0, ddof=1)[claimed] / np.sqrt(len(z))
     worst = int((along / error).argmin())
     up_to = np.nanmax(
         theory.losing_length(
-            s.P[0], steps, K=s.K, M=s.M, rho=theory.correlation(s.P)[0, 1], eta_y=s.eta_y
+            s.P[0], steps, K=s.K, M=s.M, rho=theory.correlation(s)[0, 1], eta_y=s.eta_y
         )
     )
     return Measurement(

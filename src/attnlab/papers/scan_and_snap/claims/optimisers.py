@@ -44,8 +44,8 @@ def adam_subsets(case: Case) -> Measurement:
     order counts; nothing is claimed on paper.
     """
     s = case
-    distinct = formulas.token_roles(s.P).distinct
-    losing = int((theory.sign_fates(s.P)[distinct] < 0).sum())
+    distinct = formulas.token_roles(s).distinct
+    losing = int((theory.sign_fates(s)[distinct] < 0).sum())
     eta = xr.DataArray(list(ADAM_RATES), dims="rate")
     result = simulate(
         s.classes, Sampled(), eta_y=eta, eta_z=eta, steps=ADAM_STEPS, optimizer="adam",
@@ -91,7 +91,7 @@ def spurious_tokens(case: Case) -> Measurement:
     data, falls: 8, 128 sequences, a prior. Only the order counts.
     """
     s = case
-    common = formulas.token_roles(s.P).common
+    common = formulas.token_roles(s).common
     rng = np.random.default_rng(0)
 
     def share_gaining(sequences: int) -> float:
@@ -102,7 +102,7 @@ def spurious_tokens(case: Case) -> Measurement:
             seen = np.array(counts, dtype=float)
             drawn = seen.any(0)
             P, rest = seen[:, drawn] / seen.sum(1, keepdims=True), np.zeros((1, drawn.sum()))
-            velocity = theory.attention_velocity(P, rest, psi=None, M=s.M)[0]
+            velocity = theory.attention_velocity(formulas.Setting(P, M=s.M), rest)[0]
             shares.append((velocity[common[drawn]] > 0).sum() / common.sum())
         return float(np.mean(shares))
 
@@ -147,6 +147,6 @@ def spurious_tokens(case: Case) -> Measurement:
         number=few / many,
         training_number=of_few / of_many,
         note="one setting: T = 8, 40 common tokens with half of the mass. Over the seven settings "
-        "of ./lab reproduce studies/spurious the excess falls in all; attention to common tokens that gained "
-        "rises in one, where they gain from ever new sequences too",
+        "of ./lab reproduce studies/spurious the excess falls in all; attention to common tokens "
+        "that gained rises in one, where they gain from ever new sequences too",
     )  # fmt: skip

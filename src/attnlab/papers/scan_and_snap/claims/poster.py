@@ -81,9 +81,9 @@ def poster_faster(case: Case) -> Measurement:
     """
     s = case
     n, _, _ = most_and_least_frequent(s)
-    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[n])
+    tokens = np.flatnonzero(formulas.token_roles(s).distinct[n])
     tokens = tokens[np.argsort(s.P[n, tokens])]
-    velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
+    velocity = theory.attention_velocity(s, reduced(s, TIMES).logits)
     faster = velocity[:, s.psi[n], tokens]
     _, z = run_at(s)
     further = z[1:, s.psi[n], tokens]
@@ -179,7 +179,7 @@ def slides_suppressed(case: Case) -> Measurement:
     paths = {"Eq. 10": reduced(s, times).logits, "training": z}
     checks, kept = [], {}
     for name, path in paths.items():
-        c = formulas.attention_weights(s.P, path, psi=s.psi)[:, n]
+        c = formulas.attention_weights(s, path)[:, n]
         share = c[:, low] / c[:, high]
         kept[name] = float(share[-1] / share[0])
         checks.append(

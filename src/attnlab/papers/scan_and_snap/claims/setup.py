@@ -102,7 +102,7 @@ def layer_norm(case: Case) -> Measurement:
     z = np.random.default_rng(17).normal(scale=0.2, size=(1, s.P.shape[1]))
     growth = theory.h(20.0, M=M, eta_y=1.0)
     speed = (M - 1.0) ** 2 * growth / (M - 1.0 + np.exp(M * growth))  # gamma at 20 visits
-    f = theory.centred_attention(s.P, z, psi=s.psi, M=M)
+    f = theory.centred_attention(formulas.Setting.of(s, M=M), z)
     Y = theory.decoder_weights(f, growth, M=M)
 
     def objective(moved: np.ndarray) -> complex:
@@ -115,14 +115,14 @@ def layer_norm(case: Case) -> Measurement:
             total += (scores[n] - np.log(np.exp(scores).sum())) / s.K
         return total
 
-    predicted = theory.centred_velocity(s.P, z, psi=s.psi, M=M)
+    predicted = theory.centred_velocity(formulas.Setting.of(s, M=M), z)
     rest = np.zeros((1, s.P.shape[1]))
-    centred = theory.centred_velocity(s.P, rest, psi=s.psi, M=s.M)
-    plain = theory.attention_velocity(s.P, rest, psi=s.psi, M=s.M)
+    centred = theory.centred_velocity(s, rest)
+    plain = theory.attention_velocity(s, rest)
     # LayerNorm makes f_n sqrt(M) long, which multiplies the rate of the decoder by M.
     rates = ((s.eta_y / s.M, s.eta_z),)
     run = trained(s.classes, rates, 1e6, model=Extended(normalization="layer")).isel(run=0)
-    fates = theory.token_fates(s.P, psi=s.psi)
+    fates = theory.token_fates(s)
     end = logits(s, run.isel(time=-1))
     return Measurement(
         (

@@ -21,7 +21,7 @@ from attnlab.theory.relation import EQUAL, LEADING
 
 def constant(case: Case) -> float:
     """C_0 = rho_0^4 / K with rho_0 = 1/f_nl(0): at the start f_n.f_n' = f_nl^2 = 1/rho_0^2."""
-    return float(1.0 / (theory.correlation(case.P)[0, 1] ** 2 * case.K))
+    return float(1.0 / (theory.correlation(case)[0, 1] ** 2 * case.K))
 
 
 def integrate_theorem_4(case: Case, t: NDArray[np.float64], C0: float) -> NDArray[np.float64]:
@@ -62,7 +62,7 @@ def eq_13(case: Case) -> Measurement:
     s, t = case, np.geomspace(10.0, case.steps, 12)
     flow = reduced(s, t)
     measured = [flow.logits[:, 0, 0], flow.growth_bound[:, 0]]
-    rho0 = float(theory.correlation(s.P)[0, 1] ** -0.5)
+    rho0 = float(theory.correlation(s)[0, 1] ** -0.5)
     paths = {
         form: theory.common_token_path(
             t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, rho0=rho0, form=form
@@ -115,14 +115,14 @@ def theorem_4(case: Case) -> Measurement:
     # B_n stands for what the distinct tokens of one class gain together.
     times, z = run_at(s)
     late = times >= t0
-    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[0])
+    tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
     path = theory.common_token_path(
         times[late],
         K=s.K,
         M=s.M,
         eta_y=s.eta_y,
         eta_z=s.eta_z,
-        rho0=float(theory.correlation(s.P)[0, 1] ** -0.5),
+        rho0=float(theory.correlation(s)[0, 1] ** -0.5),
     )
     common, gained = z[late][:, 0, 0], z[late][:, 0, tokens].sum(-1)
     return Measurement(

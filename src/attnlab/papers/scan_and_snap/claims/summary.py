@@ -32,7 +32,7 @@ def summary_frequency(case: Case) -> Measurement:
     """
     s = case
     n, high, low = most_and_least_frequent(s)
-    velocity = theory.attention_velocity(s.P, np.zeros((1, s.P.shape[1])), psi=s.psi, M=s.M)
+    velocity = theory.attention_velocity(s, np.zeros((1, s.P.shape[1])))
     fast, slow = velocity[s.psi[n], high], velocity[s.psi[n], low]
     _, z = run_at(s)
     end = z[-1, s.psi[n]]
@@ -64,7 +64,8 @@ def summary_theorem_2b(case: Case) -> Measurement:
     """
     # Query 0 has one class, which holds nothing but the common token.
     P, psi = np.array([[1.0, 0.0], [0.2, 0.8]]), np.array([0, 1])
-    velocity = theory.attention_velocity(P, np.zeros((2, 2)), psi=psi, M=case.M)[:, 0]
+    setting = formulas.Setting(P, psi=psi, M=case.M)
+    velocity = theory.attention_velocity(setting, np.zeros((2, 2)))[:, 0]
     owners = formulas.token_roles(P).distinct.any(1)
     return Measurement(
         (
@@ -96,7 +97,7 @@ def summary_slow_decoder(case: Case) -> Measurement:
     run = trained(s.classes, ratios(0.01, 10.0, eta_y=s.eta_y), s.steps)
     mass = measures.common_mass(run).isel(sequence_class=0)
     fall = 1.0 - (mass.isel(time=-1) / mass.isel(time=0)).values
-    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[0])
+    tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
     z = logits(s, run.isel(time=-1))[0, s.psi[0], tokens]
     B = [
         float(reduced(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])

@@ -52,27 +52,6 @@ def beta(
     These are the coefficients of the modified update (Eq. 26). Under the plain update (Eq. 7) beta
     starts at -q0, about 1/M, whatever the correlations are.
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
-    M : float
-        Size of the vocabulary.
-    theta : array_like, optional
-        How far the growth h of each class is from the average (`visit_deviations`).
-    sigma : array_like, optional
-        The same of 1/(M - 1 + exp(M h)).
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        beta in units of gamma, (..., K, K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import beta
     >>> beta([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
     array([[0.    , 0.1021],
            [0.1021, 0.    ]])
@@ -92,25 +71,6 @@ def beta(
 def iota(E: ArrayLike, *, M: float, theta: ArrayLike = 0.0, sigma: ArrayLike = 0.0) -> FloatArray:
     """iota_n of Eq. 86, which keeps class n's own part of the gradient; the printed form is right.
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
-    M : float
-        Size of the vocabulary.
-    theta : array_like, optional
-        How far the growth h of each class is from the average (`visit_deviations`).
-    sigma : array_like, optional
-        The same of 1/(M - 1 + exp(M h)).
-
-    Returns
-    -------
-    ndarray
-        iota in units of gamma, (..., K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import iota
     >>> iota([[0.0, 0.1], [0.1, 0.0]], M=1000).round(4)
     array([1.0112, 1.0112])
     """
@@ -137,27 +97,6 @@ def xi(
     |lambda_1| < 1/K implies): the lower eigenvalue bound of Assumption 2 is not needed. With the
     printed beta it is negative once the overlaps fall below about 1/M.
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
-    M : float
-        Size of the vocabulary.
-    theta : array_like, optional
-        How far the growth h of each class is from the average (`visit_deviations`).
-    sigma : array_like, optional
-        The same of 1/(M - 1 + exp(M h)).
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        xi in units of gamma, (..., K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import xi
     >>> E = [[0.0, 1e-4], [1e-4, 0.0]]
     >>> bool((xi(E, M=1000) > 0).all()), bool((xi(E, M=1000, form="printed") > 0).all())
     (True, False)
@@ -176,27 +115,6 @@ def back_gradient(
 ) -> FloatArray:
     """g_n / gamma = iota_n f_n - sum over n' != n of beta_nn' f_n' (Eq. 9).
 
-    Parameters
-    ----------
-    f : array_like
-        Attention of each class with norm 1, (..., K, L) (`unit_attention`).
-    M : float
-        Size of the vocabulary.
-    theta : array_like, optional
-        How far the growth h of each class is from the average (`visit_deviations`).
-    sigma : array_like, optional
-        The same of 1/(M - 1 + exp(M h)).
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        g in units of gamma, one row per class, (..., K, L).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import back_gradient
     >>> back_gradient([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000).round(3)
     array([[ 0.441,  0.92 , -0.332],
            [ 0.441, -0.332,  0.92 ]])
@@ -214,25 +132,17 @@ def gradient_coefficients(
 
     Eq. 81 with no approximation, provided that the columns of Y lie in the span of the f_n (they do
     from Y(0) = 0): gamma iota_n is the diagonal and -gamma beta_nn' the rest, so that a simulated
-    decoder can be compared with `iota` and `beta`.
+    decoder can be compared with `iota` and `beta`. Returns the coefficients, (K, K).
 
     Parameters
     ----------
     W : array_like
         F^T Y, the output logits of each class, (K, outputs).
-    E : array_like
-        Correlations between the classes, (K, K), with 0 on the diagonal (`correlation`).
     next_token : array_like, optional
         The target of each class; 0 to K - 1 by default.
 
-    Returns
-    -------
-    ndarray
-        The coefficients, (K, K).
-
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import gradient_coefficients
     >>> gradient_coefficients([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0, 0.1], [0.1, 0.0]]).round(3)
     array([[ 0.45 , -0.257],
            [-0.257,  0.45 ]])

@@ -12,23 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
-from attnlab.formulas.checks import Contexts, FloatArray, at_least, is_printed
+from attnlab.formulas.checks import FloatArray, at_least, is_printed
+from attnlab.formulas.setting import SettingLike
 from attnlab.formulas.tokens import unit_attention
 
 
 class Part(NamedTuple):
     """One part of an assumption: it holds when its margin is positive.
 
-    Attributes
-    ----------
-    name
-        What is looked at.
-    value
-        What it is here.
-    bound
-        What it is compared with.
-    margin
-        By how much it is on the right side.
+    name: what is looked at.
+    value: what it is here.
+    bound: what it is compared with.
+    margin: by how much it is on the right side.
     """
 
     name: str
@@ -45,16 +40,10 @@ class Part(NamedTuple):
 class Assumption2(NamedTuple):
     """The parts of Assumption 2, and whether any E at all could satisfy the two eigenvalue parts.
 
-    Attributes
-    ----------
-    vocabulary
-        M over K^2 (printed: much larger than 1; here the margin only says larger).
-    largest
-        |lambda_1| against 1/K.
-    smallest
-        min |lambda_i| against 6/sqrt(M).
-    feasible
-        M against 36 K^2, without which `largest` and `smallest` exclude each other.
+    vocabulary: M over K^2 (printed: much larger than 1; here the margin only says larger).
+    largest: |lambda_1| against 1/K.
+    smallest: min |lambda_i| against 6/sqrt(M).
+    feasible: M against 36 K^2, without which `largest` and `smallest` exclude each other.
     """
 
     vocabulary: Part
@@ -71,14 +60,9 @@ class Assumption2(NamedTuple):
 class SpectrumBounds(NamedTuple):
     """Right-hand sides of Lemmas 13, 15 and 17.
 
-    Attributes
-    ----------
-    entry
-        On max |E|.
-    e_prime_radius
-        On max |lambda(E')|.
-    e_prime_gap
-        On max |E' - E|.
+    entry: on max |E|.
+    e_prime_radius: on max |lambda(E')|.
+    e_prime_gap: on max |E' - E|.
     """
 
     entry: FloatArray
@@ -89,19 +73,6 @@ class SpectrumBounds(NamedTuple):
 def gram(f: ArrayLike) -> FloatArray:
     """E = F^T F - I from the rows f_n (Assumption 2), with its diagonal exactly 0.
 
-    Parameters
-    ----------
-    f : array_like
-        Attention of each class with norm 1, (..., K, L) (`unit_attention`).
-
-    Returns
-    -------
-    ndarray
-        E, (..., K, K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import gram
     >>> gram([[0.6, 0.8, 0], [0.6, 0, 0.8]]).round(2)
     array([[0.  , 0.36],
            [0.36, 0.  ]])
@@ -113,66 +84,25 @@ def gram(f: ArrayLike) -> FloatArray:
     return np.asarray(E)
 
 
-def correlation(
-    P: Contexts, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
-) -> FloatArray:
+def correlation(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
     """E_{nn'} = f_n . f_n' for n != n', 0 on the diagonal (Assumption 2).
 
     P may list only the contextual tokens in play: the others add nothing.
 
-    Parameters
-    ----------
-    P : array_like or SequenceClasses
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        bring psi, M and the shares of the classes with them.
-    z : array_like, optional
-        Attention logits, a row for each query, (..., Q, L). By default zero.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-
-    Returns
-    -------
-    ndarray
-        E, (..., K, K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import correlation
     >>> correlation([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(2)
     array([[0. , 0.5],
            [0.5, 0. ]])
     """
-    return gram(unit_attention(P, z, psi=psi))
+    return gram(unit_attention(setting, z))
 
 
 def e_prime(E: ArrayLike, *, form: str = "corrected") -> FloatArray:
     """E' = I - (I + E)^-1, as Lemma 14 and Eqs. 26 to 30 need it.
 
-    Printed (Appendix D.1; the minus is inferred, since our machine reading lost the operator):
-    (I + E)^-1 - I, the opposite sign; with it Eq. 26 does not give Eq. 8 and Theorem 5, and Lemmas
-    16 and 17 fail.
+    Printed (Appendix D.1; the minus is inferred, since our machine reading lost the operator): (I +
+    E)^-1 - I, the opposite sign; with it Eq. 26 does not give Eq. 8 and Theorem 5, and Lemmas 16
+    and 17 fail.
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        E', (..., K, K).
-
-    Raises
-    ------
-    InputError
-        Where I + E has no inverse: the f_n are linearly dependent.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import e_prime
     >>> e_prime([[0.0, 0.1], [0.1, 0.0]]).round(4)
     array([[-0.0101,  0.101 ],
            [ 0.101 , -0.0101]])
@@ -191,19 +121,6 @@ def spectrum_bounds(E: ArrayLike) -> SpectrumBounds:
     l is the eigenvalue of largest modulus. Lemma 17 prints l < 1; it needs |l| < 1, as Lemmas 14
     and 15 do, and where that fails the last two bounds are infinite.
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
-
-    Returns
-    -------
-    SpectrumBounds
-        The three bounds.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import spectrum_bounds
     >>> [float(bound.round(4)) for bound in spectrum_bounds([[0.0, 0.1], [0.1, 0.0]])]
     [0.1, 0.1111, 0.0111]
     """
@@ -220,21 +137,6 @@ def assumption_2(E: ArrayLike, *, M: float) -> Assumption2:
     empty unless M > 36 K^2 (K - 1)^2. The factor 6 is more than the proof uses: its last line needs
     min lambda^2 > 6/M, and with the corrected `beta` no lower bound is needed at all.
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (K, K), with 0 on the diagonal (`correlation`).
-    M : float
-        Size of the vocabulary.
-
-    Returns
-    -------
-    Assumption2
-        Its parts, and whether they hold.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import assumption_2
     >>> found = assumption_2([[0.0, 0.1], [0.1, 0.0]], M=10_000)
     >>> found.holds, found.smallest.bound
     (True, 0.06)

@@ -11,19 +11,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlab.formulas.checks import Contexts, FloatArray, unwrap
+from attnlab.formulas.checks import FloatArray, unwrap
+from attnlab.formulas.setting import SettingLike
 from attnlab.formulas.tokens import log_scores
 
 
 class GrowthBounds(NamedTuple):
     """Eq. 12: bounds on chi of the dominant token.
 
-    Attributes
-    ----------
-    lower
-        exp(2 f^2 B_n).
-    upper
-        exp(2 B_n).
+    lower: exp(2 f^2 B_n).
+    upper: exp(2 B_n).
     """
 
     lower: FloatArray
@@ -31,42 +28,24 @@ class GrowthBounds(NamedTuple):
 
 
 def relative_gain(
-    P: Contexts,
-    z: ArrayLike | None = None,
-    *,
-    reference: ArrayLike,
-    psi: ArrayLike | None = None,
+    setting: SettingLike, z: ArrayLike | None = None, *, reference: ArrayLike
 ) -> FloatArray:
     """r_{l/l'|n} = (c~_l / c~_l')^2 - 1 (Theorem 3) of every token l.
 
-    For distinct tokens of class n Eq. 11 predicts relative_gain(P, z) = relative_gain(P, z0) *
-    growth_factor(z, z0), token by token.
+    For distinct tokens of class n Eq. 11 predicts r(z) = r(z0) growth_factor(z, z0), each token by
+    itself. Returns r, (..., K, L); nan where class n has no l'.
 
     Parameters
     ----------
-    P : array_like or SequenceClasses
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        bring psi, M and the shares of the classes with them.
-    z : array_like, optional
-        Attention logits, a row for each query, (..., Q, L). By default zero.
     reference : array_like
         l': one token for all classes, or one for each.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-
-    Returns
-    -------
-    ndarray
-        r, (..., K, L); nan where class n has no l'.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import relative_gain
     >>> relative_gain([[0.4, 0.2, 0.4]], reference=1)
     array([[3., 0., 3.]])
     """
-    score = log_scores(P, z, psi=psi)
+    score = log_scores(setting, z)
     K = score.shape[-2]
     base = score[..., np.arange(K), np.broadcast_to(reference, (K,))]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -77,21 +56,6 @@ def relative_gain(
 def growth_factor(z: ArrayLike, z0: ArrayLike = 0.0) -> FloatArray:
     """chi_l = exp(2 (z_l - z_l(0))) of Eq. 11, elementwise.
 
-    Parameters
-    ----------
-    z : array_like
-        Attention logits, any shape.
-    z0 : array_like, optional
-        Logits at the start.
-
-    Returns
-    -------
-    ndarray
-        chi.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import growth_factor
     >>> growth_factor([0.0, 0.5]).round(3)
     array([1.   , 2.718])
     """
@@ -111,14 +75,8 @@ def growth_bounds(growth_bound: ArrayLike, share: ArrayLike) -> GrowthBounds:
     share : array_like
         f_{n l0}(0)^2.
 
-    Returns
-    -------
-    GrowthBounds
-        Both bounds.
-
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import growth_bounds
     >>> [float(bound.round(3)) for bound in growth_bounds(0.5, 0.2)]
     [1.221, 2.718]
     """
@@ -139,14 +97,8 @@ def distinct_growth(growth: ArrayLike, gain: ArrayLike) -> FloatArray:
     gain : array_like
         r_{l0/l|n}(0).
 
-    Returns
-    -------
-    ndarray
-        chi_l.
-
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import distinct_growth
     >>> distinct_growth([1.0, 10.0, 1e9], 1.0).round(3)
     array([1.   , 1.818, 2.   ])
     """
@@ -154,35 +106,14 @@ def distinct_growth(growth: ArrayLike, gain: ArrayLike) -> FloatArray:
     return unwrap(1.0 / (1.0 - lost / (1.0 + np.asarray(gain, dtype=np.float64))))
 
 
-def gain_invariant(
-    P: Contexts, z: ArrayLike | None = None, *, psi: ArrayLike | None = None
-) -> FloatArray:
+def gain_invariant(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
     """1 / c~_{l|n}^2, whose differences within G_DT(n) are constants of motion.
 
     That is Eq. 110 without its normalisation, and what makes Eq. 11 exact under Eq. 10. It does not
-    depend on the class weight, gamma or beta.
+    depend on the class weight, gamma or beta. Returns (..., K, L); infinite where P is 0.
 
-    Parameters
-    ----------
-    P : array_like or SequenceClasses
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        bring psi, M and the shares of the classes with them.
-    z : array_like, optional
-        Attention logits, a row for each query, (..., Q, L). By default zero.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-
-    Returns
-    -------
-    ndarray
-        (..., K, L); infinite where P is 0.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import gain_invariant
     >>> gain_invariant([[0.5, 0.25, 0.25]]).round(2)
     array([[ 4., 16., 16.]])
     """
     with np.errstate(over="ignore"):
-        return np.asarray(np.exp(-2.0 * log_scores(P, z, psi=psi)))
+        return np.asarray(np.exp(-2.0 * log_scores(setting, z)))

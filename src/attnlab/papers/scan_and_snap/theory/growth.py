@@ -47,19 +47,9 @@ def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
     t : array_like
         Flow time in visits of one class, any shape; infinity is allowed. With K uniform classes and
         t batch-1 steps, pass t/K.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        h at each t, >= 0.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import h
     >>> h([0, 1, 10, 100], M=100, eta_y=1.0).round(4)
     array([0.    , 0.0099, 0.0601, 0.0912])
     """
@@ -67,25 +57,15 @@ def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
 
 
 def h_inverse(value: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
-    """The time t at which h(t) = value (Eq. 45 read backwards).
+    """The time t, in visits of one class, at which h(t) = value (Eq. 45 read backwards).
 
     Parameters
     ----------
     value : array_like
         Values of h, >= 0.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        Time in visits of one class.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import h, h_inverse
     >>> float(h_inverse(h(7.0, M=100, eta_y=1.0), M=100, eta_y=1.0).round(9))
     7.0
     """
@@ -100,23 +80,6 @@ def h_star(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     The recursion has no closed form: one pass of max(steps) scalar iterations (about 0.2 s per
     million) serves them all.
 
-    Parameters
-    ----------
-    steps : array_like
-        Whole numbers >= 0, in any order.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        h* at each of the steps.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import h, h_star
     >>> h_star([1, 10, 100], M=100, eta_y=1.0).round(4)
     array([0.01  , 0.0617, 0.0914])
     >>> h([1, 10, 100], M=100, eta_y=1.0).round(4)  # the flow is a little behind
@@ -147,23 +110,6 @@ def h_gap_bound(*, M: ArrayLike, eta_y: ArrayLike, form: str = "corrected") -> F
     then the gap is at most one step h*(s) - h*(s - 1) <= eta_Y / M, or the gap is smaller than it
     was at s - 1; induction on s gives eta_Y / M with no factor of 2.
 
-    Parameters
-    ----------
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        The bound.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import h, h_gap_bound, h_star
     >>> gap = h_star(10, M=100, eta_y=1.0) - h(10, M=100, eta_y=1.0)
     >>> bool(0 <= gap <= h_gap_bound(M=100, eta_y=1.0))
     True
@@ -179,23 +125,6 @@ def h_lead(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     eta_Y exp(M h) / (M - 1 + exp(M h))^2, which tends to 1/(2 s), so that c grows like (1/2) ln s
     without bound (slowly: it passes ln M only beyond s of order M^2).
 
-    Parameters
-    ----------
-    steps : array_like
-        Whole numbers >= 0, in any order.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        c at each of the steps.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import h_lead
     >>> h_lead([10, 1000, 100_000], M=100, eta_y=1.0).round(2)
     array([0.9, 3.5, 5.8])
     """

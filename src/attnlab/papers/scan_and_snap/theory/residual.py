@@ -7,104 +7,55 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.formulas.checks import (
-    Contexts,
-    FloatArray,
-    class_weights,
-    contexts,
-    count_queries,
-    is_printed,
-    query_rows,
-    shares,
-    vocabulary,
-)
+from attnlab.formulas.checks import FloatArray, is_printed
+from attnlab.formulas.setting import Setting, SettingLike
 from attnlab.formulas.tokens import by_query, unit_attention
 from attnlab.papers.scan_and_snap.theory.attention import class_velocity
 from attnlab.papers.scan_and_snap.theory.coefficients import beta
-from attnlab.papers.scan_and_snap.theory.correlations import gram
+from attnlab.papers.scan_and_snap.theory.correlations import correlation
 
 
 class LocalRoles(NamedTuple):
     """Roles within each query, as in Section 7.
 
-    Attributes
-    ----------
-    common
-        For each query m and token l, (Q, L).
-    distinct
-        For each class n and token l, (K, L).
+    common: for each query m and token l, (Q, L).
+    distinct: for each class n and token l, (K, L).
     """
 
     common: NDArray[np.bool_]
     distinct: NDArray[np.bool_]
 
 
-def local_roles(P: Contexts, *, psi: ArrayLike | None = None) -> LocalRoles:
+def local_roles(setting: SettingLike) -> LocalRoles:
     """Distinct and common tokens within psi^-1(m), the classes that share query m (Section 7).
 
-    Parameters
-    ----------
-    P : array_like or SequenceClasses
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        bring psi, M and the shares of the classes with them.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-
-    Returns
-    -------
-    LocalRoles
-        The roles.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import local_roles
-    >>> local_roles([[0.5, 0.5, 0], [0.5, 0, 0.5]], psi=[0, 1]).common  # two queries
+    >>> local_roles(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], psi=[0, 1])).common  # two queries
     array([[False, False, False],
            [False, False, False]])
     """
-    P, rows = contexts(P, psi)
-    present = P > 0
-    count = by_query(present.astype(np.float64), rows, count_queries(rows))
-    return LocalRoles(count > 1, present & (count[rows] == 1))
+    s = Setting.of(setting)
+    present = s.P > 0
+    count = by_query(present.astype(np.float64), s.rows, s.Q)
+    return LocalRoles(count > 1, present & (count[s.rows] == 1))
 
 
-def residual_correlation(E: ArrayLike, *, psi: ArrayLike | None = None) -> FloatArray:
+def residual_correlation(setting: SettingLike, z: ArrayLike | None = None) -> FloatArray:
     """E of the decoder's input when the query is added: f-bar_n = (f_n + e_psi(n)) / sqrt 2.
 
     Off the diagonal it is (E_nn' + 1[psi(n) = psi(n')]) / 2, for query tokens that do not occur as
     context. Classes of one query are thus at least 1/2 correlated: Assumption 2 fails as soon as
-    two classes share a query.
+    two classes share a query. Returns E-bar, (..., K, K).
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-
-    Returns
-    -------
-    ndarray
-        E-bar, (..., K, K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import residual_correlation
-    >>> residual_correlation([[0.0, 0.1], [0.1, 0.0]])
-    array([[0.  , 0.55],
-           [0.55, 0.  ]])
+    >>> residual_correlation([[0.6, 0.8, 0], [0.6, 0, 0.8]]).round(2)
+    array([[0.  , 0.68],
+           [0.68, 0.  ]])
     """
-    E = np.asarray(E, dtype=np.float64)
-    rows = query_rows(psi, E.shape[-1])
-    shared = (rows[:, None] == rows).astype(np.float64)
-    np.fill_diagonal(shared, 0.0)
-    return np.asarray((E + shared) / 2.0)
+    s = Setting.of(setting)
+    return np.asarray((correlation(s, z) + _sharing(s)) / 2.0)
 
 
 def residual_beta(
-    E: ArrayLike, *, psi: ArrayLike | None = None, M: float, form: str = "corrected"
+    setting: SettingLike, z: ArrayLike | None = None, *, form: str = "corrected"
 ) -> FloatArray:
     """The beta_nn' that takes Eq. 10's place when there is a residual connection (Section 7).
 
@@ -114,83 +65,30 @@ def residual_beta(
     modified update of the decoder. Across queries it is neither 0 nor always positive, because
     E-bar is not small; so roles within a query do not decide a token's fate by themselves.
 
-    Parameters
-    ----------
-    E : array_like
-        Correlations between the classes, (..., K, K), with 0 on the diagonal (`correlation`).
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-    M : float
-        Size of the vocabulary.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        beta in units of gamma, (..., K, K).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import residual_beta
-    >>> residual_beta([[0.0, 0.1], [0.1, 0.0]], M=1000).round(3)
-    array([[0.   , 0.395],
-           [0.395, 0.   ]])
+    >>> residual_beta(Setting([[0.6, 0.8, 0], [0.6, 0, 0.8]], M=1000)).round(3)
+    array([[0.   , 0.634],
+           [0.634, 0.   ]])
     """
-    E = np.asarray(E, dtype=np.float64)
-    if not is_printed(form):
-        return np.asarray(beta(residual_correlation(E, psi=psi), M=M) / 2.0)
-    rows = query_rows(psi, E.shape[-1])
-    shared = (rows[:, None] == rows).astype(np.float64)
+    s = Setting.of(setting)
+    if is_printed(form):
+        return np.asarray(_sharing(s) * (correlation(s, z) + 1.0))
+    return np.asarray(beta(residual_correlation(s, z), M=s.vocab_size) / 2.0)
+
+
+def _sharing(s: Setting) -> FloatArray:
+    """1[psi(n) = psi(n')] off the diagonal, (K, K)."""
+    shared = (s.rows[:, None] == s.rows).astype(np.float64)
     np.fill_diagonal(shared, 0.0)
-    return np.asarray(shared * (E + 1.0))
+    return shared
 
 
-def residual_velocity(
-    P: Contexts,
-    z: ArrayLike,
-    *,
-    psi: ArrayLike | None = None,
-    M: float | None = None,
-    weight: ArrayLike | None = None,
-    form: str = "corrected",
-) -> FloatArray:
+def residual_velocity(setting: SettingLike, z: ArrayLike, *, form: str = "corrected") -> FloatArray:
     """dz/dtau with a residual connection: `attention_velocity` with `residual_beta`.
 
-    Parameters
-    ----------
-    P : array_like or SequenceClasses
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        bring psi, M and the shares of the classes with them.
-    z : array_like
-        Attention logits, a row for each query, (..., Q, L). By default zero.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-    M : float, optional
-        Size of the vocabulary; `SequenceClasses` know it.
-    weight : array_like, optional
-        The class weight. As printed it is 1; but of t batch-1 steps class n gets only the share
-        P(n), so that Eq. 10 needs the factor P(n) = 1/K when t counts steps, and that is the
-        default.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        The velocity, in the shape of z.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import residual_velocity
-    >>> residual_velocity([[0.5, 0.5, 0], [0.5, 0, 0.5]], [0, 0, 0], M=100).round(3)
+    >>> residual_velocity(Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], M=100), [0, 0, 0]).round(3)
     array([[-0.219,  0.11 ,  0.11 ]])
     """
-    M, weight = vocabulary(P, M), shares(P, weight)
-    P, rows = contexts(P, psi)
+    s = Setting.of(setting)
     z = np.atleast_2d(np.asarray(z, dtype=np.float64))
-    f = unit_attention(P, z, psi=rows)
-    terms = class_velocity(f, residual_beta(gram(f), psi=rows, M=M, form=form))
-    return by_query(class_weights(weight, len(P))[:, None] * terms, rows, z.shape[-2])
+    terms = class_velocity(unit_attention(s, z), residual_beta(s, z, form=form))
+    return by_query(s.share[:, None] * terms, s.rows, z.shape[-2])

@@ -19,12 +19,8 @@ from attnlab.papers.scan_and_snap.theory.growth import h_inverse, scaled_growth
 class Peak(NamedTuple):
     """Where gamma is largest.
 
-    Attributes
-    ----------
-    t
-        The step.
-    value
-        gamma there.
+    t: the step.
+    value: gamma there.
     """
 
     t: FloatArray
@@ -34,12 +30,8 @@ class Peak(NamedTuple):
 class TransitionTimes(NamedTuple):
     """The steps at which one stage ends and the other begins (Lemma 9).
 
-    Attributes
-    ----------
-    t0_prime
-        t_0': the first stage ends.
-    t0
-        t_0: the second begins.
+    t0_prime: t_0': the first stage ends.
+    t0: t_0: the second begins.
     """
 
     t0_prime: FloatArray
@@ -49,12 +41,8 @@ class TransitionTimes(NamedTuple):
 class GammaStages(NamedTuple):
     """The rates that Lemma 9 states for gamma.
 
-    Attributes
-    ----------
-    early
-        Up to t_0'.
-    late
-        From t_0 on.
+    early: up to t_0'.
+    late: from t_0 on.
     """
 
     early: FloatArray
@@ -71,25 +59,6 @@ def gamma(t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Floa
     Eq. 85 has h at ceil(t/K) instead; Lemma 9 and Appendix F drop the ceiling, and so do we,
     because Theorem 4 integrates gamma over continuous t.
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        gamma at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import gamma
     >>> gamma([1, 10, 100, 1000], K=2, M=100, eta_y=1.0).round(3)
     array([0.485, 2.436, 0.191, 0.022])
     """
@@ -106,23 +75,6 @@ def gamma_peak(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Peak:
     d gamma / dx = 0 at (x - 1) e^x = M - 1, that is x = 1 + W((M - 1)/e) for x = M h, and there
     gamma = ((M - 1)/M) W((M - 1)/e). It comes before t_0' for every M >= 19.
 
-    Parameters
-    ----------
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    Peak
-        Where it is, in batch-1 steps, and its value.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import gamma_peak
     >>> peak = gamma_peak(K=2, M=100, eta_y=1.0)
     >>> print(f"gamma is largest at t = {peak.t:.2f}: {peak.value:.3f}")
     gamma is largest at t = 7.92: 2.602
@@ -142,27 +94,6 @@ def gamma_stages(
     (Theorems 1b and 4): ln(eta_Y t / K) without the M that Lemma 9 has, so that the constant in the
     O is not uniform in M: at t_0, gamma is 5.6, 9.0 and 11.9 times it for M = 1e3, 1e6 and 1e9.
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    GammaStages
-        Both rates at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import gamma, gamma_stages
     >>> stages = gamma_stages([1, 1000], K=2, M=100, eta_y=1.0)
     >>> gamma([1, 1000], K=2, M=100, eta_y=1.0).round(4)
     array([0.4855, 0.0216])
@@ -185,21 +116,8 @@ def _crossing(M: ArrayLike, branch: int) -> tuple[FloatArray, FloatArray]:
 def omega_0(M: ArrayLike) -> FloatArray:
     """omega_0 of Lemma 8: exp(M h) = (M - 1) M h at its smaller zero h = M^-(2 - omega_0).
 
-    Written as Eq. 50, (ln(M/(M-1)) + M h) / ln M, which does not cancel at large M.
+    Written as Eq. 50, (ln(M/(M-1)) + M h) / ln M, which does not cancel at large M. M >= 1 + e.
 
-    Parameters
-    ----------
-    M : array_like
-        Size of the vocabulary, at least 1 + e.
-
-    Returns
-    -------
-    ndarray
-        omega_0, which tends to 0.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import omega_0
     >>> omega_0([10, 1000]).round(5)
     array([0.10049, 0.00029])
     """
@@ -212,19 +130,6 @@ def omega_1(M: ArrayLike) -> FloatArray:
 
     It is Theta(ln ln M / ln M), hence small only in name: 0.32 at M = 1000, 0.15 at M = 1e9.
 
-    Parameters
-    ----------
-    M : array_like
-        Size of the vocabulary, at least 1 + e.
-
-    Returns
-    -------
-    ndarray
-        omega_1.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import omega_1
     >>> omega_1([1e3, 1e9]).round(2)
     array([0.32, 0.15])
     """
@@ -237,23 +142,6 @@ def transition_times(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Transit
 
     Between the two neither rate of Lemma 9 is claimed.
 
-    Parameters
-    ----------
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    TransitionTimes
-        Both, in batch-1 steps.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import transition_times
     >>> times = transition_times(K=10, M=1000, eta_y=1.0)
     >>> print(f"scanning until {times.t0_prime:.1f}, snapping from {times.t0:.1f} on")
     scanning until 69.1, snapping from 182.3 on
@@ -270,27 +158,6 @@ def reduced_time(
     This is the clock of attention: in tau = Gamma(t) Eq. 10 has no gamma, no learning rate and no
     explicit time left in it (see `attention_flow`).
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    eta_z : array_like
-        Rate of attention.
-
-    Returns
-    -------
-    ndarray
-        tau at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import reduced_time
     >>> reduced_time([1, 10, 100], K=2, M=100, eta_y=1.0, eta_z=0.1).round(4)
     array([0.0244, 1.82  , 6.8123])
     """
