@@ -1,4 +1,4 @@
-"""What the seams see is what the model computes: maps made from calls are the eager ones."""
+"""What is captured is what the model computes: maps made from calls are the eager ones."""
 
 import dataclasses
 
@@ -8,8 +8,8 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 
 from attnlab.files.errors import InputError
-from attnlab.observing.seams import SEAMS, watching
-from attnlab.observing.seams.sighting import _logits, _weights
+from attnlab.observing.capture import SOURCES, capturing
+from attnlab.observing.capture.base import _logits, _weights
 
 pytest.importorskip("transformers")
 DECODERS = ("gpt2", "llama", "gpt_neox", "opt", "mistral", "gemma2", "gemma3", "gpt_oss", "qwen3")
@@ -28,12 +28,12 @@ def uncompiled():
 
 
 def seen_maps(model, **inputs):
-    """The maps that follow from what the seams saw, and the sightings."""
+    """The maps that follow from the captured calls, and these calls."""
     sightings = []
-    with torch.no_grad(), watching(model, sightings.append) as watch:
+    with torch.no_grad(), capturing(model, sightings.append) as capture:
         model(**inputs)
     maps = {s.layer: _weights(s.call, whole_logits(s.call)) for s in sightings}
-    return maps, sightings, watch
+    return maps, sightings, capture
 
 
 def whole_logits(call):
@@ -55,15 +55,15 @@ def compare(name, implementation, inputs, *, real=None, tolerance=1e-5, dtype=to
     model = small_model(name, "eager").to(dtype)
     wanted = eager_maps(name, model, **inputs)
     model.set_attn_implementation(implementation)
-    maps, sightings, watch = seen_maps(model, **inputs, use_cache=False)
+    maps, sightings, capture = seen_maps(model, **inputs, use_cache=False)
     assert len(maps) == len(wanted)
-    assert not watch.unseen()
-    for found, expected, sighting in zip(maps.values(), wanted, sightings, strict=True):
-        sighting.check()
+    assert not capture.unseen()
+    for found, expected, captured in zip(maps.values(), wanted, sightings, strict=True):
+        captured.check()
         rows = torch.ones(found.shape[:1] + found.shape[2:3], dtype=bool) if real is None else real
         rows = rows[:, None].expand(found.shape[:3])
         difference = (found - expected.float()).abs()[rows].max()
-        assert difference < tolerance, f"{sighting.layer}: {difference}"
+        assert difference < tolerance, f"{captured.layer}: {difference}"
     return sightings
 
 
@@ -122,7 +122,7 @@ def test_in_bfloat16():
 
 def test_of_flash_kernels_as_they_are_asked():
     """No kernel runs here; what they are given says the same as the eager mask does."""
-    from attnlab.observing.seams.huggingface import understand
+    from attnlab.observing.capture.huggingface import understand
 
     mask = torch.ones(2, 24, dtype=torch.long)
     mask[1, :7] = 0
@@ -131,9 +131,9 @@ def test_of_flash_kernels_as_they_are_asked():
         inputs = {"input_ids": tokens(), "attention_mask": mask}
         wanted = eager_maps(name, model, **inputs)
         _, sightings, _ = seen_maps(model, **inputs)
-        for sighting, expected in zip(sightings, wanted, strict=True):
-            call = sighting.call
-            module = model.get_submodule(sighting.layer)
+        for captured, expected in zip(sightings, wanted, strict=True):
+            call = captured.call
+            module = model.get_submodule(captured.layer)
             told = understand("flash_attention_2", module, call.query, call.key, call.value,
                               mask.bool(), scaling=call.scale, **kwargs)  # fmt: skip
             found = _weights(told, whole_logits(told))
@@ -166,11 +166,11 @@ def test_of_torch_encoder_with_padding():
     padding[0, 18:] = True
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        maps, sightings, watch = seen_maps(model, src=x, src_key_padding_mask=padding)
+        maps, sightings, capture = seen_maps(model, src=x, src_key_padding_mask=padding)
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
     assert list(maps) == ["layers.0.self_attn", "layers.1.self_attn"]
-    assert not watch.unseen()
+    assert not capture.unseen()
     first, second = model.layers
     with torch.no_grad():
         wanted = wanted_of(first.self_attn, x, key_padding_mask=padding)
@@ -180,8 +180,8 @@ def test_of_torch_encoder_with_padding():
                            key_padding_mask=padding)  # fmt: skip
         torch.backends.mha.set_fastpath_enabled(True)
     assert (maps["layers.1.self_attn"] - wanted).abs().max() < 1e-5
-    for sighting in sightings:
-        sighting.check()
+    for captured in sightings:
+        captured.check()
 
 
 class AsksForWeights(nn.Module):
@@ -207,17 +207,17 @@ def test_of_multihead_attention_that_is_asked_for_weights():
     assert list(maps) == ["attn", "attn#2"]
     assert [s.call.cross for s in sightings] == [False, True]
     assert (maps["attn"] - model.weights).abs().max() < 1e-5
-    with torch.no_grad(), watching(model, lambda _: None):
+    with torch.no_grad(), capturing(model, lambda _: None):
         assert torch.equal(model(x, other), alone)
 
 
 def test_of_plain_torch():
     model = NanoGPT().eval()
-    maps, sightings, watch = seen_maps(model, ids=tokens())
+    maps, sightings, capture = seen_maps(model, ids=tokens())
     assert list(maps) == ["blocks.0.attention", "blocks.1.attention"]
-    assert not watch.unseen()
-    for sighting in sightings:
-        sighting.check()
+    assert not capture.unseen()
+    for captured in sightings:
+        captured.check()
     # by hand, the first layer
     with torch.no_grad():
         first = model.blocks[0]
@@ -255,9 +255,9 @@ class Causal(nn.Module):
 def test_causality_counts_from_the_first_key_as_torch_does(queries, keys):
     torch.manual_seed(0)
     q, k = torch.randn(2, 4, queries, 8), torch.randn(2, 2, keys, 8)
-    _, (sighting,), _ = seen_maps(Causal(), q=q, k=k)
-    sighting.check()  # against torch's own output
-    maps = _weights(sighting.call, whole_logits(sighting.call))
+    _, (captured,), _ = seen_maps(Causal(), q=q, k=k)
+    captured.check()  # against torch's own output
+    maps = _weights(captured.call, whole_logits(captured.call))
     assert not maps.triu(1).any()
 
 
@@ -265,18 +265,18 @@ def test_what_a_call_does_not_explain_is_refused():
     model = small_model("llama", "eager")
     attention = type(model.model.layers[0].self_attn)
     sightings = []
-    with torch.no_grad(), watching(model, sightings.append):
+    with torch.no_grad(), capturing(model, sightings.append):
         model(input_ids=tokens())
-    sighting = sightings[0]
-    sighting.check()
+    captured = sightings[0]
+    captured.check()
     wrong = [
         {"causal": True, "mask": None, "window": 5}, {"mask": None}, {"scale": 1.0},
         {"softcap": 0.5}, {"sinks": torch.zeros(4)},
     ]  # fmt: skip
     for change in wrong:
-        call = dataclasses.replace(sighting.call, **change)
+        call = dataclasses.replace(captured.call, **change)
         with pytest.raises(InputError, match=f"model.layers.0.self_attn .{attention.__name__}."):
-            dataclasses.replace(sighting, call=call).check()
+            dataclasses.replace(captured, call=call).check()
 
 
 def test_afterwards_everything_is_as_it_was():
@@ -291,7 +291,7 @@ def test_afterwards_everything_is_as_it_was():
         )  # fmt: skip
 
     before, model, other = places(), small_model("llama"), NanoGPT()
-    first, second = watching(model, print), watching(other, print)
+    first, second = capturing(model, print), capturing(other, print)
     first.__enter__()
     second.__enter__()
     assert not set(places()) & set(before)
@@ -300,7 +300,7 @@ def test_afterwards_everything_is_as_it_was():
     second.__exit__(None, None, None)
     assert places() == before
     assert "softmax" not in vars(torch.Tensor)  # it was inherited
-    assert not any(seam.watches for seam in SEAMS)
+    assert not any(source.captures for source in SOURCES)
     for module in (*model.modules(), *other.modules()):
         assert not module._forward_hooks and not module._forward_pre_hooks
 
@@ -316,12 +316,12 @@ class Masked(nn.Module):
 def test_keys_that_a_mask_does_not_hide_after_all_are_refused():
     torch.manual_seed(0)
     q, k = torch.randn(2, 2, 4, 24, 8)
-    _, (sighting,), _ = seen_maps(Masked(), q=q, k=k)
-    sighting.check()
+    _, (captured,), _ = seen_maps(Masked(), q=q, k=k)
+    captured.check()
     k[:, :, 12:] *= 60
-    _, (sighting,), _ = seen_maps(Masked(), q=q, k=k)
+    _, (captured,), _ = seen_maps(Masked(), q=q, k=k)
     with pytest.raises(InputError, match="below a drop of 50"):
-        sighting.check()
+        captured.check()
 
 
 class Hand(nn.Module):
@@ -357,23 +357,23 @@ class Folded(Hand):
 
 def test_cross_attention_is_known_by_where_its_keys_come_from():
     x, memory = torch.randn(2, 2, 24, 32)
-    _, (sighting,), _ = seen_maps(Reads(), x=x, memory=memory)
-    assert sighting.call.cross
-    _, (sighting,), _ = seen_maps(Reads(), x=x, memory=x)
-    assert not sighting.call.cross
-    _, (sighting,), _ = seen_maps(nn.Sequential(Folded()), input=x)
-    assert not sighting.call.cross
+    _, (captured,), _ = seen_maps(Reads(), x=x, memory=memory)
+    assert captured.call.cross
+    _, (captured,), _ = seen_maps(Reads(), x=x, memory=x)
+    assert not captured.call.cross
+    _, (captured,), _ = seen_maps(nn.Sequential(Folded()), input=x)
+    assert not captured.call.cross
 
 
 @pytest.mark.parametrize("chunks", [False, True])
 def test_heads_that_are_folded_into_the_batch_are_heads(chunks):
     model, x = Folded().eval(), torch.randn(3, 24, 32)
-    _, (sighting,), _ = seen_maps(model, x=x, chunks=chunks)
-    sighting.check()
+    _, (captured,), _ = seen_maps(model, x=x, chunks=chunks)
+    captured.check()
     with torch.no_grad():
         q, k = model.split(model.q(x)), model.split(model.k(x))
-    assert sighting.call.shape == (3, 4, 24, 24)
-    assert torch.equal(sighting.call.query, q) and torch.equal(sighting.call.key, k)
+    assert captured.call.shape == (3, 4, 24, 24)
+    assert torch.equal(captured.call.query, q) and torch.equal(captured.call.key, k)
 
 
 class Prefixed(Hand):
@@ -414,28 +414,28 @@ class ZeroKey(Hand):
 @pytest.mark.filterwarnings("error:.*taken for cross-attention")
 def test_self_attention_with_more_keys_than_queries_is_self_attention():
     x = torch.randn(2, 24, 32)
-    _, (sighting,), _ = seen_maps(Prefixed(), x=x)
-    sighting.check()
-    assert not sighting.call.cross and sighting.call.shape[2:] == (24, 29)
+    _, (captured,), _ = seen_maps(Prefixed(), x=x)
+    captured.check()
+    assert not captured.call.cross and captured.call.shape[2:] == (24, 29)
     _, sightings, _ = seen_maps(InChunks(), x=x)
-    for sighting, keys in zip(sightings, (8, 16, 24), strict=True):
-        sighting.check()
-        assert not sighting.call.cross and sighting.call.shape[2:] == (8, keys)
+    for captured, keys in zip(sightings, (8, 16, 24), strict=True):
+        captured.check()
+        assert not captured.call.cross and captured.call.shape[2:] == (8, keys)
     for first in (False, True):
-        _, (sighting,), _ = seen_maps(ZeroKey(), x=x, first=first)
-        sighting.check()
-        assert not sighting.call.cross and sighting.call.shape[2:] == (24, 24)
-        assert not sighting.call.sinks.any()
+        _, (captured,), _ = seen_maps(ZeroKey(), x=x, first=first)
+        captured.check()
+        assert not captured.call.cross and captured.call.shape[2:] == (24, 24)
+        assert not captured.call.sinks.any()
     for added in ({"add_zero_attn": True}, {"add_bias_kv": True},
                   {"add_zero_attn": True, "add_bias_kv": True}):  # fmt: skip
         attention = nn.MultiheadAttention(32, 4, batch_first=True, **added).eval()
         given = {"query": x, "key": x, "value": x, "average_attn_weights": False}
         for causal in (None, torch.full((24, 24), -torch.inf).triu(1)):
-            maps, (sighting,), _ = seen_maps(attention, **given, attn_mask=causal)
-            sighting.check()
+            maps, (captured,), _ = seen_maps(attention, **given, attn_mask=causal)
+            captured.check()
             bias = int("add_bias_kv" in added)
-            assert not sighting.call.cross and sighting.call.shape[2:] == (24, 24 + bias)
-            assert (sighting.call.sinks is not None) == ("add_zero_attn" in added)
+            assert not captured.call.cross and captured.call.shape[2:] == (24, 24 + bias)
+            assert (captured.call.sinks is not None) == ("add_zero_attn" in added)
             wanted = attention(**given, attn_mask=causal)[1]
             assert torch.allclose(maps[""][..., bias:], wanted[..., :24], atol=1e-6)
             assert torch.allclose(maps[""][..., :bias], wanted[..., 24 : 24 + bias], atol=1e-6)
@@ -452,7 +452,7 @@ def test_what_is_taken_for_cross_attention_by_its_lengths_is_named():
 
     with pytest.warns(UserWarning, match="inner: 8 queries and 24 keys.*for cross-attention"):
         _, sightings, _ = seen_maps(Bidirectional(), x=torch.randn(2, 24, 32))
-    assert all(sighting.call.cross for sighting in sightings)
+    assert all(captured.call.cross for captured in sightings)
 
 
 class Taught(nn.Module):
@@ -471,9 +471,9 @@ class Taught(nn.Module):
 )
 def test_another_model_inside_the_forward_is_not_a_layer(other):
     # in training mode, in which torch does not fuse an encoder layer into one call
-    _, sightings, watch = seen_maps(Taught(other), x=torch.randn(2, 24, 32))
-    assert [sighting.layer for sighting in sightings] == ["inner"]
-    assert watch.foreign == {type(other).__name__} and not watch.running
+    _, sightings, capture = seen_maps(Taught(other), x=torch.randn(2, 24, 32))
+    assert [captured.layer for captured in sightings] == ["inner"]
+    assert capture.foreign == {type(other).__name__} and not capture.running
 
 
 def test_a_part_without_weights_that_is_not_registered_is_the_models():
@@ -481,9 +481,9 @@ def test_a_part_without_weights_that_is_not_registered_is_the_models():
         def forward(self, x):
             return nn.functional.scaled_dot_product_attention(x, x, x)
 
-    _, sightings, watch = seen_maps(Taught(Attends()), x=torch.randn(2, 24, 32))
-    assert [sighting.layer for sighting in sightings] == ["inner", ""]
-    assert not watch.foreign
+    _, sightings, capture = seen_maps(Taught(Attends()), x=torch.randn(2, 24, 32))
+    assert [captured.layer for captured in sightings] == ["inner", ""]
+    assert not capture.foreign
 
 
 class PositionsInQueries(Hand):
@@ -503,15 +503,15 @@ class PositionsInQueries(Hand):
 @pytest.mark.filterwarnings("error:.*taken for cross-attention")
 def test_positions_in_queries_alone_leave_self_attention():
     model, ids = PositionsInQueries(), torch.randint(97, (2, 24))
-    _, (sighting,), _ = seen_maps(model, ids=ids)
-    assert not sighting.call.cross
+    _, (captured,), _ = seen_maps(model, ids=ids)
+    assert not captured.call.cross
     x = torch.randn(2, 24, 32)
     attention = nn.MultiheadAttention(32, 4, batch_first=True).eval()
-    _, (sighting,), _ = seen_maps(attention, query=x + torch.randn(24, 32), key=x, value=x)
-    assert not sighting.call.cross
+    _, (captured,), _ = seen_maps(attention, query=x + torch.randn(24, 32), key=x, value=x)
+    assert not captured.call.cross
 
 
 def test_what_is_taken_for_cross_attention_of_one_sequence_is_named():
     with pytest.warns(UserWarning, match="the model: its keys are made from another tensor"):
-        _, (sighting,), _ = seen_maps(PositionsInQueries(), ids=torch.randint(97, (1, 24)))
-    assert sighting.call.cross
+        _, (captured,), _ = seen_maps(PositionsInQueries(), ids=torch.randint(97, (1, 24)))
+    assert captured.call.cross

@@ -1,48 +1,44 @@
-"""The ground of a call: all that does not depend on its queries and keys.
+"""Query plan of a call: everything that does not depend on its queries and keys.
 
-Which rows are measured, what they see, and where the keys are that something is said of. Layers of
-one model mostly share it, so that it is made once for all of them.
+It says which rows are measured, what they see, and which keys have statistics of their own. Layers
+of one model mostly share it, so that it is made once for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.measures import places
-from attnlab.measures.arrays import (
-    Array,
-    alike,
-    beside,
-    in_a_row,
-    namespace,
-    on_processor,
-    precise,
-    ranks,
-    taken,
-    to_numpy,
-)
+from attnlab.measures import arrays, places
+from attnlab.measures.arrays import Array, namespace
 from attnlab.measures.received import token_counts
-from attnlab.observing import budget
-from attnlab.observing.block import (
+from attnlab.observing import kv_cache
+from attnlab.observing.call import (
     BYTES_OF_A_LOGIT,
     BYTES_OF_A_MAP,
-    Part,
-    Seen,
+    AttentionCall,
+    CallPart,
+    Heads,
+    VisibleKeys,
     bytes_of_a_block,
     bytes_of_an_entry,
     even_cuts,
 )
-from attnlab.observing.call import AttentionCall
-from attnlab.observing.heads import Heads
-from attnlab.observing.plan import Plan
-from attnlab.observing.sample import Rows, choose_rows, last_rows, spread_rows
-from attnlab.observing.sheet import Labels
+from attnlab.observing.layer_statistics import Labels
+from attnlab.observing.visibility import (
+    Rows,
+    Visibility,
+    choose_rows,
+    coverage,
+    find_visibility,
+    last_rows,
+    spread_rows,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -50,22 +46,22 @@ if TYPE_CHECKING:
 MAP_ROWS = 8  # rows of each sequence whose maps are given, for the speed of maps,
 MAP_BYTES = 2**24  # or fewer, where the maps of all sequences would be larger than this
 SINKS = max(places.FIRST)
-BESIDE = ("later", "voters", "fixed", "short")  # rows beside the chosen ones, in their order
+EXTRA_ROWS = ("later", "voters", "fixed", "short")  # rows beside the chosen ones, in their order
 
 
 @dataclass(frozen=True, eq=False)
-class Spot:
-    """What is known of the rows of one block.
+class BlockPlan:
+    """Plan of the rows of one block.
 
     number: of visible keys, and 1 where there are none.
     weight: how many rows each stands for; and the same in the prompt alone, 0 after it.
     at: keys of which the attention is wanted (the first ones; its own place, the one before), and
     there: 0 where there is no such key.
-    targets: what the attention to each key is multiplied with, for each of `Ground.sums` that is
+    targets: what the attention to each key is multiplied with, for each of `QueryPlan.sums` that is
     not the same for every row; whole numbers, which take less. chance: what is taken from the sums.
     """
 
-    seen: Seen
+    seen: VisibleKeys
     number: Float[Array, "#batch #head row"]
     weight: Float[Array, "batch 2 row"]
     at: Int[Array, "batch 1 row place"]
@@ -75,8 +71,8 @@ class Spot:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
-    """Of one call, and of all that are like it.
+class QueryPlan:
+    """Plan of one call, and of all that are like it.
 
     chosen: the rows whose means are taken. fixed: those whose maps are given. later, voters: of
     what is said of caches; none of them where queries see later keys. short: rows that see too few
@@ -84,7 +80,7 @@ class Ground:
     """
 
     call: AttentionCall
-    plan: Plan
+    visibility: Visibility
     chosen: Rows
     fixed: Rows
     later: Rows
@@ -92,48 +88,55 @@ class Ground:
     short: Rows
     counts: tuple[NDArray[Any], NDArray[Any]] | None  # of tokens
     budget_bytes: int
-    _spots: dict[tuple[int, int], Spot] = field(default_factory=dict)
-    _beside: dict[tuple[int, int], Seen] = field(default_factory=dict)
-    _rooms: dict[tuple[int, int], budget.Room] = field(default_factory=dict)
-    _made: dict[str, Array] = field(default_factory=dict)
+    _kept: dict[Hashable, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, call: AttentionCall, plan: Plan, *, rows: int | None, seed: int, budget_bytes: int
-    ) -> Ground:
+        cls, call: AttentionCall, *, rows: int | None, seed: int, budget_bytes: int, **given: Any
+    ) -> QueryPlan:
+        """Plan how a call is measured. The arguments are those of `statistics`."""
+        visibility = find_visibility(call, budget_bytes=budget_bytes, **given)
         batch, head, _, keys = call.shape
-        caches = not (plan.later or call.cross)
-        number = max(budget.LEAST_LATER, budget.LATER // batch) if caches else 0
+        eligible, tokens = visibility.eligible, visibility.tokens
+        caches = not (visibility.later or call.cross)
+        later = max(kv_cache.LEAST_LATER, kv_cache.LATER // batch) if caches else 0
+        map_rows = max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
         return cls(
-            _shadow(call),
-            plan,
-            choose_rows(plan.eligible, rows, seed=seed),
-            spread_rows(
-                plan.eligible, max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
-            ),
-            last_rows(plan.eligible, number),
-            last_rows(plan.eligible, budget.WINDOW if caches else 0, before=number),
-            choose_rows(plan.short, None),
-            None if plan.tokens is None else token_counts(plan.tokens, plan.keys),
-            budget_bytes,
-        )
+            _shadow(call), visibility,
+            chosen=choose_rows(eligible, rows, seed=seed), fixed=spread_rows(eligible, map_rows),
+            later=last_rows(eligible, later),
+            voters=last_rows(eligible, kv_cache.WINDOW if caches else 0, before=later),
+            short=choose_rows(visibility.short, None),
+            counts=None if tokens is None else token_counts(tokens, visibility.keys),
+            budget_bytes=budget_bytes,
+        )  # fmt: skip
 
     @property
     def caches(self) -> bool:
-        """Whether something can be said of caches."""
+        """True if policies of KV caches can be measured."""
         return len(self.later) > 0
 
     def made(self, like: Array, name: str, make: Callable[[], ArrayLike]) -> Array:
-        """Some values beside an array, numbers in its precision; brought there once for all."""
-        if name not in self._made:
+        """Return values on the device of an array, floats in its precision; moved there once."""
+
+        def there() -> Array:
             values = np.asarray(make())
-            there = alike if values.dtype.kind == "f" else beside
-            self._made[name] = there(like, values)
-        return self._made[name]
+            return (arrays.alike if values.dtype.kind == "f" else arrays.beside)(like, values)
+
+        return self._once(name, there)
+
+    def _once(self, key: Hashable, make: Callable[[], Any], *, keep: bool = True) -> Any:
+        """Return what `make` gives, and keep it for the next layers and snapshots."""
+        if key in self._kept:
+            return self._kept[key]
+        found = make()
+        if keep:
+            self._kept[key] = found
+        return found
 
     @cached_property
     def of_rows(self) -> tuple[str, ...]:
-        """The sums over keys whose factors differ from row to row."""
+        """Names of sums over keys whose factors differ from row to row."""
         own, known = not self.call.cross, self.counts is not None
         return (
             *(("far", "local_mass") if own else ()),
@@ -142,19 +145,19 @@ class Ground:
 
     @cached_property
     def of_all(self) -> tuple[str, ...]:
-        """The sums over keys whose factors are the same for all rows of a sequence."""
+        """Names of sums over keys whose factors are the same for all rows of a sequence."""
         return ("whole", *(("common_mass", "distinct_mass") if self.counts is not None else ()))
 
     @property
     def sums(self) -> tuple[str, ...]:
-        """The statistics of a row that are sums over keys."""
+        """Names of the statistics of a row that are sums over keys."""
         return self.of_rows + self.of_all
 
     def factors(self, like: Array, sequences: slice) -> Float[Array, "batch 1 column key"]:
-        """Those of `of_all`."""
+        """Return the factors of `of_all`."""
 
         def make() -> NDArray[Any]:
-            whole = np.ones(self.plan.keys.shape)
+            whole = np.ones(self.visibility.keys.shape)
             if self.counts is None:
                 return whole[:, None, None]
             several = self.counts[1] > 1  # then in the order of `of_all`
@@ -164,7 +167,8 @@ class Ground:
 
     @cached_property
     def together(self) -> int:
-        """How many layers are looked at together: as many as fit into a block with their keys."""
+        """Number of layers that are measured together: as many as fit into a block with their
+        keys."""
         batch, head, _, keys = self.call.shape
         mask = self.call.full_mask
         if mask is not None and mask.shape[1] > 1:  # of another layer it may be another
@@ -176,25 +180,26 @@ class Ground:
 
     @cached_property
     def cuts(self) -> tuple[tuple[slice, tuple[slice, ...]], ...]:
-        """Sequences that are looked at together, and the rows of each block of them."""
+        """Sequences that are measured together, and the rows of each block of them."""
         batch = self.call.shape[0]
         fitting = self._fitting(bytes_of_an_entry(self.call))  # rows of all sequences
         together = min(batch, fitting)
-        if on_processor(self.call.query):  # many rows of one: its keys are read once for them
+        # on a processor, many rows of one sequence: its keys are read once for them
+        if arrays.on_processor(self.call.query):
             together = min(batch, max(1, fitting // len(self.chosen)))
         rows = tuple(even_cuts(len(self.chosen), fitting // together))
         return tuple((some, rows) for some in even_cuts(batch, together))
 
     @cached_property
-    def cuts_beside(self) -> tuple[slice, ...]:
-        """The rows beside the chosen ones, in blocks."""
+    def extra_cuts(self) -> tuple[slice, ...]:
+        """Blocks of the rows beside the chosen ones."""
         some, _ = self.cuts[0]
-        number = sum(len(getattr(self, name)) for name in BESIDE)
+        number = sum(len(getattr(self, name)) for name in EXTRA_ROWS)
         fitting = self._fitting(BYTES_OF_A_MAP) // (some.stop - some.start)
         return tuple(even_cuts(number, max(1, fitting)))
 
     def _fitting(self, of_an_entry: int) -> int:
-        """How many rows of all heads may be in a block, with the factors of their sums."""
+        """Return how many rows of all heads may be in a block, with the factors of their sums."""
         _, head, _, keys = self.call.shape
         of_a_key = self.together * head * of_an_entry + 4 * len(self.sums)
         return max(1, self._most // (keys * of_a_key))
@@ -206,16 +211,16 @@ class Ground:
         return bytes_of_a_block(self.call, self.budget_bytes - kept)
 
     def index(self, like: Array) -> Int[Array, "batch row"]:
-        """All queries that are looked at: the chosen ones, then those beside."""
+        """Return all queries that are measured: the chosen ones, then those beside."""
         return self.made(
-            like, "index", lambda: np.concatenate([self.chosen.index, self._index_beside], axis=1)
+            like, "index", lambda: np.concatenate([self.chosen.index, self._extra_index], axis=1)
         )
 
     def heads(self, call: AttentionCall) -> Heads:
-        """Return what is looked at of a call that is like this one."""
+        """Return the measured queries, and the keys, of a call that is like this one."""
         index = self.index(call.query)[:, None, :, None]
-        some = precise(taken(call.query, index, 2)) * call.scale
-        key = in_a_row(precise(call.key))
+        some = arrays.precise(arrays.taken(call.query, index, 2)) * call.scale
+        key = arrays.in_a_row(arrays.precise(call.key))
         largest = self._largest(call.query, key) if self.sampled else None
         return Heads(some, key, call.sinks, largest)
 
@@ -232,13 +237,15 @@ class Ground:
         One row decides about it, so that a sample of rows would miss it.
         """
         batch, head, queries, keys = self.call.shape
-        room = bytes_of_a_block(self.call, self.budget_bytes)
-        fitting = max(1, room // (head * keys * BYTES_OF_A_LOGIT))  # rows of all sequences
-        together = 1 if on_processor(query) else min(batch, fitting)
-        counted = self.made(key, "counted", lambda: self.plan.eligible | self.plan.short)
+        most = bytes_of_a_block(self.call, self.budget_bytes)
+        fitting = max(1, most // (head * keys * BYTES_OF_A_LOGIT))  # rows of all sequences
+        together = 1 if arrays.on_processor(query) else min(batch, fitting)
+        counted = self.made(
+            key, "counted", lambda: self.visibility.eligible | self.visibility.short
+        )
         xp, found = namespace(key), []
         for some in even_cuts(batch, together):
-            part = Part.of(self.call, some)
+            part = CallPart.of(self.call, some)
             blocks = [
                 part.largest_logit(query[some], key[some], rows, counted[some, rows])
                 for rows in even_cuts(queries, max(1, fitting // together))
@@ -247,86 +254,72 @@ class Ground:
         return xp.concat(found)
 
     @property
-    def _index_beside(self) -> Int[NDArray[Any], "batch row"]:
-        return np.concatenate([getattr(self, name).index for name in BESIDE], axis=1)
+    def _extra_index(self) -> Int[NDArray[Any], "batch row"]:
+        return np.concatenate([getattr(self, name).index for name in EXTRA_ROWS], axis=1)
 
-    def spot(self, part: Part, sequences: slice, rows: slice) -> Spot:
-        """What is known of a block of chosen rows."""
-        where = (sequences.start, rows.start)
-        found = self._spots.get(where)
-        if found is None:
-            found = self._spot(part, sequences, rows)
-            if self.keeps:
-                self._spots[where] = found
-        return found
+    def block_plan(self, part: CallPart, sequences: slice, rows: slice) -> BlockPlan:
+        """Return the plan of a block of chosen rows."""
+        key = "block", sequences.start, rows.start
+        make = partial(self._make_block_plan, part, sequences, rows)
+        return self._once(key, make, keep=self.keeps)
 
-    def beside(self, part: Part, sequences: slice, rows: slice) -> Seen:
-        """What is known of a block of the rows beside the chosen ones."""
-        where = (sequences.start, rows.start)
-        found = self._beside.get(where)
-        if found is None:
-            index = self._index_beside[sequences, rows]
-            found = part.seen(index, self.plan.cut(sequences).at("counts", index))
-            if self.keeps:
-                self._beside[where] = found
-        return found
+    def extra_rows(self, part: CallPart, sequences: slice, rows: slice) -> VisibleKeys:
+        """Return which keys are visible to a block of the rows beside the chosen ones."""
 
-    def room(self, rows: slice) -> budget.Room:
-        """What caches of these of the later rows have room for."""
-        where = (rows.start, rows.stop)
-        if where not in self._rooms:
+        def make() -> VisibleKeys:
+            index = self._extra_index[sequences, rows]
+            return part.seen(index, self.visibility.cut(sequences).at("counts", index))
+
+        return self._once(("extra", sequences.start, rows.start), make, keep=self.keeps)
+
+    def cache_limits(self, rows: slice) -> kv_cache.CacheLimits:
+        """Return what caches may keep for these of the later rows."""
+
+        def make() -> kv_cache.CacheLimits:
             index = self.later.index[:, rows]
-            visible = Part.of(self.call, slice(None)).visible(beside(self.like, index))
-            start = beside(self.like, self.plan.at("starts", index))
-            self._rooms[where] = budget.room_of(visible, start)
-        return self._rooms[where]
+            visible = CallPart.of(self.call, slice(None)).visible(arrays.beside(self.like, index))
+            start = arrays.beside(self.like, self.visibility.at("starts", index))
+            return kv_cache.cache_limits(visible, start)
+
+        return self._once(("limits", rows.start, rows.stop), make)
 
     @property
     def labels(self) -> Labels:
-        """What the results of such calls are labelled with."""
-        fixed = self.fixed
-        return Labels(
-            "cross" if self.call.cross else "self", self.plan.min_keys, self.plan.tokens,
-            np.where(fixed.weight > 0, fixed.index, -1),
-        )  # fmt: skip
+        """Labels of the results of such calls."""
+        visible, kind = self.visibility, "cross" if self.call.cross else "self"
+        queries = np.where(self.fixed.weight > 0, self.fixed.index, -1)
+        return Labels(kind, visible.min_keys, visible.tokens, queries)
 
     @cached_property
-    def seeing(
-        self,
-    ) -> Float[NDArray[Any], "#batch #head key"]:
-        """How many of the chosen rows, each as often as it stands for others, see a key."""
+    def seeing(self) -> Float[NDArray[Any], "#batch #head key"]:
+        """Number of chosen rows that see a key, each as often as it stands for others."""
         if self.call.full_mask is None:
             return self._seeing_by_span()
         found = []
         for some, cuts in self.cuts:
-            part = Part.of(self.call, some)
+            part = CallPart.of(self.call, some)
             total: Any = 0.0
             for cut in cuts:
                 rows = self.chosen.cut(some, cut)
-                visible = part.visible(beside(self.like, rows.index))
-                weight = alike(self.like, rows.weight)[:, None, None, :]
+                visible = part.visible(arrays.beside(self.like, rows.index))
+                weight = arrays.alike(self.like, rows.weight)[:, None, None, :]
                 xp = namespace(visible)
-                shown = xp.matmul(weight, alike(self.like, visible))
-                total = total + to_numpy(shown[:, :, 0, :]).astype(np.float64)
+                shown = xp.matmul(weight, arrays.alike(self.like, visible))
+                total = total + arrays.to_numpy(shown[:, :, 0, :]).astype(np.float64)
             found.append(np.broadcast_to(total, (rows.index.shape[0], *np.shape(total)[1:])))
         return np.concatenate(found)
 
     def _seeing_by_span(self) -> NDArray[Any]:
-        """Without a mask a query sees a run of keys."""
-        batch, _, queries, keys = self.call.shape
+        """Return `seeing` without a mask, where a query sees a run of keys."""
+        _, _, queries, keys = self.call.shape
         first, last = self.call.span(self.chosen.index + (keys - queries))
         first, after = np.clip(first, 0, keys), np.clip(last + 1, 0, keys)
-        total = np.zeros((batch, 1, keys))
-        for b in range(batch):
-            begun, ended = (
-                np.bincount(end[b], self.chosen.weight[b], keys + 1) for end in (first, after)
-            )
-            total[b, 0] = np.cumsum(begun - ended)[:keys]
-        return total
+        rows = zip(first, after, self.chosen.weight, strict=True)
+        return np.stack([coverage(keys, *one) for one in rows])[:, None]
 
     @cached_property
     def in_prompt(self) -> Float[NDArray[Any], "batch row"]:
-        """The weight of the chosen rows before the later ones: there the prompt ends."""
+        """Weights of the chosen rows before the later ones: there the prompt ends."""
         later = self.later
         most = later.index.max(initial=0)
         end = np.where(later.weight > 0, later.index, most).min(axis=1, initial=most)
@@ -334,46 +327,50 @@ class Ground:
 
     @property
     def kept_bytes(self) -> int:
-        """What all spots take together."""
+        """Bytes of all block plans together."""
         batch, _, _, keys = self.call.shape
-        size = self._whole.itemsize * len(self.of_rows) + self.plan.counts.shape[1]
+        size = self._whole.itemsize * len(self.of_rows) + self.visibility.counts.shape[1]
         return batch * len(self.chosen) * keys * size
 
     @property
     def keeps(self) -> bool:
-        """Whether spots are kept for the next layers, and the next moments."""
+        """True if block plans are kept for the next layers and snapshots."""
         return self.kept_bytes <= self.budget_bytes // 2
 
     @property
     def _whole(self) -> np.dtype[Any]:
-        """The numbers that distances are kept in."""
+        """Dtype in which distances are kept."""
         farthest = self.call.shape[3] - 1
         return np.dtype(np.int16 if farthest <= np.iinfo(np.int16).max else np.int32)
 
     @cached_property
     def like(self) -> Array:
         """An array where the call is, in the precision that is computed in."""
-        return precise(self.call.key[:1, :1, :1, :1])
+        return arrays.precise(self.call.key[:1, :1, :1, :1])
 
-    def _spot(self, part: Part, sequences: slice, cut: slice) -> Spot:
-        plan, rows, like = self.plan.cut(sequences), self.chosen.cut(sequences, cut), self.like
-        counts = plan.at("counts", rows.index)
+    def _make_block_plan(self, part: CallPart, sequences: slice, cut: slice) -> BlockPlan:
+        visibility, rows, like = (
+            self.visibility.cut(sequences),
+            self.chosen.cut(sequences, cut),
+            self.like,
+        )
+        counts = visibility.at("counts", rows.index)
         seen = part.seen(rows.index, counts)
         xp = namespace(like)
         _, _, queries, keys = self.call.shape
         where = rows.index + (keys - queries)
-        start = plan.at("starts", rows.index)
+        start = visibility.at("starts", rows.index)
         own = () if self.call.cross else (where, where - 1)
         at = np.stack([*(start + i for i in range(SINKS)), *own], axis=-1)[:, None]
         there = (at >= 0) & (at < keys)
-        place, first = beside(like, where), beside(like, start)
+        place, first = arrays.beside(like, where), arrays.beside(like, start)
         targets: dict[str, Any] = {}
         chance: dict[str, Any] = {}
         if not self.call.cross:
             far = places.distance(seen.visible, places=place)
             targets |= {"far": far, "local_mass": far < places.LOCAL}
-            if self.counts is not None and plan.tokens is not None:
-                tokens = beside(like, plan.tokens)
+            if self.counts is not None and visibility.tokens is not None:
+                tokens = arrays.beside(like, visibility.tokens)
                 found = {
                     "induction_mass": places.followers(tokens, place, start=first),
                     "duplicate_mass": places.occurrences(tokens, place, start=first),
@@ -384,35 +381,24 @@ class Ground:
                     for name, target in found.items()
                 }
         heads = seen.visible.shape[1]
-        zeros = alike(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
+        zeros = arrays.alike(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
         weight = np.stack([rows.weight, self.in_prompt[sequences, cut]], axis=1)
         whole = getattr(xp, self._whole.name)
         columns = [xp.astype(targets[name], whole) for name in self.of_rows]
-        return Spot(
+        return BlockPlan(
             seen=seen,
-            number=alike(like, np.maximum(counts, 1)),
-            weight=alike(like, weight),
-            at=beside(like, np.clip(at, 0, keys - 1)),
-            there=alike(like, there),
+            number=arrays.alike(like, np.maximum(counts, 1)),
+            weight=arrays.alike(like, weight),
+            at=arrays.beside(like, np.clip(at, 0, keys - 1)),
+            there=arrays.alike(like, there),
             targets=xp.stack(columns, axis=2) if columns else None,
             chance=xp.stack([chance.get(name, zeros) for name in self.sums], axis=-1),
         )
 
-    def voting(self, maps: Array) -> Float[Array, "batch row"]:
-        """The weights of the rows that vote, beside their maps."""
-        return self.made(maps, "voting", lambda: self.voters.weight)
-
-    def first_of_short(
-        self, maps: Array
-    ) -> tuple[Int[Array, "batch row"], Float[Array, "batch row"]]:
-        """The first key of the text of each short row, and 1 for rows that do not fill up."""
-        first = self.made(maps, "first of short", lambda: self.plan.at("starts", self.short.index))
-        return first, self.made(maps, "short", lambda: self.short.weight)
-
     def weights(self, values: Array, name: str) -> tuple[Array, Array | None]:
-        """What `weighted_mean` of the chosen or the later rows needs, beside their values."""
+        """Return the weights that `weighted_mean` of the chosen or the later rows needs."""
         rows: Rows = getattr(self, name)
-        counted = self.plan.counted(rows.index)
+        counted = self.visibility.counted(rows.index)
         weight = self.made(values, f"weight of {name}", lambda: rows.weight[:, None, :] * counted)
         factor = rows.factor
         if not factor.any():
@@ -421,25 +407,28 @@ class Ground:
 
     @cached_property
     def ranked(self) -> Bool[NDArray[Any], "batch key"]:
-        """The keys whose attention is ranked: those that some chosen row sees."""
-        return (self.seeing > 0).all(axis=1) & self.plan.keys
+        """Keys whose attention is ranked: those that some chosen row sees."""
+        return (self.seeing > 0).all(axis=1) & self.visibility.keys
 
     @cached_property
     def token_ranks(self) -> dict[str, Float[NDArray[Any], "batch key"]]:
-        """The ranks of the keys' tokens by how often they occur and by idf, about their mean."""
+        """Ranks of the keys' tokens by how often they occur and by idf, about their mean."""
         assert self.counts is not None
         often, in_sequences = self.counts
         middle = (self.ranked.sum(axis=1, keepdims=True) + 1) / 2
         # idf falls with the number of sequences; what is not ranked stands behind all others
         return {
-            name: np.where(self.ranked, ranks(np.where(self.ranked, score, np.inf)) - middle, 0.0)
+            name: np.where(
+                self.ranked, arrays.ranks(np.where(self.ranked, score, np.inf)) - middle, 0.0
+            )
             for name, score in (("frequency", often), ("idf", -in_sequences))
         }
 
     def pieces(self, rows: slice) -> Iterator[tuple[str, slice, slice]]:
-        """Of a block of the rows beside: whose, where in the block, and which of theirs."""
+        """Yield the pieces of a block of the rows beside: whose, where in the block, and which of
+        theirs."""
         begun = 0
-        for name in BESIDE:
+        for name in EXTRA_ROWS:
             end = begun + len(getattr(self, name))
             start, stop = max(begun, rows.start), min(end, rows.stop)
             if start < stop:
@@ -449,7 +438,7 @@ class Ground:
 
 
 def _shadow(call: AttentionCall) -> AttentionCall:
-    """A call of the same shape, without the arrays of the model."""
+    """Return a call of the same shape, without the arrays of the model."""
 
     def shadow(array: Array) -> Array:
         xp = namespace(array)

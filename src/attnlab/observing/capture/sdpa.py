@@ -1,4 +1,4 @@
-"""Any other module: `torch.nn.functional.scaled_dot_product_attention`."""
+"""Source for any other module: `torch.nn.functional.scaled_dot_product_attention`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from torch.nn import functional
 
 from attnlab.files.errors import InputError
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.seams.base import Seam
-from attnlab.observing.seams.watch import Watch, crosses
+from attnlab.observing.capture.base import Capture, Source, crosses
 
 NAME = "scaled_dot_product_attention"
 
 
-class ScaledDotProduct(Seam):
-    """Stands in for torch's function; which layer calls it is known by the module that runs.
+class ScaledDotProduct(Source):
+    """Patches torch's function; the module that runs tells which layer calls it.
 
     A module that has imported the function by name keeps the original, so that the names in the
     files of the model's classes are replaced as well. (A `TorchFunctionMode` would not see the call
     inside `torch.nn.MultiheadAttention`.)
     """
 
-    def stand_in(self, watch: Watch) -> None:
-        if len(self.watches) == 1:
+    def patch(self, capture: Capture) -> None:
+        if len(self.captures) == 1:
             self.original = getattr(functional, NAME)
             self.replace(functional, NAME, self._attend)
-        self.replace_by_name(watch, {self.original: lambda _: self._attend})
+        self.replace_by_name(capture, {self.original: lambda _: self._attend})
 
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
@@ -42,28 +41,27 @@ class ScaledDotProduct(Seam):
         output: Tensor = self.original(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
-        for watch in self.watches:
-            watch.note_foreign()
-            if watch.awake:
-                name = watch.current
-                with watch.beside():
-                    unfold = folded(watch, query, value)
-                    q, k, v = (unfold(one) for one in (query, key, value))
-                    mask = attn_mask
-                    if mask is not None and unfold is not _four:
-                        mask = unfold(mask.expand(*query.shape[:-1], key.shape[-2]))
-                    cross = watch.cross
-                    if crosses(name):
-                        cross = True
-                    elif cross is None and not is_causal:
-                        cross = watch.comes_from_elsewhere(query, key)
-                    named = crosses(name) or q.shape[2] != k.shape[2]
-                    if cross and not (named or is_causal) and watch.sequences < 2:
-                        warn_of_origin(name)
-                    call = understand(q, k, v, mask, is_causal, scale, layer=watch.next_layer,
-                                      cross=cross, name=name, appended=watch.appended)  # fmt: skip
-                    exact = dropout_p == 0
-                    watch.see(name, call, unfold(output), exact=exact)
+        for capture in self.active_captures():
+            name = capture.current
+            with capture.measuring():
+                unfold = folded(capture, query, value)
+                q, k, v = (unfold(one) for one in (query, key, value))
+                mask = attn_mask
+                if mask is not None and unfold is not _four:
+                    mask = unfold(mask.expand(*query.shape[:-1], key.shape[-2]))
+                cross = capture.cross
+                if crosses(name):
+                    cross = True
+                elif cross is None and not is_causal:
+                    cross = capture.comes_from_elsewhere(query, key)
+                named = crosses(name) or q.shape[2] != k.shape[2]
+                if cross and not (named or is_causal) and capture.sequences < 2:
+                    warn_of_origin(name)
+                call = understand(
+                    q, k, v, mask, is_causal, scale, layer=capture.next_layer, cross=cross,
+                    name=name, appended=capture.appended,
+                )  # fmt: skip
+                capture.see(name, call, unfold(output), exact=dropout_p == 0)
         return output
 
 
@@ -72,7 +70,7 @@ def understand(
     scale: float | None, *, layer: int = 0, cross: bool | None = None, name: str = "",
     appended: int = 0,
 ) -> AttentionCall:  # fmt: skip
-    """The call that torch's function makes of these arguments.
+    """Return the call that torch's function makes of these arguments.
 
     cross: whether keys are of another sequence; None: not known. appended: keys that are not of
     the sequence, behind those that are.
@@ -177,7 +175,7 @@ def warn_of_origin(name: str) -> None:
     )
 
 
-def folded(watch: Watch, query: Tensor, value: Tensor) -> Callable[[Tensor], Tensor]:
+def folded(capture: Capture, query: Tensor, value: Tensor) -> Callable[[Tensor], Tensor]:
     """Return what makes batch, head, position, width of the tensors of a call.
 
     Three dims may be one head, or heads that were folded into the batch. What some module has made
@@ -187,7 +185,7 @@ def folded(watch: Watch, query: Tensor, value: Tensor) -> Callable[[Tensor], Ten
     if query.ndim != 3:
         return _four
     number, length, width = value.shape
-    for made in watch.outputs():
+    for made in capture.outputs():
         if made.ndim != 3 or not made.is_floating_point():
             continue
         for whole in (made, made.transpose(0, 1)):
@@ -211,14 +209,15 @@ def folded(watch: Watch, query: Tensor, value: Tensor) -> Callable[[Tensor], Ten
 
 
 def _four(tensor: Tensor) -> Tensor:
-    """As batch, head, place, width: one head where there is no such dim, one batch of several."""
+    """Return a tensor as batch, head, position, width; of fewer dims as one head, of more as one
+    batch."""
     if tensor.ndim < 4:
         return tensor.reshape(*(1,) * (3 - tensor.ndim), *tensor.shape).unsqueeze(1)
     return tensor.flatten(0, -4)
 
 
 def _mask_of_four(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
-    """The mask for the dims of `_four`."""
+    """Return the mask for the dims of `_four`."""
     if mask is None:
         return None
     if query.ndim == 4:

@@ -1,4 +1,4 @@
-"""The clock of a training: its steps, and the learning rate of its attention, summed over steps.
+"""A training as an observer sees it: clock, callbacks of trainers, and where numbers are logged.
 
 Attention that no longer moves may have come to rest, or the schedule may have stopped it. Changes
 per learning rate tell the two apart.
@@ -6,24 +6,47 @@ per learning rate tell the two apart.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import xarray as xr
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from attnlab.files.errors import InputError
+from attnlab.observing.layer_statistics import MAXIMA
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from attnlab.observing.observer import Observer
 
 LearningRate = float | Callable[[int], float]
 TRAINER_STATE = "trainer_state.json"  # of the Trainer of transformers, in each checkpoint
 MOST_BYTES = 2**26  # of that file
+Log = Callable[[int, xr.Dataset], None]
+# of each layer, the mean over heads of these, and of MAXIMA the largest
+SENT = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previous_mass",
+        "mean_distance", "sink_rate", *MAXIMA)  # fmt: skip
+# of a layer, means over heads; of the largest logit, the largest
+COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "entropy": ("relative_entropy", {}),
+    "keys for 95 %": ("keys_for", {"mass": 0.95}),
+    "strongest key": ("top_mass", {"k": 1}),
+    "first key": ("sink_mass", {"first": 1}),
+    "previous": ("previous_mass", {}),
+    "induction": ("induction_mass", {}),
+    "largest logit": ("max_logit", {}),
+}
 
 
 class StepCounter:
@@ -143,7 +166,7 @@ class LearningRateSum:
 
     @property
     def spent(self) -> float | None:
-        """The sum so far; None where it is not known."""
+        """Sum so far; None where it is not known."""
         spent = float(self._sum)
         return spent if np.isfinite(spent) else None
 
@@ -213,7 +236,8 @@ def attention_parameters(model: nn.Module, modules: Collection[str]) -> set[int]
 
 
 def _logged(path: Path) -> tuple[list[int], list[float]]:
-    """Steps and learning rates that a Trainer logged; nothing where the file does not say."""
+    """Return steps and learning rates that a Trainer logged; nothing where the file does not
+    say."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
             return [], []
@@ -236,3 +260,219 @@ def _require_rate(rate: Any) -> float:
             f"one, got {rate!r}"
         )
     return float(rate)
+
+
+def trainer_callback(observer: Observer) -> Any:
+    """Return a callback for `Trainer(callbacks=[...])`: the start, each step, the end."""
+    try:
+        from transformers import TrainerCallback
+    except ImportError:
+        raise _missing("callback()", "transformers") from None
+
+    class Attention(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            observer.step(state.global_step)
+
+        on_step_end = on_train_begin
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            observer.finish(state.global_step)
+
+    return Attention()
+
+
+def lightning_callback(observer: Observer) -> Any:
+    """Return a callback for `lightning.Trainer(callbacks=[...])`."""
+    Callback = _lightning_callback_class()
+
+    class Attention(Callback):  # type: ignore[misc, valid-type]
+        """Counts batches after which an optimizer has stepped: `global_step` counts the steps of
+        each optimizer."""
+
+        steps, seen = 0, 0
+        restored: int | None = None
+
+        def state_dict(self) -> dict[str, int]:
+            return {"steps": self.steps}
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            self.restored = state["steps"]
+
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            self.seen = trainer.global_step
+            optimizers = len(getattr(trainer, "optimizers", ())) or 1
+            self.steps = self.seen // optimizers if self.restored is None else self.restored
+            self.restored = None
+            observer.step(self.steps)
+
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if trainer.global_step > self.seen:
+                self.seen = trainer.global_step
+                self.steps += 1
+                observer.step(self.steps)
+
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            observer.finish(self.steps)
+
+    return Attention()
+
+
+def _lightning_callback_class() -> type:
+    """Return Lightning's class, of whichever of its two names is installed."""
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            found: type = __import__(name, fromlist=["Callback"]).Callback
+        except ImportError:
+            continue
+        return found
+    raise _missing("lightning()", "lightning")
+
+
+def _missing(what: str, package: str) -> InputError:
+    return InputError(f"{what}: needs {package}, which is not installed; pip install {package}")
+
+
+def tensorboard(writer: Any) -> Log:
+    """Log to a `SummaryWriter`.
+
+    Parameters
+    ----------
+    writer : SummaryWriter
+        Of torch.utils.tensorboard, or one that has `add_scalar`.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
+
+    def log(step: int, snapshot: xr.Dataset) -> None:
+        for name, value in numbers(snapshot).items():
+            writer.add_scalar(name, value, step)
+
+    return log
+
+
+def wandb(run: Any) -> Log:
+    """Log to a run of Weights & Biases.
+
+    Parameters
+    ----------
+    run : Run or module
+        The run, or the module `wandb` itself.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
+
+    # its own count of steps is that of the training's logs, which may be ahead of this one
+    return lambda step, snapshot: run.log({**numbers(snapshot), "attention/step": step})
+
+
+def mlflow(module: Any) -> Log:
+    """Log to the active run of MLflow.
+
+    Parameters
+    ----------
+    module : module
+        The module `mlflow`.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
+
+    return lambda step, snapshot: module.log_metrics(numbers(snapshot), step=step)
+
+
+def numbers(snapshot: xr.Dataset) -> dict[str, float]:
+    """Return few numbers of a measurement: attention/entropy/layer_00 and so on, over heads."""
+    found = {
+        f"attention/{name}/layer_{int(layer):02d}": over_heads(
+            name, snapshot[name].sel(layer=layer)
+        )
+        for name in SENT
+        if name in snapshot
+        for layer in snapshot["layer"].values
+    }
+    return {name: value for name, value in found.items() if np.isfinite(value)}
+
+
+def over_heads(name: str, values: xr.DataArray) -> float:
+    """Return the mean over heads, and of MAXIMA the largest."""
+    return float(values.max() if name in MAXIMA else values.mean())
+
+
+def terminal(console: Console | None = None) -> Log:
+    """Show one table in the terminal that changes in its place.
+
+    Each cell has the mean over a layer's heads (of logits, the largest) now, and at the first
+    measurement. What the training prints goes above it. Where there is no terminal, it is a line
+    for each measurement.
+
+    Parameters
+    ----------
+    console : Console, optional
+        Of rich, if it is not the usual one.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    shown = console or Console(stderr=True)
+    live = Live(console=shown, auto_refresh=False)
+    first: list[xr.Dataset] = []
+
+    def log(step: int, snapshot: xr.Dataset) -> None:
+        if not first:
+            first.append(snapshot)
+        if not shown.is_terminal:
+            shown.print(_line(step, snapshot), highlight=False, soft_wrap=True)
+            return
+        if not live.is_started:
+            live.start()
+            atexit.register(live.stop)  # the last one stays
+        live.update(table(step, snapshot, first[0]), refresh=True)
+
+    return log
+
+
+def table(step: int, snapshot: xr.Dataset, first: xr.Dataset) -> Table:
+    """Return a table of the layers now beside those of the first snapshot."""
+    from rich import box
+    from rich.table import Table
+
+    there = {title: at for title, at in COLUMNS.items() if at[0] in snapshot}
+    made = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
+    made.add_column("layer", justify="right")
+    for title in there:
+        made.add_column(title, justify="right")
+    for layer in range(snapshot.sizes["layer"]):
+        cells = (
+            f"{_mean(snapshot, layer, *at)} ({_mean(first, layer, *at)})" for at in there.values()
+        )
+        made.add_row(str(int(snapshot["layer"][layer])), *cells)
+    return made
+
+
+def _line(step: int, snapshot: xr.Dataset) -> str:
+    parts = [
+        f"{title} " + " ".join(_mean(snapshot, i, *at) for i in range(snapshot.sizes["layer"]))
+        for title, at in COLUMNS.items()
+        if at[0] in snapshot
+    ]
+    return f"step {step:,}: " + "; ".join(parts)
+
+
+def _mean(snapshot: xr.Dataset, layer: int, name: str, entry: dict[str, Any]) -> str:
+    value = over_heads(name, snapshot[name].sel(entry).isel(layer=layer))
+    if np.isnan(value):
+        return "-"  # no place before a query, where keys are of another sequence
+    return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"

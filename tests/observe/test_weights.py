@@ -9,9 +9,9 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 
 import attnlab
-from attnlab.observing.behind import UNITS_TOKENS
-from attnlab.observing.moment import moment_of
 from attnlab.observing.probe import make_probe
+from attnlab.observing.snapshot import take_snapshot
+from attnlab.observing.weights import UNITS_TOKENS
 
 IDS = tokens(2)
 HEADS, WIDTH, MODEL = 4, 8, 32
@@ -86,8 +86,8 @@ def units(hidden):
 
 
 def seen_of(model, given=IDS, **options):
-    moment = moment_of(model, make_probe(model, given), min_keys=6, **options)
-    return list(moment.behind.values.values()), moment.behind.unrecognised
+    moment = take_snapshot(model, make_probe(model, given), min_keys=6, **options)
+    return list(moment.weights.values.values()), moment.weights.unrecognised
 
 
 @pytest.mark.parametrize("name", BUILT)

@@ -1,4 +1,4 @@
-"""How little of the KV cache would do: the attention and output that policies keep, head by head.
+"""KV cache policies: the attention and output that each keeps under a budget, head by head.
 
 The text up to the last few queries is the prompt. Each of these later queries may keep a share of
 the keys that it sees; which, is decided by what was known at the end of the prompt (but for the
@@ -31,8 +31,8 @@ BYTES_OF_AN_ENTRY = 48
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
-    """What a policy may keep, whatever the maps are: the same for all layers that are alike.
+class CacheLimits:
+    """Limits on what a policy may keep, the same for all layers that are alike.
 
     seen: the visible keys of later queries. age: 1 for the latest visible key of a query. place:
     how far a key is behind the first of the query's own text. budget: how many keys may be kept.
@@ -52,8 +52,8 @@ class Room:
         return first | (self.seen & (self.age <= self.budget - _count(first)))
 
     def latest(self, most: int | None) -> tuple[Any, Any, Any]:
-        """The latest keys, half of the budget and no more than this; the others that are visible;
-        and how many of them may be kept."""
+        """Return the latest keys, half of the budget and at most `most`; the other visible keys;
+        and how many of those may be kept."""
         if most not in self._latest:
             half = namespace(self.budget).clip(self.budget // 2, None, most)
             always = self.seen & (self.age <= half)
@@ -63,49 +63,50 @@ class Room:
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """What a policy may know: the maps of later queries, and what keys received before.
+    """Inputs of a policy: attention weights of later queries, and what keys received before.
 
     heavy: the attention that a key got from all queries of the prompt; window: from its last ones.
     """
 
-    room: Room
+    limits: CacheLimits
     maps: Float[Array, "*many head row 1 key"]
     heavy: Float[Array, "*many head 1 key"]
     window: Float[Array, "*many head 1 key"]
 
 
 def _oracle(cache: Cache) -> Any:
-    """The strongest of the query's own map: nothing of this size keeps more mass."""
-    xp, room = namespace(cache.maps), cache.room
+    """Keep the strongest keys of the query's own attention: nothing of this size keeps more
+    mass."""
+    xp, limits = namespace(cache.maps), cache.limits
     ranked = falling(cache.maps[..., 0, :])
-    last = xp.clip(room.budget[..., 0] - 1, 0, None)
+    last = xp.clip(limits.budget[..., 0] - 1, 0, None)
     last = xp.broadcast_to(last, (*ranked.shape[:-1], len(BUDGETS)))
     least = taken(ranked, xp.astype(last, xp.asarray(0).dtype), -1)[..., None]
-    above, equal = cache.maps > least, (cache.maps == least) & room.seen
-    left = room.budget - _count(above)
+    above, equal = cache.maps > least, (cache.maps == least) & limits.seen
+    left = limits.budget - _count(above)
     return above | (equal & (_counted(equal) <= left))  # of equal ones the earlier
 
 
 def _sinks_recent(cache: Cache) -> Any:
-    """The first four keys and the latest, as StreamingLLM (Xiao et al. 2024) keeps them."""
-    return cache.room.sinks_recent
+    """Keep the first four keys and the latest, as StreamingLLM (Xiao et al. 2024) does."""
+    return cache.limits.sinks_recent
 
 
 def _heavy_recent(cache: Cache) -> Any:
-    """Half the latest, half what received most in the prompt. H2O (Zhang et al. 2023) sums what its
-    own cache has left, not full attention, so that this is not H2O."""
-    return _voted(cache.heavy, *cache.room.latest(None))
+    """Keep half the latest, half what received most in the prompt. H2O (Zhang et al. 2023) sums
+    what its own cache has left, not full attention, so that this is not H2O."""
+    return _voted(cache.heavy, *cache.limits.latest(None))
 
 
 def _window_vote(cache: Cache) -> Any:
-    """The latest, at most half and at most as many as vote, and what the prompt's last queries
+    """Keep the latest, at most half and at most as many as vote, and what the prompt's last queries
     attended to. SnapKV (Li et al. 2024) pools neighbours and keeps its whole window, which may be
     larger than the budgets here, so that this is not SnapKV."""
-    return _voted(cache.window, *cache.room.latest(WINDOW))
+    return _voted(cache.window, *cache.limits.latest(WINDOW))
 
 
 def _voted(score: Any, always: Any, others: Any, left: Any) -> Any:
-    """Some keys always, and so many of the others of the highest score, of equal ones the
+    """Keep some keys always, and `left` of the others by the highest score, of equal ones the
     earlier."""
     xp = namespace(score)
     order = xp.argsort(-score, axis=-1, stable=True)
@@ -124,14 +125,17 @@ POLICIES: dict[str, Callable[[Cache], Any]] = {
 }
 
 
-def room_of(visible: Bool[Array, "#batch #head row key"], start: Int[Array, "batch row"]) -> Room:
-    """visible: what the later queries see. start: the first key of a query's own text."""
+def cache_limits(
+    visible: Bool[Array, "#batch #head row key"], start: Int[Array, "batch row"]
+) -> CacheLimits:
+    """Return the limits of later queries. visible: the keys that they see. start: the first key of
+    a query's own text."""
     xp = namespace(visible)
     order = xp.cumulative_sum(xp.astype(visible, xp.int32), axis=-1, dtype=xp.int32)
     number = order[..., -1:]
     percent = beside(number, np.array([round(100 * share) for share in BUDGETS], np.int32))
     key = beside(number, np.arange(visible.shape[-1], dtype=np.int32))
-    return Room(
+    return CacheLimits(
         visible[..., None, :],
         (number - order + 1)[..., None, :],
         key - start[:, None, :, None, None],
@@ -139,23 +143,23 @@ def room_of(visible: Bool[Array, "#batch #head row key"], start: Int[Array, "bat
     )
 
 
-def kept(
+def retained(
     maps: Float[Array, "*many head row key"],
-    room: Room,
+    limits: CacheLimits,
     *,
     value: Float[Array, "*many kv_head key width"] | None,
     sink: Float[Array, "*many head row"] | None,
     heavy: Float[Array, "*many head key"],
     window: Float[Array, "*many head key"],
 ) -> tuple[Float[Array, "*many head row kept"], Float[Array, "*many head row kept"] | None]:
-    """Retained mass and relative error of the output, of POLICIES x BUDGETS in the last dim.
+    """Return retained mass and relative error of the output, POLICIES x BUDGETS in the last dim.
 
     many: batch, or layer and batch. sink: what a learnable sink takes. Retained is the share of
     what the query gives to keys at all. The error is that of the attention output before its
     projection, |o - o'| / |o|; None without values.
     """
     xp = namespace(maps)
-    cache = Cache(room, maps[..., None, :], heavy[..., None, :], window[..., None, :])
+    cache = Cache(limits, maps[..., None, :], heavy[..., None, :], window[..., None, :])
     whole = xp.sum(maps, axis=-1)[..., None]
     output = None if value is None else _output(cache.maps, value)
     masses, errors = [], []
@@ -172,7 +176,7 @@ def kept(
 
 
 def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """What every head keeps under every policy, a row each, for a JSON document."""
+    """Return what every head keeps under every policy, a row each, for a JSON document."""
     if "retained_mass" not in dataset:
         raise InputError(
             "dataset: has no retained_mass; it is measured where queries see earlier keys alone"
@@ -184,7 +188,7 @@ def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _output(maps: Any, value: Any) -> Any:
-    """What these maps, (many head row kept key), make of the values."""
+    """Return the output of attention weights (many head row kept key)."""
     *many, head, rows, held, keys = maps.shape
     merged = maps.reshape(*many, value.shape[-3], -1, keys)
     return namespace(maps).matmul(merged, value).reshape(*many, head, rows, held, -1)

@@ -1,4 +1,4 @@
-"""Hugging Face: the attention function that a model asks transformers for."""
+"""Source for Hugging Face: the attention function that a model asks transformers for."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from torch import Tensor, nn
 
 from attnlab.files.errors import InputError
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.seams.base import Seam
-from attnlab.observing.seams.sdpa import own_sequence, warn_of_lengths
-from attnlab.observing.seams.watch import Watch, crosses
+from attnlab.observing.capture.base import Capture, Source, crosses, muted
+from attnlab.observing.capture.sdpa import own_sequence, warn_of_lengths
 
 
-class HuggingFace(Seam):
-    """`ALL_ATTENTION_FUNCTIONS.get_interface` gives a function; here it gives one that is watched.
+class HuggingFace(Source):
+    """Patches `ALL_ATTENTION_FUNCTIONS.get_interface`, so that it gives captured functions.
 
     Queries and keys arrive after positions and norms, keys with the KV heads. The name under which
     a model asks stays as it is: transformers makes the mask by that name, and would make none for
     a name of our own.
     """
 
-    def stand_in(self, watch: Watch) -> None:
+    def patch(self, capture: Capture) -> None:
         utils = sys.modules.get("transformers.modeling_utils")
-        if utils is None or len(self.watches) > 1:  # no model of theirs is there, or it is done
+        if utils is None or len(self.captures) > 1:  # no model of theirs is there, or it is done
             return
         original = utils.AttentionInterface.get_interface
 
@@ -43,29 +42,20 @@ class HuggingFace(Seam):
             module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
             *args: Any, **kwargs: Any,
         ) -> Any:  # fmt: skip
-            for watch in self.watches:
-                watch.note_foreign()
-            watches = [
-                watch for watch in self.watches if watch.awake and watch.name_of(module) is not None
-            ]
-            for watch in watches:
-                watch.muted = True
-            try:
+            captures = [one for one in self.active_captures() if id(module) in one.names]
+            with muted(captures):
                 result = function(module, query, key, value, attention_mask, *args, **kwargs)
-            finally:
-                for watch in watches:
-                    watch.muted = False
-            for watch in watches:
-                name = watch.names[id(module)]
+            for capture in captures:
+                name = capture.names[id(module)]
                 cross = getattr(module, "is_cross_attention", False) or crosses(name)
                 if not cross and query.shape[2] != key.shape[2]:
-                    cross = watch.comes_from_elsewhere(query, key)
-                with watch.beside():
+                    cross = capture.comes_from_elsewhere(query, key)
+                with capture.measuring():
                     call = understand(implementation, module, query, key, value, attention_mask,
-                                      layer=watch.next_layer, cross=cross, name=name,
+                                      layer=capture.next_layer, cross=cross, name=name,
                                       **kwargs)  # fmt: skip
-                    exact = not kwargs.get("dropout")
-                    watch.see(name, call, result[0].transpose(1, 2), exact=exact)
+                    output = result[0].transpose(1, 2)
+                    capture.see(name, call, output, exact=not kwargs.get("dropout"))
             return result
 
         return attend
@@ -76,18 +66,22 @@ def understand(
     attention_mask: Any, *, layer: int = 0, cross: bool | None = None, name: str = "",
     **kwargs: Any,
 ) -> AttentionCall:  # fmt: skip
-    """The call that an implementation makes of these arguments.
+    """Return the call that an implementation makes of these arguments.
 
     Each has its own way to say which keys a query sees. "eager" adds what it is given and knows no
     causality but the mask's; "sdpa" is causal where there is no mask; "flex_attention" has a
     function of the places; the flash kernels have a mask of the padding, and a window beside it.
     """
     read = _READERS.get(implementation, _flash if "flash" in str(implementation) else _sdpa)
-    seen = read(module, query, key, attention_mask, kwargs)
+    seen: dict[str, Any] = {
+        "mask": attention_mask, "causal": False, "softcap": kwargs.get("softcap"),
+        "sinks": kwargs.get("s_aux"),
+    }  # fmt: skip
+    seen |= read(module, query, key, attention_mask, kwargs)
     keys = seen.pop("keys", key.shape[2])
-    mask = _with_bias(seen.pop("mask"), kwargs.get("position_bias"), keys)
-    scale = kwargs.get("scaling")
+    mask = _with_bias(seen["mask"], kwargs.get("position_bias"), keys)
     seen |= {"key": key[:, :, :keys], "value": value[:, :, :keys], "mask": mask}
+    scale = kwargs.get("scaling")
     is_cross = bool(cross)
     if query.shape[2] != keys and not (seen["causal"] or is_cross):
         own = own_sequence(query, seen["key"], seen["value"], mask)
@@ -100,13 +94,8 @@ def understand(
     )  # fmt: skip
 
 
-def _eager(
-    module: nn.Module, query: Tensor, key: Tensor, mask: Any, kwargs: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "mask": mask, "causal": False, "window": None, "softcap": kwargs.get("softcap"),
-        "sinks": kwargs.get("s_aux"),
-    }  # fmt: skip
+def _eager(*_: Any) -> dict[str, Any]:
+    return {}
 
 
 def _sdpa(
@@ -117,10 +106,7 @@ def _sdpa(
     causal = causal and mask is None and query.shape[2] > 1
     # where keys go on beyond the queries, it counts from the first key and leaves the others out
     keys = min(query.shape[2], key.shape[2]) if causal else key.shape[2]
-    return {
-        "mask": mask, "causal": causal, "window": None, "softcap": kwargs.get("softcap"),
-        "sinks": None, "keys": keys,
-    }  # fmt: skip
+    return {"causal": causal, "sinks": None, "keys": keys}
 
 
 def _flex(
@@ -130,14 +116,11 @@ def _flex(
         from torch.nn.attention.flex_attention import create_mask
 
         heads = mask.shape[1]
-        mask = create_mask(mask.mask_mod, query.shape[0], heads, query.shape[2], key.shape[2],
-                           device=query.device)  # fmt: skip
+        sizes = query.shape[0], heads, query.shape[2], key.shape[2]
+        mask = create_mask(mask.mask_mod, *sizes, device=query.device)
     elif mask is not None:
         mask = mask.to(query.dtype)  # it is added, whatever it is
-    return {
-        "mask": mask, "causal": False, "window": None, "softcap": kwargs.get("softcap"),
-        "sinks": kwargs.get("s_aux"),
-    }  # fmt: skip
+    return {"mask": mask}
 
 
 def _flash(
@@ -152,22 +135,20 @@ def _flash(
     causal = bool(module.is_causal if asked is None else asked)
     if mask is not None:
         mask = mask[:, None, None, -key.shape[2] :].bool()
-    packed = _packed(query, kwargs)
-    if packed is not None:
-        mask = (packed[:, None, :, None] == packed[:, None, None, :])  # fmt: skip
+    pack = _packed(query, kwargs)
+    if pack is not None:
+        mask = pack[:, None, :, None] == pack[:, None, None, :]
     window = kwargs.get("sliding_window")
-    return {
-        "mask": mask, "causal": causal,
-        "window": window if window is not None and key.shape[2] > window else None,
-        "softcap": kwargs.get("softcap"), "sinks": kwargs.get("s_aux"),
-    }  # fmt: skip
+    window = window if window is not None and key.shape[2] > window else None
+    return {"mask": mask, "causal": causal, "window": window}
 
 
 _READERS = {"eager": _eager, "sdpa": _sdpa, "flex_attention": _flex}
 
 
 def _packed(query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
-    """The number of the sequence to which each place belongs, where several are packed in one.
+    """Return the number of the sequence to which each position belongs, where several are packed in
+    one.
 
     Flash kernels are told by where sequences begin, or find positions that do not go on.
     """
@@ -184,7 +165,7 @@ def _packed(query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
 
 
 def _with_bias(mask: Tensor | None, bias: Tensor | None, keys: int) -> Tensor | None:
-    """The mask and what is added to the logits for the places (T5), as one."""
+    """Combine the mask and the bias of positions that is added to the logits (T5)."""
     if mask is not None and mask.shape[-1] > keys:  # else the same tensor for every layer
         mask = mask[..., :keys]
     if bias is None:

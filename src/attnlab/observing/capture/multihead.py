@@ -1,4 +1,4 @@
-"""torch.nn.MultiheadAttention where it is asked for its weights, which it is by default."""
+"""Source for torch.nn.MultiheadAttention that returns its weights, which it does by default."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from torch.backends import mha
 from torch.nn import functional
 
-from attnlab.observing.seams.base import Seam
-from attnlab.observing.seams.watch import Watch, differ_by_positions
+from attnlab.observing.capture.base import Capture, Source, differ_by_positions, muted
 
 NAME = "multi_head_attention_forward"
 
 
-class Multihead(Seam):
-    """Where weights are asked for, torch computes them in products of its own, which no seam sees.
+class Multihead(Source):
+    """Patches `multi_head_attention_forward`: asked for weights, it computes them in products of
+    its own, which no source captures.
 
-    The same is then computed once more without weights, for those who watch alone: that goes
+    The same is then computed once more without weights, for the captures alone: that goes
     through `scaled_dot_product_attention`, after all that this function does to masks and biases.
 
     torch's fast path calls nothing that could be seen, so that modules that ask whether it is
@@ -27,8 +27,8 @@ class Multihead(Seam):
     other models, and it stays as it is.
     """
 
-    def stand_in(self, watch: Watch) -> None:
-        if len(self.watches) == 1:
+    def patch(self, capture: Capture) -> None:
+        if len(self.captures) == 1:
             self.original = getattr(functional, NAME)
             self.signature = inspect.signature(self.original)
             self.replace(functional, NAME, self._attend)
@@ -36,38 +36,31 @@ class Multihead(Seam):
             self.replace(
                 mha,
                 enabled.__name__,
-                lambda: enabled() and not any(watch.awake for watch in self.watches),
+                lambda: enabled() and not any(capture.is_active for capture in self.captures),
             )
 
     def _attend(self, *args: Any, **kwargs: Any) -> Any:
         given = self.signature.bind(*args, **kwargs)
-        for watch in self.watches:
-            watch.note_foreign()
-        awake = [watch for watch in self.watches if watch.awake]
+        captures = self.active_captures()
         query, key = given.arguments["query"], given.arguments["key"]
         alike = query is key or (
             query.shape == key.shape
             and (torch.equal(query, key) or differ_by_positions(query, key))
         )
-        for watch in awake:
-            watch.cross = not alike
-            watch.appended = int(given.arguments.get("bias_k") is not None)
+        for capture in captures:
+            capture.cross = not alike
+            capture.appended = int(given.arguments.get("bias_k") is not None)
         weights = given.arguments.get("need_weights", True)
         try:
-            for watch in awake:
-                watch.muted = weights
-            try:
+            with muted(captures, weights):
                 result = self.original(*args, **kwargs)
-            finally:
-                for watch in awake:
-                    watch.muted = False
-            if awake and weights:
+            if captures and weights:
                 quiet = {"need_weights": False, "training": False}  # no dropout, no random number
-                with ExitStack() as beside:
-                    for watch in awake:
-                        beside.enter_context(watch.beside())
+                with ExitStack() as measuring:
+                    for capture in captures:
+                        measuring.enter_context(capture.measuring())
                     self.original(**(given.arguments | quiet))
         finally:
-            for watch in awake:
-                watch.cross, watch.appended = None, 0
+            for capture in captures:
+                capture.cross, capture.appended = None, 0
         return result
