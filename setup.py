@@ -1,4 +1,5 @@
-"""Recipes stand beside src/, where people find them; a wheel has them inside the package."""
+"""Recipes and the example of a paper stand beside src/, where people find them; a wheel has them
+inside the package."""
 
 import shutil
 from pathlib import Path
@@ -6,14 +7,19 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
+# what running and building the example leave behind
+UNWANTED = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
 
-class BuildWithRecipes(build_py):
+
+class BuildWithData(build_py):
     def run(self) -> None:
         super().run()
-        if not self.editable_mode:  # which reads the clone itself
-            inside = Path(self.build_lib) / "attnlab" / "recipes"
+        if self.editable_mode:  # which reads the clone itself
+            return
+        for folder in (Path("recipes"), Path("examples/own_paper")):
+            inside = Path(self.build_lib) / "attnlab" / folder.name
             shutil.rmtree(inside, ignore_errors=True)  # what an earlier build left
-            shutil.copytree("recipes", inside)
+            shutil.copytree(folder, inside, ignore=UNWANTED)
 
 
-setup(cmdclass={"build_py": BuildWithRecipes})
+setup(cmdclass={"build_py": BuildWithData})

@@ -39,8 +39,8 @@ from transformers.models.auto import modeling_auto as auto
 from attnlab.files.errors import InputError
 from attnlab.measures import maps as m
 from attnlab.measures import places, received
-from attnlab.observing.moment import Moment, moment_of
 from attnlab.observing.probe import make_probe
+from attnlab.observing.snapshot import Snapshot, take_snapshot
 
 WIDTH, HEADS, LAYERS, LENGTH, DECODED, VOCABULARY, WINDOW = 64, 4, 6, 48, 40, 97, 16
 LEAST, NEAR = 6, 1e-5  # keys that a counted query sees; how near is right
@@ -133,7 +133,7 @@ def outcome_of(name: str) -> tuple[str, str]:
                 continue  # it has none, or does not run with it
         try:
             with sdpa_kernel(SDPBackend.MATH):
-                moment = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
+                moment = take_snapshot(model, make_probe(model, inputs), min_keys=LEAST)
         except InputError as refusal:
             refusals.append(f"{implementation} is refused: {refusal}")
             continue
@@ -154,7 +154,7 @@ def outcome_of(name: str) -> tuple[str, str]:
 
 
 def what_is_wrong(
-    model: Any, moment: Moment, truth: Mapping[str, Any], inputs: Mapping[str, Any]
+    model: Any, moment: Snapshot, truth: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> str:
     """In words, if something is: layers of which nothing is said, others, or their numbers."""
 

@@ -237,7 +237,7 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
 
     from attnlab.measures import maps as m
     from attnlab.measures import places, received
-    from attnlab.observing import budget
+    from attnlab.observing import kv_cache
     from attnlab.observing.statistics import MIN_KEYS
 
     length, device = maps.shape[-1], maps.device
@@ -291,12 +291,12 @@ def of_maps(maps: Any, value: Any, ids: Any, before: Any) -> tuple[dict[str, Any
         "idf_correlation": received.rank_correlation(got, -in_sequences[:, None].float()),
         "value_norm_ratio": norms[..., 0] / norms[..., 1:].mean(-1),
     }
-    later, voters = max(budget.LEAST_LATER, budget.LATER // len(ids)), budget.WINDOW
+    later, voters = max(kv_cache.LEAST_LATER, kv_cache.LATER // len(ids)), kv_cache.WINDOW
     start = torch.zeros(len(ids), later, dtype=torch.int64, device=device)
     found["retained_mass"], found["output_error"] = (
         of_later.mean(2)
-        for of_later in budget.kept(
-            maps[:, :, -later:], budget.room_of(visible[None, None, -later:], start),
+        for of_later in kv_cache.retained(
+            maps[:, :, -later:], kv_cache.cache_limits(visible[None, None, -later:], start),
             value=value, sink=None,
             heavy=maps[:, :, MIN_KEYS - 1 : -later].sum(2),
             window=maps[:, :, -later - voters : -later].sum(2),
@@ -367,8 +367,8 @@ def check(device: str, quick: bool) -> None:
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    from attnlab.observing.moment import moment_of
     from attnlab.observing.probe import make_probe
+    from attnlab.observing.snapshot import take_snapshot
 
     sizes = (2, 4, 256, 512, 256)
     ids = torch.randint(0, 512, (8, 256), generator=torch.Generator().manual_seed(0))
@@ -378,7 +378,7 @@ def check(device: str, quick: bool) -> None:
             if "c_attn.weight" in name:
                 weight *= 4  # far from even attention
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
-        moment = moment_of(halves, make_probe(halves, ids))
+        moment = take_snapshot(halves, make_probe(halves, ids))
     plain = gpt2(*sizes, device, "eager").eval()
     plain.load_state_dict(halves.state_dict())  # in float32
     kept: list[dict[str, Any]] = []

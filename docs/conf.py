@@ -25,7 +25,7 @@ extensions = [
     "extension.sources",
     "extension.symbols",
 ]
-exclude_patterns = ["wikitext/*"]  # parts of the gallery
+exclude_patterns = ["wikitext/**"]  # parts of the gallery
 nitpicky = False  # types of other libraries have no pages here
 
 # Markdown as a code host reads it, with mathematics between dollars

@@ -13,7 +13,7 @@ SOURCE = Path(attnlab.__file__).parent
 ORDER = [
     "files", "shelf", "formulas", "data", "measures", "tasks", "models", "dynamics", "simulation",
     "theory", "auditing", "text", "sweeping", "plots", "experiments", "papers", "observing",
-    "report", "playground", "cli",
+    "report", "authoring", "playground", "cli",
 ]  # fmt: skip
 # formulas stand on numpy alone, so that agreement with the simulator is evidence
 FORBIDDEN = {"formulas": {"shelf"}}

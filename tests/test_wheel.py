@@ -24,7 +24,7 @@ def built(tmp_path_factory):
     """Wheel and source distribution; the clone, in which building leaves things behind, is gone."""
     place = tmp_path_factory.mktemp("dist")
     clone = place / "clone"
-    for folder in ("src", "recipes"):
+    for folder in ("src", "recipes", "examples/own_paper"):
         unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / folder, clone / folder, ignore=unwanted)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
@@ -53,7 +53,9 @@ def test_what_is_installed_is_whole_and_finds_its_recipes(built, tmp_path):
     offline = ("--no-deps", "--no-index", "--quiet", "--no-compile")
     subprocess.run([*PIP, "install", *offline, "--target", site, built[0]], check=True)
     assert data_files(site / "attnlab" / "recipes") == data_files(ROOT / "recipes")
-    inside = {path for path in data_files(site / "attnlab") if path.parts[0] != "recipes"}
+    assert data_files(site / "attnlab" / "own_paper") == data_files(ROOT / "examples" / "own_paper")
+    beside = ("recipes", "own_paper")
+    inside = {path for path in data_files(site / "attnlab") if path.parts[0] not in beside}
     assert inside == data_files(ROOT / "src" / "attnlab")
 
     elsewhere = tmp_path / "elsewhere"
@@ -65,10 +67,12 @@ def test_what_is_installed_is_whole_and_finds_its_recipes(built, tmp_path):
     assert figure == "fig2"
     assert Path(module).is_relative_to(site)
     plan = run(
-        site, site / "bin" / "attnlab", "sweep", "recipes/fig6.yaml", "--dry-run", "--json",
+        site, site / "bin" / "attnlab", "sweep", "scan_and_snap/fig6", "--dry-run", "--json",
         cwd=elsewhere,
     )  # fmt: skip
     assert json.loads(plan)["runs"] == 640
+    run(site, site / "bin" / "attnlab", "new-paper", "my_paper", cwd=elsewhere)
+    assert data_files(elsewhere / "my_paper") == data_files(ROOT / "examples" / "own_paper")
 
 
 def test_one_version_everywhere():
@@ -85,5 +89,5 @@ def test_the_source_distribution_is_whole_and_says_what_it_is(built):
     assert (described.name, str(described.version)) == ("attnlab", attnlab.__version__)
     assert described.description.startswith("# attnlab")
     assert described.description_content_type == "text/markdown"
-    for folder in (Path("src/attnlab"), Path("recipes")):
+    for folder in (Path("src/attnlab"), Path("recipes"), Path("examples/own_paper")):
         assert {str(folder / name) for name in data_files(ROOT / folder)} <= names

@@ -72,16 +72,17 @@ VERBS: dict[str, tuple[str, ...]] = {
         "min-count!=2:whole", "eta-y=1:number", "eta-z=1:number", "steps=5:whole", "seeds=1:whole",
         "top=2:whole", "plot=x.png:output",
     ),
-    "study": ("NAME=length:word", "seeds=4:whole", "recipes=.:folder", "out=studies:place"),
-    "reproduce": ("NAME=fig4:word", "seeds=3:whole", "recipes=.:folder", "out=figures:place"),
+    "reproduce": (
+        "NAME=length:word", "seeds=4:whole", "recipes=.:folder", "out=figures:place",
+    ),
     "play": ("CLASSES=syn-small:input", "port=5006:whole"),
-    "cite": ("FILE=.:folder",),
+    "cite": ("FILE=joma:word",),
 }  # fmt: skip
 # Where the work of a verb begins.
 WORK = (
     ("attnlab.dynamics.simulate", "answering"), ("attnlab.text.train", "answering"),
     ("attnlab.text.fit", "answering"), ("attnlab.auditing.trial", "simulate"),
-    ("attnlab.audit", "examine_all"), ("attnlab.report.make", "find_or_run"),
+    ("attnlab.auditing", "examine_all"), ("attnlab.report.make", "find_or_run"),
     ("attnlab.playground.server", "serve"),
 )  # fmt: skip
 

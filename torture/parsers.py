@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from attnlab.shelf import offered, recipe_file
 from torture import mutate
 from torture.campaign import RIGHT, Campaign, Case, Verdict, bad, judged
 from torture.options import judge_options, option_case, prepare_options
@@ -61,8 +62,8 @@ class Parsers(Campaign):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        for path in RECIPES.glob("*.yaml"):  # some recipes name others
-            shutil.copy(path, folder)
+        for name in offered("figures"):  # some recipes name others
+            shutil.copy(recipe_file(name), folder)
         (folder / "loop.yaml").symlink_to("loop.yaml")
         prepare_options(folder)
         self.take({**_classes(), **_recipes(), **_others(folder)})
@@ -197,7 +198,7 @@ def _classes() -> dict[str, Parser]:
 
 
 def _recipes() -> dict[str, Parser]:
-    from attnlab.experiments import experiment, names_of
+    from attnlab.experiments import experiment
     from attnlab.files.recipe import Recipe, as_value, read_recipe
     from attnlab.sweeping import SweepRecipe, make_plan
 
@@ -234,17 +235,16 @@ def _recipes() -> dict[str, Parser]:
     )
     seeds = tuple(json.dumps(recipe).encode() for recipe in (SWEEP, FLOW))
     made = {"sweep recipe": Parser(seeds, ".yaml", read_sweep, again, may)}
-    kinds = {name: experiment(name).recipe for name in names_of("figure")}
-    kinds |= {f"study-{name}": experiment(name).recipe for name in names_of("study")}
-    for name, kind in kinds.items():
-        seed = (RECIPES / f"{name}.yaml").read_bytes()
-        read = partial(read_recipe, kind=kind)
+    for name in offered("figures"):
+        seed = recipe_file(name).read_bytes()
+        read = partial(read_recipe, kind=experiment(name).recipe)
         made[f"recipe {name}"] = Parser((seed,), ".yaml", read, again, may)
     return made
 
 
 def _others(folder: Path) -> dict[str, Parser]:
-    from attnlab.data import SequenceClasses, presets
+    from attnlab.data import SequenceClasses
+    from attnlab.data.presets import from_preset
     from attnlab.files.documents import read_document
     from attnlab.playground.asked import asked
     from attnlab.text import open_corpus
@@ -263,8 +263,8 @@ def _others(folder: Path) -> dict[str, Parser]:
     made = {
         "preset": Parser(
             tuple(map(str.encode, PRESETS)), ".preset",
-            lambda path: value(presets.from_preset(text_of(path))),
-            lambda found: value(presets.from_preset(found[2])),
+            lambda path: value(from_preset(text_of(path))),
+            lambda found: value(from_preset(found[2])),
             ("* text",),
         ),
         "page": Parser(

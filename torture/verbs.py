@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlab.shelf import recipe_file
 from torture.process import Ended, Process, start
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
@@ -49,15 +50,16 @@ def prepare(folder: Path) -> None:
     (folder / "sweep.json").write_text(json.dumps(SWEEP))
     (folder / "text.txt").write_text(TEXT)
     for name, changes in SMALLER.items():
-        text = (RECIPES / name).read_text()
+        path = recipe_file(name)
+        text = path.read_text()
         for key, value in changes.items():
             text = re.sub(rf"(?m)^{key}:.*(\n  .*)*", f"{key}: {value}", text)
-        (folder / name).write_text(text)
+        (folder / path.name).write_text(text)
 
 
 SMALLER: dict[str, dict[str, str]] = {
-    "fig2.yaml": {"steps": "60"},
-    "study-residual.yaml": {"steps": "20", "seeds": "4"},
+    "scan_and_snap/fig2": {"steps": "60"},
+    "studies/residual": {"steps": "20", "seeds": "4"},
 }
 
 
@@ -122,11 +124,11 @@ VERBS = {
     "audit": Verb(("audit", CLASSES, "--eta-z", "0.01"), lambda out: None, 0.5, resumes=False),
     "reproduce": Verb(
         ("reproduce", "fig2", "--recipes", "{given}", "--out", "{out}/figures"),
-        _netcdf("figures/fig2/fig2.nc"), 0.5, codes=(0, 1),
+        _netcdf("figures/scan_and_snap/fig2/fig2.nc"), 0.5, codes=(0, 1),
     ),
-    "study": Verb(
-        ("study", "residual", "--recipes", "{given}", "--out", "{out}/studies"),
-        _netcdf("studies/residual/residual.nc"), 0.5, codes=(0, 1),
+    "reproduce, a study": Verb(
+        ("reproduce", "studies/residual", "--recipes", "{given}", "--out", "{out}/ours"),
+        _netcdf("ours/studies/residual/residual.nc"), 0.5, codes=(0, 1),
     ),
 }  # fmt: skip
 

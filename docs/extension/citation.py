@@ -12,12 +12,14 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlab.report import ATTNLAB_BIBTEX, PAPER_BIBTEX
+from attnlab.files.citation import ATTNLAB_BIBTEX
+from attnlab.shelf import shelf
 
 
 class Citation(SphinxDirective):
     def run(self) -> list[nodes.Node]:
-        entries = (PAPER_BIBTEX, ATTNLAB_BIBTEX)
+        papers = [known for known in shelf().papers if known.reading != "ours"]
+        entries = (*(known.citation for known in papers), ATTNLAB_BIBTEX)
         return [nodes.literal_block(text, text, language="bibtex") for text in entries]
 
 

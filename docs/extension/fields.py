@@ -16,9 +16,10 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlab.experiments import experiment, names_of
+from attnlab.experiments import experiment
 from attnlab.experiments.recipe import ExperimentRecipe, SimulationRecipe
 from attnlab.files.recipe import SCALARS, Named, Numbers, Recipe
+from attnlab.shelf import offered
 from attnlab.sweeping.recipe import KINDS
 from extension.docstrings import explained
 from extension.tables import paragraph, section, table
@@ -78,12 +79,14 @@ def _experiments(parts: list[type]) -> nodes.section:
     """What the recipes of figures and studies have beside what stands above."""
     rows = []
     usual = {item.name for item in fields(SimulationRecipe)}
-    for name in (*names_of("figure"), *names_of("study")):
+    for name in offered("figures"):
         recipe = experiment(name).recipe
         own = [item.name for item in fields(recipe) if item.name not in usual]
         grid = "a simulation and its grid; " if issubclass(recipe, SimulationRecipe) else ""
         rows.append((f"`{name}`", grid + ", ".join(f"`{field}`" for field in own)))
-    about = paragraph("Beside what any experiment may say. The files in recipes/ explain them.")
+    about = paragraph(
+        "Beside what any experiment may say. The files in a paper's recipes/ explain them."
+    )
     return section("Figures and studies", about, table(("recipe", "fields"), rows))
 
 

@@ -38,9 +38,19 @@ class Names(SphinxDirective):
                 for name, value in values.items()]  # fmt: skip
         own = [name for name, value in values.items() if _home(folder, name, value) == folder]
         entries = [_entry(f"{folder}.{name}", values[name]) for name in own]
-        head = ("```{eval-rst}", f".. py:module:: {folder}", "```", "")
+        head = ("```{eval-rst}", f".. py:module:: {folder}", "```", "", *_symbols(folder))
         text = "\n".join((*head, "| name | what it is |", "|---|---|", *rows, "", *entries))
         return self.parse_text_to_nodes(text)
+
+
+def _symbols(folder: str) -> list[str]:
+    """Symbols that a folder explains once for all of its functions, as a table of Markdown."""
+    _, _, section = (inspect.getdoc(import_module(folder)) or "").partition("Symbols\n-------\n")
+    entries = re.findall(r"^(\S.*)\n((?:    .*(?:\n|$))+)", section, re.MULTILINE)
+    if not entries:
+        return []
+    rows = [f"| `{name}` | {_escaped(' '.join(meaning.split()))} |" for name, meaning in entries]
+    return ["| symbol | meaning |", "|---|---|", *rows, ""]
 
 
 def _home(folder: str, name: str, value: Any) -> str:
@@ -62,7 +72,15 @@ def _told(value: Any) -> str:
     """The first sentence of a docstring, for a table of Markdown."""
     first = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
     sentence = re.split(r"(?<!Eq)(?<!Eqs)(?<!Fig)(?<!Figs)[.] ", first)[0].rstrip(".:")
-    return re.sub(r"([|*_<$])", r"\\\1", sentence)
+    return _escaped(sentence)
+
+
+def _escaped(text: str) -> str:
+    """Plain text in a cell of a table of Markdown; `names` in backticks stay code."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([|*_<$])", r"\\\1", part) for part in parts
+    )
 
 
 def _entry(path: str, value: Any) -> str:

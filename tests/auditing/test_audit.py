@@ -165,11 +165,11 @@ def test_of_classes_alone_it_is_the_flow_for_100_t0():
 def common_lose(trial):
     """Check that z of the common tokens is below 0 at the end, where there is a trial to read."""
     assert isinstance(trial, Trial)
-    common = formulas.token_roles(trial.P).common
+    common = formulas.token_roles(trial).common
     z = trial.simulated["attention_logits"].isel(seed=0, time=-1, token=trial.classes.in_play)
     z = z.values[:, common].max()
     return Measurement(
-        (Check("largest z of a common token", 0.0, z, training=True),),
+        Check("largest z of a common token", 0.0, z, training=True),
         training_number=float(z),
     )
 

@@ -17,7 +17,7 @@ def one_below_two(case):
     """Compare 2 with 1.
     Only the order counts.
     """
-    return Measurement((Check("one", 2.0, 1.0),), number=0.5)
+    return Measurement(Check("one", 2.0, 1.0), number=0.5)
 
 
 def test_a_decorated_function_is_a_claim():
@@ -41,7 +41,7 @@ def test_claims_of_a_module_are_its_own_in_the_order_of_definition():
 
 def _named(module):
     def measure(case):
-        return Measurement(())
+        return Measurement()
 
     measure.__module__ = module.__name__
     return measure

@@ -61,14 +61,14 @@ def test_the_catalogue_has_every_verdict():
 def test_a_change_of_either_verdict_is_noticed():
     claim = select(["eq-128"])[0]
     in_training = replace(WRONG, training=True)
-    same = replace(claim, measure=lambda case: Measurement((RIGHT,)))
+    same = replace(claim, measure=lambda case: Measurement(RIGHT))
     assert same.examine().as_recorded
-    worse = replace(claim, measure=lambda case: Measurement((WRONG,)))
+    worse = replace(claim, measure=lambda case: Measurement(WRONG))
     assert worse.examine().verdict is Verdict.FAILS
     assert worse.examine().number == "error 1.0e+00"
     assert same.examine().number == "error below 1e-10"
     assert not worse.examine().as_recorded
-    more = replace(claim, measure=lambda case: Measurement((RIGHT, in_training)))
+    more = replace(claim, measure=lambda case: Measurement(RIGHT, in_training))
     assert more.examine().training is Verdict.FAILS
     assert not more.examine().as_recorded
 
@@ -78,7 +78,7 @@ def test_a_check_gets_tolerance_and_relation_of_the_claim_unless_it_has_its_own(
         select(["eq-128"])[0],
         relation=up_to(2.0),
         measure=lambda case: Measurement(
-            (replace(RIGHT, tolerance=None), replace(ROUGH, relation=EQUAL))
+            replace(RIGHT, tolerance=None), replace(ROUGH, relation=EQUAL)
         ),
     )
     checks = claim.examine().measurement.checks
@@ -88,7 +88,7 @@ def test_a_check_gets_tolerance_and_relation_of_the_claim_unless_it_has_its_own(
 
 def test_a_claim_about_training_alone_has_no_verdict_on_paper():
     claim = replace(
-        select(["eq-128"])[0], measure=lambda case: Measurement((replace(RIGHT, training=True),))
+        select(["eq-128"])[0], measure=lambda case: Measurement(replace(RIGHT, training=True))
     )
     found = claim.examine()
     assert (found.verdict, found.training) == (None, Verdict.EXACT)

@@ -68,7 +68,7 @@ from attnlab.theory.relation import BELOW
 @claim("one-below-two", source="here", statement="$1 < 2$", relation=BELOW, case=WEAK)
 def one_below_two(case):
     """Compare 2 with 1."""
-    return Measurement((Check("one", 2.0, 1.0),), number=0.123456)
+    return Measurement(Check("one", 2.0, 1.0), number=0.123456)
 '''
 
 
@@ -145,7 +145,7 @@ def test_the_table_has_the_ladder_and_its_costs(tmp_path, call):
     assert code == 0, err
     shown = " ".join(out.split())
     for words in (
-        "theory z at the transition z at the end attention at the transition attention at the end "
+        "theory z, transition z, end attention, transition attention, end "
         "printed",
         "Without Theorem 1's decoder (Eq. 26, weak correlations, uniform classes, a large "
         "vocabulary) the error in z goes",

@@ -6,12 +6,13 @@ import sys
 
 import pytest
 
-from attnlab.cli import arguments, reproduce, study
+from attnlab.cli import arguments, reproduce
 from attnlab.data import presets
 from attnlab.dynamics import models
-from attnlab.experiments import names_of
-from attnlab.report import PARTS
+from attnlab.report.make import chosen_parts
 from attnlab.shelf import offered
+
+JOMA = ("erf", "hblt", "hierarchy", "invariants", "salience")
 
 
 def asking(*words):
@@ -26,7 +27,7 @@ def asking(*words):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("s",), ["simulate", "sweep", "study"]),
+        (("s",), ["simulate", "sweep"]),
         (("text", "a"), ["agreement"]),
         (("simulate", "syn-"), ["syn-small", "syn-medium"]),
         (("simulate", "recipes/"), []),  # where the shell itself completes files
@@ -37,7 +38,9 @@ def asking(*words):
         (("audit", "z"), ["zipf"]),
         (("play", "ran"), ["random"]),
         (("reproduce", "fig1"), ["fig10", "fig11", "fig12"]),
-        (("study", "length", "o"), ["optimizers", "overlap"]),
+        (("reproduce", "length", "o"), ["optimizers", "overlap"]),
+        (("reproduce", "joma"), ["joma", *(f"joma/{name}" for name in JOMA)]),
+        (("cite", "j"), ["joma"]),
     ],
 )
 def test_what_can_follow(words, found, monkeypatch, tmp_path, call):
@@ -52,8 +55,8 @@ def test_the_words_are_those_that_are_understood():
     ours = {getattr(models, name) for name in models.__all__} - {models.Model}
     assert {model.called() for model in ours} | {*offered("models")} == {*arguments.MODELS}
     assert tuple(offered("theories")) == arguments.THEORIES
-    assert set(PARTS) == set(reproduce.PARTS)
-    assert names_of("study") == study.NAMES
+    for name in reproduce.NAMES:
+        assert chosen_parts([name]), name
 
 
 def test_a_shell_is_answered_without_jax():

@@ -8,12 +8,11 @@ import pytest
 import attnlab
 from attnlab import Limit, Optimizer, Sampled
 from attnlab.auditing.trial import simulation_of
-from attnlab.cli import reproduce, study, text, text_classes
+from attnlab.cli import reproduce, text, text_classes
 from attnlab.data import classes_from
 from attnlab.dynamics import as_simulation
 from attnlab.papers.scan_and_snap.agreement import measure
 from attnlab.playground.asked import asked
-from attnlab.report import make_studies
 from attnlab.report import reproduce as make_parts
 from attnlab.sweeping import SweepRecipe
 from attnlab.text import Training, TransformerSpec, estimate_classes, open_corpus
@@ -89,7 +88,6 @@ def test_a_recipe_and_a_page_leave_the_same_unsaid():
         (text_classes.classes_verb, open_corpus),
         (text_classes.agreement_verb, measure),
         (reproduce.reproduce_verb, make_parts),
-        (study.study_verb, make_studies),
     ],
     ids=lambda of: of.__name__,
 )

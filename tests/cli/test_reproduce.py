@@ -2,25 +2,24 @@
 
 import errno
 import json
-import shutil
 
 import pytest
 
 import attnlab
 from attnlab.cli import app
 from attnlab.experiments.made import the_record
-from attnlab.files.shipped import recipe_folder
+from attnlab.shelf import paper, recipe_file
 from attnlab.sweeping.ledger import Ledger
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with recipes of one's own: fig8 as tests/experiments has it, of which the compiled
-    program is shared."""
+    """A folder with a recipe of one's own: fig8 as the tests of its paper have it, of which the
+    compiled program is shared."""
     folder = tmp_path_factory.mktemp("place")
-    shutil.copytree(recipe_folder(), folder / "mine")
-    path = folder / "mine" / "fig8.yaml"
-    text = path.read_text()
+    path = folder / "mine" / "fig8.yaml"  # such a folder need not have all
+    path.parent.mkdir()
+    text = recipe_file("fig8").read_text()
     text = text.replace(
         "num_classes=10,distinct=10,common_prob=0.1,vocab_size=1000",
         "num_classes=4,distinct=3,common_prob=0.1,vocab_size=100",
@@ -35,9 +34,6 @@ def place(tmp_path_factory):
 
 
 def test_some_parts_are_made_then_reused_and_told(place, call):
-    for path in (place / "mine").glob("fig*.yaml"):  # a folder of one's own need not have all
-        if path.stem != "fig8":
-            path.unlink()
     asked = ("reproduce", "fig8", "--recipes", "mine", "--out", "results")
     code, out, err = call(*asked, cwd=place)
     assert code == 0, err
@@ -45,21 +41,21 @@ def test_some_parts_are_made_then_reused_and_told(place, call):
     assert "reproduced" in out
     assert "1 left" in err
     results = place / "results"
-    made = {path.name for path in (results / "fig8").iterdir()}
+    made = {path.name for path in (results / "scan_and_snap" / "fig8").iterdir()}
     assert {"fig8.png", "fig8.pdf", "fig8.csv", "fig8.nc"} <= made
     report = (results / "report.html").read_text()
     assert "This report has 1 of 11 figures: 1 reproduced." in " ".join(report.split())
     assert "Figure 8" in report
     assert "Not made yet" not in report
-    assert 'id="story"' not in report
+    assert 'id="opening"' not in report
     code, out, err = call("reproduce", "report", *asked[2:], cwd=place)
     assert code == 0, err
     report = (results / "report.html").read_text()
     assert "Figure 8" in report
-    assert "Not made yet: fig2" in report
-    assert 'id="story"' in report and 'src="playground.html"' in report
+    assert "Not made yet: scan_and_snap/fig2" in report
+    assert 'id="opening"' in report and 'src="playground.html"' in report
     assert (results / "playground.html").is_file()
-    opening = the_record(results / "story")
+    opening = the_record(results / "scan_and_snap" / "story")
     assert (opening.outcome, opening.out_of_bounds()) == ("reproduced", {})
 
     code, out, err = call(*asked, "--json", cwd=place)
@@ -67,8 +63,8 @@ def test_some_parts_are_made_then_reused_and_told(place, call):
     document = json.loads(out)
     (part,) = document["parts"]
     assert part["reused"] is True
-    assert part["name"] == "fig8"
-    assert part["outcome"] == "reproduced"
+    assert part["name"] == "scan_and_snap/fig8"
+    assert (part["standing"], part["outcome"]) == ("holds", "reproduced")
     assert document["report"] == "results/report.html"
     assert all((place / name).exists() for name in part["files"])
 
@@ -80,7 +76,7 @@ def test_some_parts_are_made_then_reused_and_told(place, call):
     assert part["reused"] is False
     assert list(part["out_of_bounds"]) == ["largest_gap"]
 
-    code, out, err = call("cite", "results/fig8/fig8.nc", cwd=place)
+    code, out, err = call("cite", "results/scan_and_snap/fig8/fig8.nc", cwd=place)
     assert code == 0, err
     for text in ("@inproceedings{tian2023scan", f"{{{attnlab.__version__}}}", "num_classes=4"):
         assert text in out
@@ -92,7 +88,13 @@ def test_some_parts_are_made_then_reused_and_told(place, call):
         (["reproduce", "fig66"], "'fig66' is not a part; did you mean 'fig6'?"),
         (["reproduce", "reprot"], "did you mean 'report'?"),
         (["reproduce", "fig6", "--seeds", "0"], "seeds: expected at least 1"),
+        (["reproduce", "lenght"], "'lenght' is not a part; did you mean 'length'?"),
+        (["reproduce", "joma/fig6"], "figure: 'joma/fig6' is not of joma"),
         (["reproduce", "fig6", "--recipes", "nowhere"], "nowhere/fig6.yaml: no such file"),
+        (["reproduce", "length", "--recipes", "nowhere"], "nowhere/length.yaml: no such file"),
+        (["reproduce", "length", "--seeds", "1"], "seeds: two halves with an error need"),
+        (["reproduce", "fig6", "--seeds", "20", "--record"], "record: expected the papers' own"),
+        (["reproduce", "own", "--paper", "own"], "own/paper.yaml: no such file"),
         (["reproduce", "fig9", "--out", "file"], "out: file is not a folder"),
         (["cite", "file"], "file: not a result of attnlab; give a .nc file that it wrote"),
         (["cite", "nothing.nc"], "nothing.nc"),
@@ -108,14 +110,58 @@ def test_bad_input_is_one_message_and_nothing_written(arguments, message, tmp_pa
 
 
 def test_cite_needs_no_run(tmp_path, call):
-    code, out, err = call("cite", "--json", cwd=tmp_path)
-    assert code == 0, err
-    document = json.loads(out)
-    assert document["run"] is None
-    assert [entry.partition("{")[0] for entry in document["bibtex"]] == [
-        "@inproceedings",
-        "@software",
-    ]
+    for asked, keys in (((), ("tian2023scan", "tian2024joma")), (("joma",), ("tian2024joma",))):
+        code, out, err = call("cite", *asked, "--json", cwd=tmp_path)
+        assert code == 0, err
+        document = json.loads(out)
+        assert document["run"] is None
+        *papers, own = document["bibtex"]
+        assert [entry.partition(",")[0] for entry in papers] == [
+            f"@inproceedings{{{key}" for key in keys
+        ]
+        assert own.startswith("@software{attnlab")
+
+
+def test_a_paper_without_bibtex_is_cited_by_its_fields():
+    lines = paper("studies").citation.splitlines()
+    assert lines[:2] == ["@misc{studies,", f"  title = {{{{{paper('studies').title}}}}},"]
+    assert lines[-2:] == ["  year = {2026},", "}"]
+
+
+def test_a_study_is_made_then_reused_and_told(tmp_path, call):
+    text = recipe_file("residual").read_text()
+    for old, new in (
+        ("steps: 300", "steps: 40"),
+        ("queries: [2, 4]", "queries: [2]"),
+        ("unused: [0, 1000, 10000]", "unused: [0]"),
+        ("  mostly own: {everywhere: 1, within: 1, across: 1, own: 20}\n", ""),
+        ("across_quoted_0.3: [0.98, 1]", "across_quoted_0.3: [2, 3]"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "mine" / "studies").mkdir(parents=True)
+    (tmp_path / "mine" / "studies" / "residual.yaml").write_text(text)
+    asked = ("reproduce", "residual", "--recipes", "mine", "--out", "results", "--seeds", "4")
+    code, out, err = call(*asked, cwd=tmp_path)
+    assert code == 1, err
+    assert "across_quoted_0.3 = 1 is outside its regression bounds, 2 to 3" in out
+    assert "of its seeds agree in" in out or "take more (--seeds)" in out
+    assert "0 left" in err
+    made = {file.name for file in (tmp_path / "results" / "studies" / "residual").iterdir()}
+    assert {"residual.png", "residual.pdf", "residual.csv", "residual.nc", "part.json"} <= made
+    report = (tmp_path / "results" / "report.html").read_text()
+    assert "<h1>Studies of what papers leave open</h1>" in report
+    assert 'href="studies/residual/residual.nc"' in report
+    assert "Figure by figure" not in report
+
+    code, out, err = call(*asked, "--json", cwd=tmp_path)
+    assert (code, err) == (1, "")
+    (part,) = json.loads(out)["parts"]
+    assert part["reused"] is True
+    found = part["numbers"]["across_quoted_0.3"]
+    assert part["out_of_bounds"]["across_quoted_0.3"] == found == 1
+    assert [half["across_quoted_0.3"] for half in part["halves"]] == [1, 1]
+    assert part["summary"].count(" of ") > 8  # counts
 
 
 def test_a_disk_that_fails_is_one_message(tmp_path, call, monkeypatch):

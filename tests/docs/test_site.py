@@ -179,10 +179,10 @@ def test_fields_codes_and_schema_are_those_of_the_code(site):
 
 
 def test_docstrings_are_typeset_and_lead_to_their_source(site, pages):
-    page = pages[site / "reference" / "names" / "theory.html"]
+    page = pages[site / "reference" / "names" / "papers.scan_and_snap.theory.html"]
     assert r"\eta_{Y}" in page.formulas
-    found = [link for link in page.links if "source/src/attnlab/theory" in link]
-    assert any("speed.py.html#line-" in link for link in found)
+    found = [link for link in page.links if "attnlab/papers/scan_and_snap/theory" in link]
+    assert any("growth.py.html#line-" in link for link in found)
 
 
 def test_formulas_are_typeset_without_error(site, pages, browser):

@@ -36,6 +36,7 @@ from attnlab.dynamics.layout import dense_layout
 from attnlab.dynamics.models.extended import Given, Logits
 from attnlab.dynamics.positions import log_position_mass, position_from
 from attnlab.dynamics.start import Start
+from attnlab.formulas import Setting
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 
@@ -255,7 +256,7 @@ def test_the_residual_moves_attention_as_the_theory_says():
     z = np.random.default_rng(2).normal(scale=0.2, size=(2, 7))
     growth = theory.h(20.0, M=M, eta_y=1.0)
     gamma = (M - 1.0) ** 2 * growth / (M - 1.0 + np.exp(M * growth))
-    fbar = np.hstack([formulas.unit_attention(P, z, psi=psi), np.eye(2)[psi]]) / np.sqrt(2)
+    fbar = np.hstack([formulas.unit_attention(Setting(P, psi=psi), z), np.eye(2)[psi]]) / np.sqrt(2)
     W = theory.decoder_weights(fbar, growth, M=M)  # outputs: the K next tokens, then the rest
     model = Extended(residual=True)
     with jax.enable_x64(True):
@@ -270,7 +271,7 @@ def test_the_residual_moves_attention_as_the_theory_says():
         trained = Parameters(jnp.asarray(Y), Logits(jnp.asarray(logits), jnp.zeros((1, 0))))
         rows = class_rows(layout, layout.prior)
         _, slope = compiled()(model.loss_and_gradient)(layout, rows, trained, given)
-    velocity = theory.residual_velocity(P, z, psi=psi, M=M)
+    velocity = theory.residual_velocity(Setting(P, psi=psi, M=M), z)
     measured = -np.asarray(slope.Z.z)[0][:, place[:7]] / gamma
     np.testing.assert_allclose(measured, velocity, atol=1e-12)
 

@@ -1,15 +1,15 @@
 """Experiments are found where they stand, and one of one's own is run as ours are."""
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 
-import attnlab
 from attnlab.experiments import (
     Experiment,
     Judgement,
@@ -17,28 +17,77 @@ from attnlab.experiments import (
     StudyRecipe,
     Table,
     experiment,
+    figures,
     mean,
-    names_of,
     run,
 )
 from attnlab.experiments.base import WORDS
-from attnlab.experiments.catalogue import by_paper
+from attnlab.experiments.catalogue import module_of, opening, recipe_of
+from attnlab.experiments.made import Made
+from attnlab.experiments.recording import record
+from attnlab.files.errors import InputError
+from attnlab.report.make import chosen_parts
+from attnlab.shelf import VARIABLE, offered, paper
 
-FOLDER = Path(attnlab.__file__).parent / "experiments"
+
+def test_every_figure_of_a_paper_is_an_experiment_of_its_own_name():
+    for name in offered("figures"):
+        found = experiment(name)
+        assert found.full_name == name
+        assert found.paper == paper(name.partition("/")[0])
+        assert module_of(name).startswith(f"{found.paper.package}.figures.")
+    every = (*figures(ours=False), *figures(ours=True))
+    assert sorted(every) == sorted(offered("figures"))
+    assert every[0] == "scan_and_snap/fig2"  # the older paper first
+    assert "studies/length" in figures(ours=True)
+    assert experiment("fig6") == experiment("scan_and_snap/fig6")
+    assert opening().full_name == "scan_and_snap/story"
+    assert recipe_of(opening()).figure == "story"
 
 
-def test_every_file_of_a_source_is_an_experiment_of_its_own_name():
-    files = [path for path in FOLDER.glob("*/*.py") if path.stem != "__init__"]
-    named = (*names_of("figure"), *names_of("study"))
-    assert sorted(path.stem for path in files) == sorted(named)
-    for name in named:
-        assert experiment(name).name == name
-    figures = by_paper(names_of("figure"))
-    assert list(figures) == ["scan_and_snap", "joma"]  # the older paper first
-    assert figures["scan_and_snap"] == [f"fig{number}" for number in range(2, 13)]
-    assert "joma_erf" in figures["joma"]
-    assert by_paper(["audit", "fig6"]) == {"scan_and_snap": ["fig6"]}
-    assert "length" in names_of("study")
+def test_a_name_that_two_papers_have_is_refused_with_the_choices(tmp_path, monkeypatch):
+    folder = tmp_path / "another"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "figure.py").write_text("raise RuntimeError('not to be imported')\n")
+    (folder / "paper.yaml").write_text(
+        "name: another\ntitle: A\nshort: A\nauthors: A\nyear: 2025\nquestion: A\n"
+        "reading: printed text\nattnlab: '>=0.1'\nfigures: {fig6: 'figure:EXPERIMENT'}\n"
+    )
+    monkeypatch.setenv(VARIABLE, str(folder))
+    choices = "say scan_and_snap/fig6 or another/fig6"
+    with pytest.raises(InputError, match=choices):
+        experiment("fig6")
+    with pytest.raises(InputError, match=choices):
+        chosen_parts(["fig6"])
+    assert experiment("scan_and_snap/fig6").name == "fig6"
+    assert chosen_parts(["another"]) == ["another/fig6"]  # which imports nothing of it
+    assert "another/fig6" in chosen_parts([])
+    with pytest.raises(InputError, match="figure cannot be imported: RuntimeError: not to be"):
+        experiment("another/fig6")
+
+
+def test_parts_are_named_by_figure_or_paper_in_the_order_of_the_shelf():
+    assert chosen_parts(["joma", "fig9", "length"]) == [
+        "scan_and_snap/fig9", *figures(ours=False)[11:], "studies/length",
+    ]  # fmt: skip
+    assert chosen_parts([]) == [*figures(ours=False), "audit", "report"]
+    assert chosen_parts(["report", "studies"]) == [*figures(ours=True), "report"]
+    for wrong, hint in (("jom", "did you mean 'joma'"), ("studies/lenght", "'studies/length'")):
+        with pytest.raises(InputError, match=hint):
+            chosen_parts([wrong])
+
+
+def test_one_figure_needs_neither_claims_nor_another_paper():
+    code = (
+        "import sys; from attnlab.experiments import experiment, recipe_for; "
+        "import attnlab.report; recipe_for('fig6'); print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    papers = [name for name in done.stdout.split() if name.startswith("attnlab.papers.")]
+    assert "attnlab.papers.scan_and_snap.figures.fig6" in papers
+    assert all(name.startswith("attnlab.papers.scan_and_snap") for name in papers)
+    assert not [name for name in papers if ".claims" in name or name.endswith("cases")]
 
 
 def test_how_a_claim_stands_is_told_by_its_kind_and_its_source():
@@ -99,3 +148,33 @@ def test_a_study_that_mixes_its_seeds_is_refused(tmp_path):
     with pytest.raises(ValueError, match="data: a study keeps its seeds apart"):
         run(mixed, Recipe(seeds=6, spread=1.0), out=tmp_path)
     assert not (tmp_path / "own").exists()
+
+
+def test_standings_are_recorded_beside_what_else_is(tmp_path, monkeypatch):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "paper.yaml").write_text(
+        "name: own\ntitle: A\nshort: A\nauthors: A\nyear: 2025\nquestion: A\nreading: ours\n"
+        "attnlab: '>=0.1'\nfigures: {one: 'figure:ONE', two: 'figure:TWO'}\n"
+    )
+    before = {
+        "claims": {"a": {"verdict": "holds"}},
+        "figures": {
+            "one": {"standing": "holds", "numbers": {"x": 1.5}},
+            "two": {"standing": "open", "numbers": {}},
+        },
+    }
+    (folder / "expected.json").write_text(json.dumps(before))
+    monkeypatch.setenv(VARIABLE, str(folder))
+    made = Made(
+        name="own/one", key="", title="", about="", outcome="", headline="", summary="", alt="",
+        numbers={"x": 1.5001, "y": 2 / 3, "z": float("nan"), "w": 1.0},
+        regression_bounds={"x": (1, 2), "y": (0, 1), "z": (0, 1)}, settings={}, files={},
+        seconds=1.0, made_at="", versions={}, standing="fails",
+    )  # fmt: skip
+    assert record([made, replace(made, name="audit")]) == [folder / "expected.json"]
+    found = json.loads((folder / "expected.json").read_text())
+    assert found["figures"].pop("one") == {"standing": "fails", "numbers": {"x": 1.5, "y": 0.6667}}
+    del before["figures"]["one"]
+    assert found == before

@@ -3,35 +3,62 @@
 import dataclasses
 
 import pytest
+from made_small import small
 
 from attnlab.dynamics import Sampled
-from attnlab.experiments import SimulationRecipe, experiment, names_of, recipe_for
+from attnlab.experiments import SimulationRecipe, experiment, figures, recipe_for
+from attnlab.experiments.catalogue import has_recipe
 from attnlab.files.recipe import read_recipe
-from attnlab.files.shipped import recipe_folder
+from attnlab.shelf import recipe_file, shelf
+from attnlab.shelf import single as single_of
 
 
-@pytest.mark.parametrize("name", names_of("figure"))
+@pytest.mark.parametrize("name", figures(ours=False))
 def test_every_recipe_states_hardware_minutes_and_regression_bounds(name):
     recipe = recipe_for(name)
-    assert recipe.figure == name
+    short = name.partition("/")[2]
+    assert recipe.figure == short
     assert recipe.hardware
     assert recipe.minutes < 5
     assert recipe.regression_bounds
     assert recipe.about.endswith(".")
-    text = (recipe_folder() / f"{name}.yaml").read_text()
-    assert f"./lab reproduce {name}" in text
-    assert text.startswith("# Fig. " if name.startswith("fig") else "# JoMA, ")
+    text = recipe_file(name).read_text()
+    assert f"./lab reproduce {short}" in text or f"./lab reproduce {name}" in text
+    assert text.startswith("# Fig. " if short.startswith("fig") else "# JoMA, ")
 
 
 def test_there_is_no_recipe_without_a_figure():
-    found = [
-        path.stem for kind in ("fig*", "joma*") for path in recipe_folder().glob(f"{kind}.yaml")
-    ]
-    assert set(found) == set(names_of("figure"))
+    for paper in shelf().papers:
+        openings = [single.load().name for of, single in single_of("opening") if of == paper]
+        for folder in ("", "tiny", "wikitext"):
+            found = {path.stem for path in (paper.folder / "recipes" / folder).glob("*.yaml")}
+            assert found <= {*paper.figures, *openings}
+            assert folder or found == {*paper.figures, *openings}
+            assert folder != "tiny" or found == {*paper.figures}
+
+
+@pytest.mark.parametrize("name", [*figures(ours=False), *figures(ours=True)])
+def test_every_tiny_recipe_is_a_lab_note_of_seconds(name):
+    recipe, whole = small(name), recipe_for(name)
+    assert (recipe.figure, recipe.about) == (whole.figure, whole.about)
+    assert recipe.hardware == "one CPU core"
+    assert recipe.minutes <= 0.2
+    assert not recipe.regression_bounds
+
+
+def test_recipes_of_ones_own_may_stand_in_folders_of_papers(tmp_path):
+    text = recipe_file("fig9").read_text()
+    for folder, ratio in ((".", 3), ("scan_and_snap", 4)):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "fig9.yaml").write_text(text.replace("ratio: 2", f"ratio: {ratio}"))
+        assert recipe_for("fig9", tmp_path).ratio == ratio
+    assert recipe_for("fig9").ratio == 2
+    assert recipe_for("fig7", "wikitext").layers == (1, 3)
+    assert has_recipe("fig7", "wikitext") and not has_recipe("fig9", "wikitext")
 
 
 def test_an_unknown_key_is_refused_with_the_nearest(tmp_path):
-    text = (recipe_folder() / "fig6.yaml").read_text()
+    text = recipe_file("fig6").read_text()
     path = tmp_path / "fig6.yaml"
     path.write_text(text.replace("seeds: 10", "seed: 10"))
     with pytest.raises(ValueError, match=r"fig6.yaml: seed: unknown key; did you mean 'seeds'"):
@@ -42,7 +69,7 @@ def test_an_unknown_key_is_refused_with_the_nearest(tmp_path):
 
 
 def test_a_figure_needs_the_whole_lab_note(tmp_path):
-    text = (recipe_folder() / "fig6.yaml").read_text()
+    text = recipe_file("fig6").read_text()
     (tmp_path / "fig6.yaml").write_text(text.replace("hardware: two CPU cores\n", ""))
     with pytest.raises(ValueError, match=r"fig6.yaml: hardware: missing"):
         recipe_for("fig6", tmp_path)
@@ -76,7 +103,7 @@ def test_nor_is_anything_inside_it():
 
 
 def test_a_recipe_under_another_name_is_refused(tmp_path):
-    (tmp_path / "fig8.yaml").write_text((recipe_folder() / "fig9.yaml").read_text())
+    (tmp_path / "fig8.yaml").write_text(recipe_file("fig9").read_text())
     with pytest.raises(ValueError, match=r"fig8.yaml"):
         recipe_for("fig8", tmp_path)
     with pytest.raises(ValueError, match="did you mean 'fig6'"):
@@ -84,7 +111,7 @@ def test_a_recipe_under_another_name_is_refused(tmp_path):
 
 
 def test_fig6_is_the_protocol():
-    recipe = read_recipe(recipe_folder() / "fig6.yaml", SimulationRecipe)
+    recipe = read_recipe(recipe_file("fig6"), SimulationRecipe)
     assert recipe.grid == {
         "num_last": (1, 3, 5, 10),
         "eta_z": (0.5, 1, 2, 3),

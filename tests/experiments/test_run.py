@@ -9,12 +9,13 @@ from importlib import import_module
 import numpy as np
 import pytest
 import xarray as xr
+from made_small import small
 from matplotlib.figure import Figure
-from small_recipes import small
 
-from attnlab.experiments import experiment, joint
+from attnlab.experiments import experiment
 from attnlab.experiments.made import RECORD, read_record
 from attnlab.files.netcdf import load
+from attnlab.papers.scan_and_snap.figures import joint_runs
 
 running = import_module("attnlab.experiments.run")  # the function hides its module
 find_or_run = running.find_or_run
@@ -44,7 +45,7 @@ def makes(monkeypatch):
             coords=coords,
         )
 
-    monkeypatch.setattr(joint, "train", train)
+    monkeypatch.setattr(joint_runs, "train", train)
     return calls
 
 
@@ -54,7 +55,7 @@ QUICK = dataclasses.replace(FIG9, draw=lambda data: Figure(figsize=(1, 1)))  # a
 
 def test_an_experiment_becomes_pictures_data_and_a_record(recipe, makes, tmp_path):
     made = find_or_run(FIG9, recipe, out=tmp_path)
-    folder = tmp_path / "fig9"
+    folder = tmp_path / "scan_and_snap" / "fig9"
     names = {path.name for path in folder.iterdir()}
     assert names == {"fig9.png", "fig9.pdf", "fig9.csv", "fig9.nc", RECORD}
     assert (folder / "fig9.png").read_bytes().startswith(b"\x89PNG")
@@ -71,7 +72,7 @@ def test_an_experiment_becomes_pictures_data_and_a_record(recipe, makes, tmp_pat
 
 
 def test_what_is_finished_is_reused_until_something_changes(recipe, makes, tmp_path):
-    folder = tmp_path / "fig9"
+    folder = tmp_path / "scan_and_snap" / "fig9"
 
     def make(recipe):
         return find_or_run(QUICK, recipe, out=tmp_path)
@@ -100,7 +101,7 @@ def test_what_is_finished_is_reused_until_something_changes(recipe, makes, tmp_p
 
 def test_no_byte_of_a_record_can_change_unnoticed(recipe, makes, tmp_path):
     find_or_run(QUICK, recipe, out=tmp_path)
-    folder = tmp_path / "fig9"
+    folder = tmp_path / "scan_and_snap" / "fig9"
     whole = (folder / RECORD).read_bytes()
     for at in range(len(whole)):
         changed = bytearray(whole)
@@ -124,8 +125,8 @@ def test_a_failure_leaves_no_record(recipe, makes, tmp_path):
     broken = dataclasses.replace(FIG9, draw=lambda data: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         find_or_run(broken, recipe, out=tmp_path)
-    assert list((tmp_path / "fig9").iterdir()) == []
-    assert read_record(tmp_path / "fig9", "any") is None
+    assert list((tmp_path / "scan_and_snap" / "fig9").iterdir()) == []
+    assert read_record(tmp_path / "scan_and_snap" / "fig9", "any") is None
 
 
 def test_numbers_outside_their_regression_bounds_are_named(recipe, makes, tmp_path):

@@ -7,10 +7,10 @@ from attnlab.files.shipped import here_or_shipped, recipe_folder
 
 def test_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    named = Path("recipes", "fig6.yaml")
-    assert here_or_shipped(named) == recipe_folder() / "fig6.yaml"
+    named = Path("recipes", "text-rates.yaml")
+    assert here_or_shipped(named) == recipe_folder() / "text-rates.yaml"
     (tmp_path / "recipes").mkdir()
     (tmp_path / named).touch()
     assert here_or_shipped(named) == named
-    for absent in (Path("recipes", "nothing.yaml"), Path("mine", "fig6.yaml")):
+    for absent in (Path("recipes", "nothing.yaml"), Path("mine", "text-rates.yaml")):
         assert here_or_shipped(absent) == absent

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from attnlab.formulas import sample_gradient, sgd_flow, unit_attention
+from attnlab.formulas import Setting, sample_gradient, sgd_flow, unit_attention
 from attnlab.formulas.sgd import Motion
 from attnlab.formulas.tokens import log_scores
 from attnlab.papers.scan_and_snap.theory import (
@@ -39,9 +39,9 @@ def full_flow(P, t, *, psi, M, eta_y, eta_z, target, weight, frozen=False):
 @pytest.mark.parametrize("target", [(0, 1, 2, 3), (0, 1, 1, 2)], ids=["own", "shared"])
 def test_it_is_lemma_1_with_a_decoder_that_sees_the_start(random_classes, target):
     P, psi, weight = random_classes(3, K=4), [0, 1, 1, 0], np.array([0.4, 0.3, 0.2, 0.1])
-    common = {"psi": psi, "M": 9, "eta_y": 0.9, "eta_z": 0.5, "target": target, "weight": weight}
-    found = sgd_flow(P, [30.0, 0.0], **common)
-    Y, z = full_flow(P, 30.0, frozen=True, **common)
+    common = {"psi": psi, "M": 9, "eta_y": 0.9, "eta_z": 0.5, "target": target}
+    found = sgd_flow(Setting(P, prior=weight, **common), [30.0, 0.0])
+    Y, z = full_flow(P, 30.0, frozen=True, weight=weight, **common)
     np.testing.assert_allclose(found.logits[0], z, atol=1e-7)
     assert not found.logits[1].any()
     outside = max(target) + 1
@@ -69,7 +69,7 @@ def test_its_decoder_is_that_of_remark_1_corrected(one_common):
     P, at = one_common(3, 2, 0.5), {"M": 200, "eta_y": 0.9}
     f = unit_attention(P)
     t = np.array([1.0, 50.0, 1e5])
-    found = sgd_flow(P, t, psi=None, eta_z=0.0, **at)
+    found = sgd_flow(Setting(P, eta_z=0.0, **at), t)
     exact = plain_decoder(t, K=3, rho=float(f[0] @ f[1]), **at)
     np.testing.assert_allclose(found.outputs[:, 0, 0], exact.own, rtol=1e-6)
     np.testing.assert_allclose(found.outputs[:, 0, 1], exact.other, rtol=1e-6)
@@ -90,7 +90,7 @@ def test_xi_is_positive_for_the_decoder_that_sgd_trains_at_a_fixed_attention():
             continue
         tried += 1
         t = np.array([0.1, 1.0, 10.0, 1e6]) * transition_times(K=K, M=M, eta_y=0.9).t0
-        for w in sgd_flow(P, t, M=M, eta_y=0.9, eta_z=0.0).outputs:
+        for w in sgd_flow(Setting(P, M=M, eta_y=0.9, eta_z=0.0), t).outputs:
             W = np.hstack([w[:, :-1], np.repeat(w[:, -1:], M - K, axis=1)])
             g = gradient_coefficients(W, E)
             assert np.all((np.diagonal(g) - (g * (np.eye(K) + E)).sum(1)) > 0)
@@ -107,7 +107,7 @@ def test_its_error_is_of_the_order_of_the_rates_ratio(random_classes):
         _, z = full_flow(P, t0, target=(0, 1, 2), weight=[1 / 3] * 3, **rates)
         found = [
             np.linalg.norm(flow.logits - z) / np.linalg.norm(z)
-            for flow in (sgd_flow(P, t0, **rates), attention_flow(P, t0, **rates))
+            for flow in (sgd_flow(Setting(P, **rates), t0), attention_flow(Setting(P, **rates), t0))
         ]
         assert found[0] < 1 / ratio < 1 < found[1]
         errors.append(found[0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab.formulas import attention_weights, token_roles, unit_attention
+from attnlab.formulas import Setting, attention_weights, token_roles, unit_attention
 
 
 def test_attention_at_the_start_is_the_data(syn_small):
@@ -15,9 +15,9 @@ def test_attention_is_eq_5_with_queries_and_leading_axes():
     P, z, psi = rng.random((3, 5)), rng.normal(size=(4, 2, 5)), np.array([0, 1, 1])
     raw = P * np.exp(z[:, psi, :])
     np.testing.assert_allclose(
-        attention_weights(P, z, psi=psi), raw / raw.sum(-1, keepdims=True), rtol=1e-13
+        attention_weights(Setting(P, psi=psi), z), raw / raw.sum(-1, keepdims=True), rtol=1e-13
     )
-    f = unit_attention(P, z, psi=psi)
+    f = unit_attention(Setting(P, psi=psi), z)
     np.testing.assert_allclose(f, raw / np.linalg.norm(raw, axis=-1, keepdims=True), rtol=1e-13)
 
 
@@ -36,6 +36,6 @@ def test_bad_input_names_the_field():
     with pytest.raises(ValueError, match="P must be finite"):
         attention_weights([[0.0, 0.0]])
     with pytest.raises(ValueError, match="psi must give one query row"):
-        attention_weights(np.eye(2), np.zeros((1, 2)), psi=[0])
+        attention_weights(Setting(np.eye(2), psi=[0]), np.zeros((1, 2)))
     with pytest.raises(ValueError, match="z must have a row for each query"):
-        attention_weights(np.eye(2), np.zeros((1, 2)), psi=[0, 1])
+        attention_weights(Setting(np.eye(2), psi=[0, 1]), np.zeros((1, 2)))

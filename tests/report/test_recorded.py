@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments import Made, names_of
+from attnlab.experiments import Made, figures
 from attnlab.experiments.made import the_record, write_record
 from attnlab.report import make
 from attnlab.report.recorded import read_recorded, write_recorded
 
 DOCS = Path(__file__).parents[2] / "docs"
 MADE = Made(
-    name="dip", key="", title="Dip", about="", outcome="as JoMA says", headline="It falls.",
+    name="studies/dip", key="", title="Dip", about="", outcome="as JoMA says", headline="It falls.",
     summary="It falls.", alt="A line.", numbers={"a": 1.0}, regression_bounds={"a": [0.0, 2.0]},
     settings={}, files={"dip.nc": "0"}, seconds=1.0, made_at="2026-01-01", versions={},
 )  # fmt: skip
@@ -27,40 +27,45 @@ def docs(tmp_path):
 
 
 def test_what_is_kept_is_read_again_unless_it_was_changed(docs):
-    assert read_recorded("dip", docs) is None
+    assert read_recorded("studies/dip", docs) is None
     write_recorded(docs, MADE)
-    shown = read_recorded("dip", docs)
+    shown = read_recorded("studies/dip", docs)
     assert shown.recorded and shown.picture == b"a picture"
     assert replace(shown.made, files=MADE.files, table=(), halves=()) == MADE
     (docs / "images" / "studies" / "dip.png").write_bytes(b"another")
-    assert read_recorded("dip", docs) is None
+    assert read_recorded("studies/dip", docs) is None
     write_recorded(docs, MADE)
     record = docs / "studies" / "dip.json"
     record.write_text(record.read_text().replace("It falls", "It rises"))
-    assert read_recorded("dip", docs) is None
+    assert read_recorded("studies/dip", docs) is None
 
 
 def test_what_is_recorded_is_what_its_page_says():
-    recorded = [name for name in names_of("study") if (DOCS / "studies" / f"{name}.json").is_file()]
-    assert {"dip", "freeze"} <= set(recorded)
+    recorded = [name for name in figures(ours=True) if (DOCS / f"{name}.json").is_file()]
+    assert {"studies/dip", "studies/freeze"} <= set(recorded)
     for name in recorded:
         shown = read_recorded(name, DOCS)
         assert shown is not None, name
-        page = (DOCS / "studies" / f"{name}.md").read_text(encoding="utf-8")
+        page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
         assert shown.made.summary in page, name
 
 
 def test_a_report_shows_what_was_made_here_before_what_was_recorded(docs, tmp_path, monkeypatch):
     write_recorded(docs, MADE)
-    monkeypatch.setattr(make, "STUDIES", ("dip", "freeze"))
     monkeypatch.setattr(make, "read_recorded", lambda name: read_recorded(name, docs))
     out = tmp_path / "out"
-    assert [(of.made.name, of.recorded) for of in make._studies(out, None)] == [("dip", True)]
-    (out / "dip").mkdir(parents=True)
-    (out / "dip" / "dip.png").write_bytes(b"made here")
-    write_record(out / "dip", replace(MADE, files={}, headline="Made here."))
-    monkeypatch.setattr(make, "find", lambda study, _, out: the_record(out / study.name))
-    (study,) = make._studies(out, None)
-    assert (study.made.headline, study.picture, study.recorded) == (
-        "Made here.", b"made here", False,
-    )  # fmt: skip
+
+    def shown(parts, *, whole):
+        return [(of.made.headline, of.picture, of.recorded)
+                for of in make._studies(out, parts, None, whole=whole)]  # fmt: skip
+
+    assert shown({}, whole=True) == [("It falls.", b"a picture", True)]
+    assert shown({}, whole=False) == []
+    folder = out / "studies" / "dip"
+    folder.mkdir(parents=True)
+    (folder / "dip.png").write_bytes(b"made here")
+    here = replace(MADE, files={}, headline="Made here.")
+    write_record(folder, here)
+    monkeypatch.setattr(make, "find", lambda study, _, out: the_record(out / study.full_name))
+    assert shown({}, whole=True) == [("Made here.", b"made here", False)]
+    assert shown({"studies/dip": here}, whole=False) == [("Made here.", b"made here", False)]

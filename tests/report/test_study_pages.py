@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from attnlab.experiments import Made, names_of, share
+from attnlab.experiments import Made, figures, share
 from attnlab.report.study_pages import BEGIN, END, WIKITEXT, between_marks, found
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -35,7 +35,7 @@ def test_studies_on_text_say_what_was_found_at_paper_size(name):
     assert "trained on its test split" in part
     assert f"(../images/studies/{name}-wikitext.png)" in part
     assert (DOCS / "images" / "studies" / f"{name}-wikitext.png").is_file()
-    assert f"./lab study {name} --recipes recipes/wikitext" in page
+    assert f"./lab reproduce studies/{name} --recipes wikitext" in page
 
 
 def test_no_interval_of_dip_leaves_the_range_of_what_it_is_about():
@@ -51,7 +51,7 @@ def test_no_interval_of_dip_leaves_the_range_of_what_it_is_about():
 
 def made_with(numbers, halves, bounds):
     return Made(
-        name="length", key="", title="", about="", outcome="as the paper says", headline="",
+        name="studies/length", key="", title="", about="", outcome="as the paper says", headline="",
         summary="It falls.", alt="A line.", numbers=numbers, regression_bounds=bounds, settings={},
         files={}, seconds=1.0, made_at="", versions={}, halves=halves,
     )  # fmt: skip
@@ -86,7 +86,8 @@ def test_shares_come_with_their_counts_and_never_with_an_error_of_nothing():
 def test_the_list_has_every_study():
     text = (DOCS / "studies" / "README.md").read_text()
     table = text.partition(BEGIN)[2].partition(END)[0]
-    for name in names_of("study"):
-        assert f"[{name}]({name}.md)" in table
-        assert (DOCS / "studies" / f"{name}.md").is_file()
+    for name in figures(ours=True):
+        short = name.rpartition("/")[2]
+        assert f"[{short}]({short}.md)" in table
+        assert (DOCS / f"{name}.md").is_file()
     assert table.count("±") >= 5

@@ -27,7 +27,7 @@ from attnlab.shelf import (
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     """Each test finds its own papers, and leaves no others behind."""
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv(VARIABLE, "")  # which is put back
     finding._find.cache_clear()
     yield
     finding._find.cache_clear()

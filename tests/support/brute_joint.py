@@ -4,6 +4,8 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
+from attnlab.formulas import Setting
+
 PHI = {
     "linear": (lambda h: h, lambda h: 1.0 + 0.0 * h),
     "relu": (lambda h: np.maximum(h, 0.0), lambda h: 1.0 * (h > 0)),
@@ -22,10 +24,15 @@ class Brute:
         self.weight = [1 / self.K] * self.K if weight is None else weight
         self.kind, self.T = attention, temperature
         self.phi, self.slope = PHI[activation]
-        self.keywords = {
-            "psi": self.psi, "target": self.target, "weight": self.weight, "attention": attention,
-            "activation": activation, "temperature": temperature,
+        self.model = {
+            "attention": attention, "activation": activation, "temperature": temperature
         }  # fmt: skip
+
+    def setting(self, *, eta_w=None, eta_z=None):
+        """The same, as the formulas take it."""
+        return Setting(
+            self.P, psi=self.psi, prior=self.weight, target=self.target, eta_y=eta_w, eta_z=eta_z
+        )
 
     def attend(self, n, z):
         """b of class n, and db/dz."""

@@ -132,8 +132,8 @@ def of_theory() -> dict[str, list[float]]:
     classes, t = classes_from(CLASSES), np.array([0.0, 5.0, 50.0, 500.0])
     P, psi, K, M = classes.probs, classes.query_index, len(classes), classes.vocab_size
     rates = {"K": K, "M": M, "eta_y": 1.0}
-    flow = {"psi": psi, "M": M, "eta_y": 1.0, "eta_z": 0.5}
-    E = theory.correlation(P, psi=psi)
+    setting = formulas.Setting(P, psi=psi, M=M, eta_y=1.0, eta_z=0.5)
+    E = theory.correlation(setting)
     found = {
         "h": theory.h(t, M=M, eta_y=1.0),
         "gamma": theory.gamma(t, **rates),
@@ -145,12 +145,12 @@ def of_theory() -> dict[str, list[float]]:
         "e_prime": theory.e_prime(E),
         "beta": theory.beta(E, M=M),
         "xi": theory.xi(E, M=M),
-        "token_fates": theory.token_fates(P, psi=psi),
-        "attention_flow": theory.attention_flow(P, t, **flow).logits,
-        "attention_flow, printed": theory.attention_flow(P, t, **flow, form="printed").logits,
-        "sgd_flow": formulas.sgd_flow(P, t, **flow).logits,
+        "token_fates": theory.token_fates(setting),
+        "attention_flow": theory.attention_flow(setting, t).logits,
+        "attention_flow, printed": theory.attention_flow(setting, t, form="printed").logits,
+        "sgd_flow": formulas.sgd_flow(setting, t).logits,
         "growth_bound": theory.growth_bound(t, **rates, eta_z=0.5, C0=0.1),
-        "residual_velocity": theory.residual_velocity(P, np.zeros((2, M)), psi=psi, M=M),
+        "residual_velocity": theory.residual_velocity(setting, np.zeros((2, M))),
     }
     return {name: of(values) for name, values in found.items()}
 

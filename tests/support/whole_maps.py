@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from attnlab.observing import budget
+from attnlab.observing import kv_cache
 
 
 def whole_maps(q, k, *, scale, causal=False, window=None, mask=None, softcap=None, sinks=None):
@@ -126,10 +126,10 @@ def of_caches(p, seen, value, *, later, sink):
     learnable sink takes from each of them.
     """
     prompt, window = p[:-later], p[:-later][-32:]
-    masses = np.zeros((len(budget.POLICIES), len(budget.BUDGETS)))
+    masses = np.zeros((len(kv_cache.POLICIES), len(kv_cache.BUDGETS)))
     errors = np.zeros_like(masses)
     for at, (policy, share) in enumerate(
-        (policy, share) for policy in budget.POLICIES for share in budget.BUDGETS
+        (policy, share) for policy in kv_cache.POLICIES for share in kv_cache.BUDGETS
     ):
         for row, visible, rest in zip(p[-later:], seen[-later:], sink[-later:], strict=True):
             votes = {"heavy": prompt.sum(0), "window": window.sum(0)}

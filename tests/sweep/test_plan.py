@@ -6,7 +6,7 @@ from tiny_sweep import in_groups, tiny
 
 from attnlab.dynamics import Embedded, Extended, Flow, Limit, Optimizer, Sampled, Save, program
 from attnlab.files.recipe import read_recipe
-from attnlab.files.shipped import recipe_folder
+from attnlab.shelf import recipe_file
 from attnlab.sweeping import SweepRecipe, make_plan
 from attnlab.sweeping.driver import run_plan
 from attnlab.sweeping.plan import plan_document
@@ -53,7 +53,7 @@ def test_what_sequences_are_drawn_from_counts_for_each_setting():
 
 
 def test_fig6_is_four_compilations_of_160_runs():
-    document = plan_document(make_plan(read_recipe(recipe_folder() / "fig6.yaml", SweepRecipe)))
+    document = plan_document(make_plan(read_recipe(recipe_file("fig6"), SweepRecipe)))
     assert (document["cells"], document["runs"], document["compilations"]) == (64, 640, 4)
     assert [shape["runs_per_group"] for shape in document["shapes"]] == [160] * 4
     assert document["seconds"] > 0

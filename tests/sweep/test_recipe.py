@@ -9,14 +9,14 @@ from tiny_sweep import tiny
 from attnlab.data import classes_from
 from attnlab.dynamics import AlibiPosition, Embedded, Extended, LearnedPosition, Sampled
 from attnlab.files.recipe import as_value, read_recipe
-from attnlab.files.shipped import recipe_folder
+from attnlab.shelf import recipe_file
 from attnlab.sweeping import SweepRecipe
 
 SMALL = {"classes": "syn-medium", "eta_y": 1, "eta_z": 1, "steps": 5}
 
 
 def test_a_figures_recipe_is_a_sweep_and_a_sweep_needs_no_lab_note():
-    recipe = read_recipe(recipe_folder() / "fig6.yaml", SweepRecipe)
+    recipe = read_recipe(recipe_file("fig6"), SweepRecipe)
     assert recipe.about.startswith("Attention over distinct tokens")
     assert len(recipe.settings()) == 4
     assert as_value("", SMALL, SweepRecipe).about is None

@@ -11,6 +11,7 @@ import attnlab
 from attnlab import Extended, Flow, Limit, Sampled, SequenceClasses, Simulation
 from attnlab.data import single_common
 from attnlab.files.errors import InputError
+from attnlab.formulas import Setting
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.scan_and_snap.predict import Corrected
@@ -112,10 +113,10 @@ def test_with_momentum_decoder_and_attention_each_have_a_memory():
 
 
 def test_it_is_the_theory_s_own_formulas():
-    case = {"psi": [0, 0], "M": 1000}
     predicted = attnlab.predict(SIMULATIONS["flow"])
     times, tokens = predicted["time"].values, WEAK.in_play
-    flow = theory.attention_flow(WEAK.probs[:, tokens], times, eta_y=0.9, eta_z=0.03, **case)
+    setting = Setting(WEAK.probs[:, tokens], M=1000, eta_y=0.9, eta_z=0.03)
+    flow = theory.attention_flow(setting, times)
     one = predicted.isel(seed=0)
     np.testing.assert_allclose(one["attention_logits"].isel(token=tokens), flow.logits)
     np.testing.assert_allclose(predicted["growth_bound"], flow.growth_bound)
@@ -132,10 +133,8 @@ def test_uneven_classes_have_clocks_of_their_own():
     classes, t, tokens = WEAK.with_prior([0.1, 0.9]), 1e-3, WEAK.in_play
     early = Simulation(classes, Flow(), eta_y=0.9, eta_z=0.003, steps=t, dtype="float64")
     z = attnlab.predict(early, at=[0.0, t])["attention_logits"].isel(time=-1, seed=0, token=tokens)
-    speed = theory.attention_velocity(
-        classes.probs[:, tokens], np.zeros((1, tokens.size)), psi=None, M=1000,
-        weight=classes.prior**2,
-    )  # fmt: skip
+    at_rest = np.zeros((1, tokens.size))
+    speed = theory.attention_velocity(classes, at_rest, weight=classes.prior**2)
     np.testing.assert_allclose(z, 0.9 * 0.003 * t**2 / 2 * speed, rtol=3e-3)  # (1 - 1/M)^2
     longer = Simulation(classes, Flow(), eta_y=0.9, eta_z=0.003, steps=300.0, dtype="float64")
     trained = attnlab.simulate(longer, progress=False)["attention_logits"].isel(time=-1)

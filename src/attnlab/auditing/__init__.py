@@ -18,22 +18,7 @@ from attnlab.auditing.trial import Trial
 from attnlab.auditing.verdict import Verdict, judge
 
 __all__ = [
-    "Audit",
-    "Claim",
-    "Commentary",
-    "Finding",
-    "Measurement",
-    "OnRecord",
-    "Trial",
-    "Verdict",
-    "all_claims",
-    "audit",
-    "changed",
-    "claim",
-    "claims_of",
-    "examine_all",
-    "judge",
-    "record",
-    "select",
-    "whole_audit",
-]
+    "Audit", "Claim", "Commentary", "Finding", "Measurement", "OnRecord", "Trial", "Verdict",
+    "all_claims", "audit", "changed", "claim", "claims_of", "examine_all", "judge", "record",
+    "select", "whole_audit",
+]  # fmt: skip

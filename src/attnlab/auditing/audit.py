@@ -100,14 +100,10 @@ class Audit:
 
 
 def audit(
-    simulation: Simulation | Classes,
-    engine: Engine | None = None,
-    *,
-    claims: Sequence[Claim] = (),
-    theories: Sequence[Theory | str] | None = None,
-    tell: Callable[[str], None] = lambda name: None,
+    simulation: Simulation | Classes, engine: Engine | None = None, *, claims: Sequence[Claim] = (),
+    theories: Sequence[Theory | str] | None = None, tell: Callable[[str], None] = lambda name: None,
     **fields: Unpack[Fields],
-) -> Audit:
+) -> Audit:  # fmt: skip
     """Hold theories, and claims, against the training of a simulation.
 
     Parameters
@@ -177,48 +173,34 @@ def _tokens(trial: Trial) -> xr.Dataset:
         end = dataset["attention_logits"].isel({trial.simulation.clock: -1})
         return end.mean("seed").isel(token=trial.classes.in_play)
 
-    simulated = last(trial.simulated)
-    where = ("query", "token")
-    return xr.Dataset(
-        {
-            "role": (where, seen_roles(trial)),
-            "predicted": _by_theory(trial, last, simulated),
-            "simulated": (where, simulated.values.astype(np.float64)),
-        },
-        {
-            "theory": [of.name for of in trial.theories],
-            "query": trial.classes.queries,
-            "token": trial.classes.in_play,
-        },
-    )
+    where = {"query": trial.classes.queries, "token": trial.classes.in_play}
+    return _beside(trial, last, where).assign(role=(tuple(where), seen_roles(trial)))
 
 
 def _snap(trial: Trial) -> xr.Dataset:
     def snap(dataset: xr.Dataset) -> xr.DataArray:
         return measures.snap_time(dataset).mean("seed", skipna=False)
 
-    simulated = snap(trial.simulated)
-    return xr.Dataset(
-        {
-            "predicted": _by_theory(trial, snap, simulated),
-            "simulated": ("sequence_class", simulated.values),
-        },
-        {
-            "theory": [of.name for of in trial.theories],
-            "sequence_class": np.arange(trial.K),
-        },
-    )
+    return _beside(trial, snap, {"sequence_class": np.arange(trial.K)})
 
 
-def _by_theory(
-    trial: Trial, read: Callable[[xr.Dataset], xr.DataArray], simulated: xr.DataArray
-) -> tuple[tuple[str, ...], Any]:
-    """What is read from each theory's dataset, along `theory`; nan where it is silent."""
+def _beside(
+    trial: Trial, read: Callable[[xr.Dataset], xr.DataArray], where: dict[str, Any]
+) -> xr.Dataset:
+    """What is read from each theory's dataset, along `theory` (nan where it is silent), and from
+    the training."""
+    simulated = read(trial.simulated)
     values = np.full((len(trial.theories), *simulated.shape), np.nan)
     for i, of in enumerate(trial.theories):
         if of.name in trial.predicted:
             values[i] = read(trial.predicted[of.name]).values
-    return ("theory", *map(str, simulated.dims)), values
+    return xr.Dataset(
+        {
+            "predicted": (("theory", *where), values),
+            "simulated": (tuple(where), simulated.values.astype(np.float64)),
+        },
+        {"theory": [of.name for of in trial.theories], **where},
+    )
 
 
 def _still_moving(clock: Clock) -> dict[str, float]:

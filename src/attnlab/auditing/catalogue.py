@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -39,7 +39,8 @@ def claims_of(name: str) -> tuple[Claim, ...]:
     >>> claims_of("joma")[0].id
     'joma-linear'
     """
-    return tuple(_claims(shelved(name)))
+    of = shelved(name)
+    return tuple(claim for place in of.claim_modules() for claim in _in_module(of, *place))
 
 
 def all_claims() -> tuple[Claim, ...]:
@@ -102,11 +103,6 @@ def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:
     path = of.folder.joinpath(*module.split(".")).with_suffix(".py")
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return any(f'"{name}"' in text for name in ids)
-
-
-def _claims(of: Paper) -> Iterator[Claim]:
-    for section, whose, module in of.claim_modules():
-        yield from _in_module(of, section, whose, module)
 
 
 @lru_cache(maxsize=512)

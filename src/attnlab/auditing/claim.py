@@ -21,19 +21,29 @@ Assumption = Callable[[Case], tuple[Hypothesis, ...]]
 Reading = Literal["printed text", "as we know it", "ours"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Measurement:
     """What a measurement brought: its checks, the numbers worth quoting, the counterexample.
 
-    `number` goes with the algebra and the reduced dynamics, `training_number` with training;
-    `holds_from` is the ratio eta_Y/eta_Z from which on the claim holds in training.
+    Checks are given one after another: `Measurement(check, another, number=0.5)`. `number` goes
+    with the algebra and the reduced dynamics, `training_number` with training; `holds_from` is the
+    ratio eta_Y/eta_Z from which on the claim holds in training.
     """
 
     checks: tuple[Check, ...]
-    number: float | None = None
-    training_number: float | None = None
-    note: str = ""
-    holds_from: float | None = None
+    number: float | None
+    training_number: float | None
+    note: str
+    holds_from: float | None
+
+    def __init__(
+        self, *checks: Check, number: float | None = None, training_number: float | None = None,
+        note: str = "", holds_from: float | None = None,
+    ) -> None:  # fmt: skip
+        vars(self).update(  # a frozen value is set once, here
+            checks=checks, number=number, training_number=training_number, note=note,
+            holds_from=holds_from,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -135,15 +145,15 @@ class Claim:
                 f"claim: {self.id} has no classes of its own; give it to attnlab.audit with yours"
             )
         hypotheses = self.assume(case)
-        measurement = self.measure(case)
-        checks = tuple(
+        found = dict(vars(self.measure(case)))
+        checks = [
             replace(
                 check,
                 relation=self.relation if check.relation is None else check.relation,
                 tolerance=self.tolerance if check.tolerance is None else check.tolerance,
             )
-            for check in measurement.checks
-        )
+            for check in found.pop("checks")
+        ]
         on_paper = [check for check in checks if not check.training]
         in_training = [check for check in checks if check.training]
         return Finding(
@@ -152,7 +162,7 @@ class Claim:
             verdict=judge(on_paper, hypotheses) if on_paper or not in_training else None,
             training=judge(in_training, hypotheses) if in_training else None,
             hypotheses=hypotheses,
-            measurement=replace(measurement, checks=checks),
+            measurement=Measurement(*checks, **found),
         )
 
     def quote(self, number: float | None, *, training: bool = False) -> str:
@@ -168,23 +178,12 @@ class Claim:
 
 
 def claim(
-    id: str,
-    *,
-    statement: str,
-    relation: Relation,
-    source: str | Sequence[str] = (),
-    hypotheses: Sequence[Assumption] = (),
-    tolerance: float = 0.0,
-    number: str = "",
-    training_number: str = "",
-    case: Case | None = None,
-    general: bool = False,
-    code: Sequence[str] = (),
-    test: str = "",
-    figure: str | None = None,
-    ours: bool = False,
+    id: str, *, statement: str, relation: Relation, source: str | Sequence[str] = (),
+    hypotheses: Sequence[Assumption] = (), tolerance: float = 0.0, number: str = "",
+    training_number: str = "", case: Case | None = None, general: bool = False,
+    code: Sequence[str] = (), test: str = "", figure: str | None = None, ours: bool = False,
     reading: Reading | None = None,
-) -> Callable[[Callable[[Any], Measurement]], Claim]:
+) -> Callable[[Callable[[Any], Measurement]], Claim]:  # fmt: skip
     """Make a claim of the function below: it measures, and its docstring says how.
 
     Parameters
@@ -231,7 +230,7 @@ def claim(
     >>> @claim("one-below-two", statement="$1 < 2$", relation=BELOW)
     ... def one_below_two(case):
     ...     \"\"\"Compare 2 with 1.\"\"\"
-    ...     return Measurement((Check("one", 2.0, 1.0),))
+    ...     return Measurement(Check("one", 2.0, 1.0))
     >>> one_below_two.how
     'Compare 2 with 1.'
     """

@@ -13,7 +13,7 @@ from attnlab.auditing.claim import Finding
 from attnlab.auditing.runs import TRAINED_RATIOS
 from attnlab.files.provenance import versions
 from attnlab.shelf import Paper, paper
-from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory import Check, Hypothesis
 
 KNOWN = "as we know it"  # the reading of what we did not find in print
 
@@ -38,7 +38,7 @@ def audit_document(
 
 def paper_document(of: Paper) -> dict[str, Any]:
     """Return how a paper is called, and how we know it, as plain data."""
-    return {"short": of.short, "year": of.year, "reading": of.reading}
+    return _named(of, "short", "year", "reading")
 
 
 def sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -65,13 +65,9 @@ def _section_title(document: Mapping[str, Any], name: str, title: str, *, with_p
 
 def finding_document(finding: Finding) -> dict[str, Any]:
     """One finding as plain data, for JSON and for the page."""
-    claim, measurement = finding.claim, finding.measurement
+    claim, measurement, recorded = finding.claim, finding.measurement, finding.claim.recorded
     return {
-        "id": claim.id,
-        "paper": claim.paper,
-        "section": claim.section,
-        "origin": claim.origin,
-        "reading": claim.reading,
+        **_named(claim, "id", "paper", "section", "origin", "reading"),
         "statement": claim.plain,
         "latex": claim.statement,
         "source": "; ".join(claim.source),
@@ -79,12 +75,10 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "relation": str(claim.relation),
         "case": {
             "classes": finding.case.classes.origin,
-            "eta_y": finding.case.eta_y,
-            "eta_z": finding.case.eta_z,
+            **_named(finding.case, "eta_y", "eta_z"),
             "time": finding.case.steps,
         },
-        "how": claim.how,
-        "tolerance": claim.tolerance,
+        **_named(claim, "how", "tolerance"),
         "verdict": finding.verdict and finding.verdict.value,
         "number": finding.number,
         "value": number(measurement.number),
@@ -94,28 +88,26 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "holds_from": ratio_document(measurement.holds_from),
         "counterexample": measurement.note,
         "recorded": {
-            "verdict": claim.recorded.verdict and claim.recorded.verdict.value,
-            "value": claim.recorded.number,
-            "training": claim.recorded.training and claim.recorded.training.value,
-            "training_value": claim.recorded.training_number,
+            "verdict": recorded.verdict and recorded.verdict.value,
+            "value": recorded.number,
+            "training": recorded.training and recorded.training.value,
+            "training_value": recorded.training_number,
         },
         "as_recorded": finding.as_recorded,
         "hypotheses": [hypothesis_document(hypothesis) for hypothesis in finding.hypotheses],
-        "checks": [
-            {
-                "about": check.about,
-                "form": check.form,
-                "training": check.training,
-                "relation": str(check.relation),
-                "error": number(check.error),
-                "tolerance": check.tolerance,
-                "holds": check.holds,
-            }
-            for check in measurement.checks
-        ],
+        "checks": [check_document(check) for check in measurement.checks],
         "code": list(claim.code),
         "test": claim.test_file,
         "figure": claim.figure,
+    }
+
+
+def check_document(check: Check) -> dict[str, Any]:
+    """One check as plain data."""
+    return {
+        **_named(check, "about", "form", "training", "tolerance", "holds"),
+        "relation": str(check.relation),
+        "error": number(check.error),
     }
 
 
@@ -159,6 +151,11 @@ def map_document(table: xr.Dataset) -> dict[str, Any]:
             for kind in table
         ],
     }
+
+
+def _named(of: Any, *names: str) -> dict[str, Any]:
+    """What an object has under these names."""
+    return {name: getattr(of, name) for name in names}
 
 
 def number(value: float | None) -> float | None:

@@ -43,13 +43,9 @@ def recorded_at(steps: float, exactly: Sequence[float] = ()) -> list[float]:
 
 
 def joint_flow(
-    classes: SequenceClasses,
-    rates: Sequence[tuple[float, float]],
-    steps: float,
-    start: ArrayLike | None = None,
-    model: Model | None = None,
-    exactly: Sequence[float] = (),
-) -> xr.Dataset:
+    classes: SequenceClasses, rates: Sequence[tuple[float, float]], steps: float,
+    start: ArrayLike | None = None, model: Model | None = None, exactly: Sequence[float] = (),
+) -> xr.Dataset:  # fmt: skip
     """The joint flow of Y and Z (T to infinity, float64) at pairs (eta_Y, eta_Z).
 
     Dims: run (with coords eta_y and eta_z), time (`recorded_at`), sequence_class, query, token.
@@ -58,29 +54,20 @@ def joint_flow(
     """
     eta_y, eta_z = (xr.DataArray(column, dims="run") for column in np.array(rates).T)
     result = simulate(
-        classes,
-        Flow(),
-        eta_y=eta_y,
-        eta_z=eta_z,
-        steps=steps,
+        classes, Flow(), eta_y=eta_y, eta_z=eta_z, steps=steps,
         init="zero" if start is None else np.asarray(start),
-        save=Save(("attention", "logits", "loss"), at=recorded_at(steps, exactly)),
-        dtype="float64",
-        model=model,
-        progress=False,
-    )
+        save=Save(("attention", "logits", "loss"), at=recorded_at(steps, exactly)), dtype="float64",
+        model=model, progress=False,
+    )  # fmt: skip
     return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
 
 
 @lru_cache(maxsize=KEPT)
 def trained(
-    classes: SequenceClasses,
-    rates: tuple[tuple[float, float], ...],
-    steps: float,
-    start: tuple[Any, ...] | None = None,
-    model: Model | None = None,
+    classes: SequenceClasses, rates: tuple[tuple[float, float], ...], steps: float,
+    start: tuple[Any, ...] | None = None, model: Model | None = None,
     exactly: tuple[float, ...] = (),
-) -> xr.Dataset:
+) -> xr.Dataset:  # fmt: skip
     """`joint_flow` for up to `RUNS` pairs of rates, kept, and always run as `RUNS` of them."""
     if len(rates) > RUNS:
         raise InputError(f"rates: at most {RUNS} pairs to a call, got {len(rates)}")

@@ -11,7 +11,7 @@ from attnlab.theory.case import Case
 
 def seen_roles(case: Case) -> NDArray[np.int64]:
     """Return 1 where the query sees a distinct token, 2 for a common one, 0 for an unseen one."""
-    common = formulas.token_roles(case.P).common
+    common = formulas.token_roles(case).common
     roles = np.zeros((case.classes.queries.size, case.P.shape[1]), dtype=np.int64)
     for n, row in enumerate(case.psi):
         seen = case.P[n] > 0

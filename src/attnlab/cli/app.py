@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from attnlab.cli import audit, cite, observe, play, predict, reproduce, study, sweep, text
+from attnlab.cli import audit, cite, observe, papers, play, predict, reproduce, sweep, text
 from attnlab.cli.exit_codes import BAD_INPUT, DIVERGED, INTERRUPTED, STOPPED
 from attnlab.cli.printing import say
 from attnlab.cli.simulate import HELP, simulate_verb
@@ -33,7 +33,9 @@ app.command("predict", help=predict.HELP)(predict.predict_verb)
 app.command("sweep", help=sweep.HELP)(sweep.sweep_verb)
 app.command("audit", help=audit.HELP)(audit.audit_verb)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce_verb)
-app.command("study", help=study.HELP)(study.study_verb)
+app.command("papers", help=papers.PAPERS_HELP)(papers.papers_verb)
+app.command("check-paper", help=papers.CHECK_HELP)(papers.check_paper_verb)
+app.command("new-paper", help=papers.NEW_HELP)(papers.new_paper_verb)
 app.command("play", help=play.HELP)(play.play_verb)
 app.add_typer(text.app, name="text")
 app.add_typer(observe.app, name="observe")

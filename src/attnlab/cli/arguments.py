@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from attnlab.files.errors import InputError
-from attnlab.files.shipped import recipe_folder
 from attnlab.shelf import offered, shelf
 
 # Read from each paper.yaml: help and completion import no paper and no JAX.
@@ -20,18 +19,6 @@ MODELS = ("pairwise", "embedded", "extended", *offered("models"))
 THEORIES = tuple(offered("theories"))
 PRESET = PRESETS[0]  # of examples in help texts
 PICTURES = (".png", ".pdf", ".svg")
-
-
-def recipe_names(pattern: str) -> tuple[str, ...]:
-    """The experiments whose recipes are called so: what a shell completes must not load JAX."""
-    found = recipe_folder().glob(f"{pattern}.yaml")
-    return tuple(sorted(path.stem.removeprefix("study-") for path in found))
-
-
-def figures_by_paper() -> dict[str, tuple[str, ...]]:
-    """Return the figures of each paper that has some; studies of ours are not among them."""
-    papers = [paper for paper in shelf().papers if paper.reading != "ours"]
-    return {paper.name: tuple(paper.figures) for paper in papers if paper.figures}
 
 
 def completing(*words: str) -> Callable[[str], list[str]]:

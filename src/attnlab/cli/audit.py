@@ -39,11 +39,11 @@ are given.
 \b
 Examples:
   attnlab audit
-  attnlab audit --paper joma
-  attnlab audit --claim theorem-2 --claim eq-88
-  attnlab audit syn-small --eta-y 10 --eta-z 1
+  attnlab audit --paper PAPER
+  attnlab audit --claim ID --claim ANOTHER
+  attnlab audit recipes/classes-two-words.yaml --eta-y 10 --eta-z 1
   attnlab audit recipes/classes-two-words.yaml --html mine.html --plot mine.png
-  attnlab audit syn-small --claim theorem-3 --json
+  attnlab audit recipes/classes-two-words.yaml --claim ID --json
 """
 
 

@@ -178,7 +178,7 @@ def _show_ladder(console: Any, ladder: dict[str, Any]) -> None:
     when = " and ".join(
         f"the {at} (time {time:.4g})" for at, time in zip(ladder["at"], ladder["time"], strict=True)
     )
-    columns = [f"{what} at the {at}" for what in ("z", "attention") for at in ladder["at"]]
+    columns = [f"{what}, {at}" for what in ("z", "attention") for at in ladder["at"]]
     console.print(
         f"\nLargest error of each theory at {when}; in z, relative to the largest |z| of training"
     )

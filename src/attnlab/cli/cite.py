@@ -1,45 +1,62 @@
-"""attnlab cite: what to cite for attnlab and for a run."""
+"""attnlab cite: what to cite for papers, for attnlab and for a run."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from attnlab.cli import options
+from attnlab.cli.arguments import PAPERS, completing
 from attnlab.cli.printing import say
+from attnlab.files.citation import ATTNLAB_BIBTEX
+from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.names import visible
 from attnlab.files.progress import waiting
+from attnlab.shelf import shelf
 
-HELP = """Print what to cite: the paper and attnlab, and for a result file how it was made.
+HELP = """Print what to cite: papers and attnlab, and for a result file how it was made.
+
+Name a paper for that alone; otherwise all papers on the shelf are printed but what is ours.
 
 \b
 Examples:
   attnlab cite
-  attnlab cite out/fig6/fig6.nc
+  attnlab cite PAPER
+  attnlab cite result.nc
 """
 
 
 def cite_verb(
-    file: Annotated[Path | None, typer.Argument(help="A result of attnlab (netCDF).")] = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PAPER|FILE]", help="A paper, or a result of attnlab (netCDF).",
+            autocompletion=completing(*PAPERS),
+        ),
+    ] = None,
     as_json: options.AsJson = False,
-) -> None:
-    with waiting("looking" if file is None else f"reading {file}", quiet=as_json):
-        from attnlab.files.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
-
-        run = None if file is None else _run(file)
+) -> None:  # fmt: skip
+    named = [known for known in shelf().papers if known.name == what]
+    if what is not None and not named and not os.path.exists(what):
+        hint = did_you_mean(what, PAPERS)
+        raise InputError(f"what: {what!r} is neither a paper on the shelf nor a file; {hint}")
+    with waiting("looking" if named or what is None else f"reading {what}", quiet=as_json):
+        run = None if named or what is None else _run(Path(what))
+    papers = named or [known for known in shelf().papers if known.reading != "ours"]
+    entries = [*(known.citation for known in papers), ATTNLAB_BIBTEX]
     if as_json:
-        document = {"bibtex": [PAPER_BIBTEX, ATTNLAB_BIBTEX], "run": run}
-        print(json.dumps(document, indent=2, allow_nan=False))
+        print(json.dumps({"bibtex": entries, "run": run}, indent=2, allow_nan=False))
         return
     if run is not None:
         for line in _comment(run):
             say(f"% {visible(line)}".rstrip())  # a line of a name would be no comment
         print()
-    print(f"{PAPER_BIBTEX}\n\n{ATTNLAB_BIBTEX}")
+    print("\n\n".join(entries))
 
 
 def _run(file: Path) -> dict[str, Any]:

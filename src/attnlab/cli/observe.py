@@ -233,7 +233,7 @@ def report_verb(
 
     dataset = with_steps(load(path))
     if "theory" not in dataset.attrs and "received_start" in dataset:
-        from attnlab.observing.expectations import expected
+        from attnlab.observing.report_page import expected
 
         dataset.attrs["theory"] = json.dumps(expected(dataset))
     report(dataset, page)
@@ -266,7 +266,7 @@ def _probe(
     text: str, folder: Path, tokenizer: Path | None, sequences: int, length: int
 ) -> tuple[Any, dict[str, Any]]:
     """The probe, and the whole text with the names of its tokens, for what theory says of it."""
-    from attnlab.observing.pretrained import cut_into_sequences, tokens_of_text
+    from attnlab.observing.model_files import cut_into_sequences, tokens_of_text
     from attnlab.text.sources import builtin_text, read_text
 
     for name, value in (("sequences", sequences), ("length", length)):

@@ -1,4 +1,4 @@
-"""Experiments on the command line: how they and the audit are watched and told of."""
+"""Experiments on the command line: their progress, and what was found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnlab.cli.exit_codes import NOT_AS_RECORDED
-from attnlab.cli.printing import finite, plain_console, print_table, say
+from attnlab.cli.printing import finite, plain_console, print_table, say, say_written
 from attnlab.files.progress import watching
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _parts_document(done: Reproduction) -> dict[str, Any]:
     """What --json prints."""
     return {
         "out": str(done.out),
-        "report": None if done.report is None else str(done.report),
+        "report": str(done.report),
         "seconds": round(done.seconds, 2),
         "parts": [_made_document(done.out, made) for made in done.made],
     }
@@ -36,6 +36,7 @@ def _made_document(out: Path, made: Made) -> dict[str, Any]:
         "name": made.name,
         "title": made.title,
         "claim": made.about,
+        "standing": made.standing,
         "outcome": made.outcome,
         "headline": made.headline,
         "summary": made.summary,
@@ -53,18 +54,19 @@ def _made_document(out: Path, made: Made) -> dict[str, Any]:
     }
 
 
-def tell_parts(done: Reproduction, *, as_json: bool) -> None:
-    """Say what was made; exit code 1 when a number is out of bounds or unsettled."""
+def show_parts(done: Reproduction, written: Sequence[Path] = (), *, as_json: bool) -> None:
+    """Print what was made; exit code 1 when a number is out of bounds or unsettled."""
     if as_json:
         print(json.dumps(_parts_document(done), indent=2, allow_nan=False))
     else:
-        _show_parts(done)
+        _print_parts(done)
+        say_written(*written)
     if any(made.out_of_bounds() or made.unsettled() for made in done.made):
         raise typer.Exit(NOT_AS_RECORDED)
 
 
-def _show_parts(done: Reproduction) -> None:
-    """A table of what was found, what is not as recorded, and where everything is."""
+def _print_parts(done: Reproduction) -> None:
+    """Print a table of what was found, what is not as recorded, and where everything is."""
     console = plain_console()
     if done.made:
         rows = [(made.name, made.outcome.split(), made.headline.split()) for made in done.made]
@@ -79,8 +81,7 @@ def _show_parts(done: Reproduction) -> None:
             )
         if made.halves:
             _show_halves(console, made)
-    where = done.report or done.out
-    console.print(f"{where} ({done.seconds:.0f} s)", soft_wrap=True)
+    console.print(f"{done.report} ({done.seconds:.0f} s)", soft_wrap=True)
 
 
 def _show_halves(console: Console, made: Made) -> None:

@@ -28,9 +28,10 @@ HELP = """Run a grid of simulations, thousands of them, on one machine or a clus
 
 RECIPE is a YAML or JSON file that names classes, a grid over any field, and the rest of what
 `simulate` takes (docs/guides/sweeps.md); or, of trainings on text (recipes/text-rates.yaml), a
-corpus and the rest of what `train` takes. Results go to --out: one file for each group of
-runs, table.csv with a row for each cell, and a ledger. The same command resumes a sweep that was
-stopped, by whatever, and computes only what is missing or damaged.
+corpus and the rest of what `train` takes; or PAPER/FIGURE, the recipe of a figure that is a sweep.
+Results go to --out: one file for each group of runs, table.csv with a row for each cell, and a
+ledger. The same command resumes a sweep that was stopped, by whatever, and computes only what is
+missing or damaged.
 
 \b
 Examples:
@@ -48,7 +49,9 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def sweep_verb(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE|status", help="A recipe file.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE|status", help="A file, or PAPER/FIGURE.")
+    ],
     directory: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="After `status`: the sweep to look at.")
     ] = None,
@@ -80,6 +83,7 @@ def sweep_verb(
         raise InputError(f"{directory}: one recipe at a time; name the directory with --out")
     with waiting(LOADING, quiet=as_json):
         from attnlab.files.recipe import read_recipe
+        from attnlab.shelf import recipe_file
         from attnlab.sweeping import Stopped, SweepRecipe, make_plan, run_in
         from attnlab.sweeping.directory import planned_budget
         from attnlab.sweeping.plan import MEMORY_BUDGET
@@ -92,7 +96,7 @@ def sweep_verb(
     if budget is None:
         budget = MEMORY_BUDGET
     with waiting(f"planning {recipe}", quiet=as_json):
-        plan = make_plan(read_recipe(recipe, SweepRecipe), memory_budget=budget)
+        plan = make_plan(read_recipe(recipe_file(recipe), SweepRecipe), memory_budget=budget)
     if dry_run:
         _show_plan(plan, as_json)
         return

@@ -1,4 +1,4 @@
-"""Experiments: figures of papers made again, and studies of our own, one file each, one protocol.
+"""Experiments: the figures of papers, made again, and studies; one file each, one protocol.
 
     from attnlab.experiments import experiment, recipe_for, run
 
@@ -7,14 +7,14 @@
     fig9.draw(curves).savefig("fig9.png")     # a matplotlib figure
     print(fig9.judge(curves).summary)         # what it says about the claim
 
-    run(fig9, recipe_for("fig9"), out="out")  # all of it, as files in out/fig9
+    run(fig9, recipe_for("fig9"), out="out")  # all of it, as files in a folder of its paper
 
-`names_of("figure")` and `names_of("study")` list them. An experiment of your own is an `Experiment`
-as well (docs/guides/own_experiment.md).
+Where several papers have a figure of one name, say "paper/figure". An experiment of your own is an
+`Experiment` as well (docs/guides/own_paper.md).
 """
 
 from attnlab.experiments.base import Experiment, Judgement, Standing, Table
-from attnlab.experiments.catalogue import experiment, names_of, recipe_for
+from attnlab.experiments.catalogue import experiment, figures, recipe_for
 from attnlab.experiments.estimate import (
     Estimate,
     Share,
@@ -30,24 +30,7 @@ from attnlab.experiments.recipe import ExperimentRecipe, SimulationRecipe, Study
 from attnlab.experiments.run import run
 
 __all__ = [
-    "Estimate",
-    "Experiment",
-    "ExperimentRecipe",
-    "Judgement",
-    "Made",
-    "Share",
-    "SimulationRecipe",
-    "Standing",
-    "StudyRecipe",
-    "Table",
-    "apart",
-    "experiment",
-    "jackknife",
-    "mean",
-    "names_of",
-    "on_halves",
-    "recipe_for",
-    "run",
-    "share",
-    "unsettled",
-]
+    "Estimate", "Experiment", "ExperimentRecipe", "Judgement", "Made", "Share", "SimulationRecipe",
+    "Standing", "StudyRecipe", "Table", "apart", "experiment", "figures", "jackknife", "mean",
+    "on_halves", "recipe_for", "run", "share", "unsettled",
+]  # fmt: skip

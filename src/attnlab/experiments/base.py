@@ -1,8 +1,8 @@
 """What an experiment is: its data, what they say about a claim, a picture and a table.
 
-An experiment is a value with functions in it. Those that come with attnlab stand in a file each, in
-the folder of the source whose claim they are about, and are called EXPERIMENT there; the catalogue
-finds them. One of your own needs no more than this value (docs/guides/own_experiment.md).
+An experiment is a value with functions in it. Those of a paper stand in its folder, and its
+paper.yaml names them; the catalogue finds them there. One of your own needs no more than this value
+(docs/guides/own_paper.md).
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
+from attnlab.shelf import Paper
 
 Kind = Literal["figure", "study"]
 R = TypeVar("R", bound=ExperimentRecipe)
@@ -32,6 +33,11 @@ class Standing(StrEnum):
     PARTLY = "in part"
     FAILS = "fails"
     OPEN = "open"
+
+    @classmethod
+    def of(cls, holds: Any, in_part: Any) -> Standing:
+        """Return HOLDS, or PARTLY where it holds in part only, or FAILS; takes arrays of one."""
+        return cls.HOLDS if holds else cls.PARTLY if in_part else cls.FAILS
 
 
 # A figure is held against a printed one, a study against what a source says.
@@ -123,7 +129,7 @@ class Experiment(Generic[R]):
     Parameters
     ----------
     name : str
-        Of its folder and files.
+        Of its files, and of their folder in that of its paper.
     title : str
         In a few words.
     recipe : type
@@ -142,6 +148,8 @@ class Experiment(Generic[R]):
         `seed`, so that every number is found again on each half of them.
     source : str, optional
         Who claims it.
+    paper : Paper, optional
+        The paper on the shelf that it belongs to; the catalogue fills it in.
     """
 
     name: str
@@ -153,6 +161,12 @@ class Experiment(Generic[R]):
     table: Callable[[xr.Dataset], Table] | None = None
     kind: Kind = "study"
     source: str = "the paper"
+    paper: Paper | None = None
+
+    @property
+    def full_name(self) -> str:
+        """The name with that of its paper, "paper/figure", where it has one."""
+        return self.name if self.paper is None else f"{self.paper.name}/{self.name}"
 
     def in_words(self, standing: Standing) -> str:
         """How the claim stands, as a reader is told."""

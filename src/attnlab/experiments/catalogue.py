@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.base import Experiment, Kind
+from attnlab.experiments.base import Experiment
 from attnlab.experiments.recipe import NOTE
 from attnlab.files.errors import InputError
 from attnlab.files.recipe import read_recipe
-from attnlab.files.shipped import here_or_shipped, recipe_folder
-from attnlab.shelf import figure, shelf
+from attnlab.shelf import figure, shelf, single
 
 
-def by_paper(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return those of the names that are experiments, by paper; without papers that have none."""
-    wanted = list(names)
-    found = {paper.name: [name for name in wanted if name in paper.figures]
-             for paper in shelf().papers}  # fmt: skip
-    return {paper: members for paper, members in found.items() if members}
+def figures(*, ours: bool) -> tuple[str, ...]:
+    """Return the figures on the shelf, as "paper/figure", paper by paper; imports none of them.
+
+    Parameters
+    ----------
+    ours : bool
+        Those of what is ours (`reading: ours` in paper.yaml), or those of all other papers.
+
+    Returns
+    -------
+    tuple of str
+        Their names.
+    """
+    papers = [paper for paper in shelf().papers if (paper.reading == "ours") is ours]
+    return tuple(f"{paper.name}/{name}" for paper in papers for name in paper.figures)
 
 
 def experiment(name: str) -> Experiment[Any]:
@@ -29,7 +36,7 @@ def experiment(name: str) -> Experiment[Any]:
     Parameters
     ----------
     name : str
-        As `names_of` has it.
+        A figure's, or "paper/figure".
 
     Returns
     -------
@@ -42,8 +49,16 @@ def experiment(name: str) -> Experiment[Any]:
     >>> experiment("fig9").title
     'The growth bound at a fixed ratio of the rates'
     """
-    found: Experiment[Any] = figure(name)[2].load()
-    return found
+    paper, _, reference = figure(name)
+    return replace(reference.load(), paper=paper)
+
+
+def opening() -> Experiment[Any] | None:
+    """Return the experiment that a report opens with: that of the first paper that offers one."""
+    for paper, reference in single("opening"):
+        found: Experiment[Any] = replace(reference.load(), paper=paper)
+        return found
+    return None
 
 
 def module_of(name: str) -> str:
@@ -52,40 +67,18 @@ def module_of(name: str) -> str:
     return f"{paper.package}.{reference.target.partition(':')[0]}"
 
 
-@cache
-def names_of(kind: Kind) -> tuple[str, ...]:
-    """Return the names of the experiments of a kind, paper by paper.
+def recipe_for(name: str, folder: str | Path | None = None) -> Any:
+    """Return the recipe of an experiment, from its paper or from another folder.
 
-    Parameters
-    ----------
-    kind : {"figure", "study"}
-        Figures of papers, or studies of our own.
-
-    Returns
-    -------
-    tuple of str
-        Their names.
-    """
-    wanted = (kind == "study",)
-    return tuple(
-        name
-        for paper in shelf().papers
-        if (paper.reading == "ours",) == wanted
-        for name in paper.figures
-    )
-
-
-def recipe_for(name: str, folder: Path | None = None) -> Any:
-    """Return the recipe of an experiment, from attnlab's recipes or from another folder.
-
-    It must say that it is the one of that name, and every line of the lab note.
+    It must say that it is the one of that name, and every line of the lab note; in another folder
+    bounds on its numbers are optional.
 
     Parameters
     ----------
     name : str
         Of the experiment.
-    folder : path, optional
-        Where recipes are; by default those of attnlab.
+    folder : str or path, optional
+        A folder of your own, or the name of one among the paper's recipes ("wikitext").
 
     Returns
     -------
@@ -98,21 +91,36 @@ def recipe_for(name: str, folder: Path | None = None) -> Any:
     >>> recipe_for("fig9").eta_z
     (0.25, 0.5, 1.0, 2.0)
     """
-    path = _path(name, folder)
-    recipe = read_recipe(path, experiment(name).recipe)
-    if recipe.figure != name:
-        raise InputError(f"{path}: figure: expected {name}, got {recipe.figure}")
+    return recipe_of(experiment(name), folder)
+
+
+def recipe_of(of: Experiment[Any], folder: str | Path | None = None) -> Any:
+    """Return the recipe of an experiment of a paper, as `recipe_for` does."""
+    path = _path(of, folder)
+    recipe = read_recipe(path, of.recipe)
+    if recipe.figure != of.name:
+        raise InputError(f"{path}: figure: expected {of.name}, got {recipe.figure}")
     for line in NOTE:
-        if not getattr(recipe, line):
+        # numbers at a size of one's own, or at a tiny one, need no bounds
+        if not getattr(recipe, line) and (folder is None or line != "regression_bounds"):
             raise InputError(f"{path}: {line}: missing")
     return recipe
 
 
-def has_recipe(name: str, folder: Path | None = None) -> bool:
-    """Whether there is one; a folder of one's own need not have all."""
-    return here_or_shipped(_path(name, folder)).is_file()
+def has_recipe(name: str, folder: str | Path | None = None) -> bool:
+    """Say whether there is one; a folder of one's own need not have all."""
+    return _path(experiment(name), folder).is_file()
 
 
-def _path(name: str, folder: Path | None) -> Path:
-    prefix = "study-" if experiment(name).kind == "study" else ""
-    return (folder or recipe_folder()) / f"{prefix}{name}.yaml"
+def _path(of: Experiment[Any], folder: str | Path | None) -> Path:
+    if of.paper is None:
+        raise InputError(f"{of.name}: belongs to no paper; read its recipe with read_recipe")
+    if folder is None:
+        return of.paper.recipe_file(of.name)
+    folder = Path(folder)
+    if not folder.is_dir() and len(folder.parts) == 1:
+        beside = of.paper.recipe_file(of.name, folder.name)
+        if beside.parent.is_dir():
+            return beside
+    apart = folder / of.paper.name / f"{of.name}.yaml"  # where two papers have one of this name
+    return apart if apart.is_file() else folder / f"{of.name}.yaml"

@@ -8,6 +8,7 @@ much more than their errors, or have no value, there are too few seeds.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,21 @@ class Estimate:
     def numbers(self, name: str) -> dict[str, float]:
         """The number and its error, as a finding has them."""
         return {name: self.value, f"{name}_error": self.error}
+
+    def interval(self) -> tuple[float, float]:
+        """The interval of `COVERAGE` by Student's t."""
+        from scipy.stats import t
+
+        half = t.ppf((1 + COVERAGE) / 2, max(self.count - 1, 1)) * self.error
+        return self.value - half, self.value + half
+
+    def below(self, bound: float) -> bool:
+        """Return whether the number is below `bound` by more than two errors."""
+        return self.value + 2 * self.error < bound
+
+    def above(self, bound: float) -> bool:
+        """Return whether the number is above `bound` by more than two errors."""
+        return self.value - 2 * self.error > bound
 
 
 @dataclass(frozen=True)
@@ -199,6 +215,16 @@ def mean(values: xr.DataArray) -> Estimate:
     return jackknife(lambda kept: float(kept.mean(skipna=False)), values)
 
 
+def numbers_of(found: Mapping[str, Estimate]) -> dict[str, float]:
+    """Return the numbers of all estimates, each by the name it has in `found`."""
+    return {key: value for name, of in found.items() for key, value in of.numbers(name).items()}
+
+
+def number_name(text: str) -> str:
+    """Return a text as part of a number's name: lower case, "_" in place of other signs."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+
+
 def mean_and_range(name: str, values: xr.DataArray) -> dict[str, float]:
     """Mean, least and most of `values` as named numbers: `name`, `name`_least, `name`_most."""
     return {
@@ -226,6 +252,11 @@ def share(hits: xr.DataArray, *, of: xr.DataArray | None = None) -> Share:
     both = xr.concat(xr.broadcast(hits, hits.notnull() if of is None else of), "part")
     found = jackknife(lambda kept: float(kept[0].sum() / kept[1].sum()), both)
     return Share(found.value, found.error, found.count, int(both[0].sum()), int(both[1].sum()))
+
+
+def count_of(hits: xr.DataArray) -> str:
+    """Return how many entries are true, as "k of n"."""
+    return f"{int(hits.sum())} of {hits.size}"
 
 
 def power(x: ArrayLike, y: ArrayLike) -> float:

@@ -27,15 +27,15 @@ class Made:
     Parameters
     ----------
     name : str
-        Of the experiment.
+        Of the experiment, "paper/figure" where it belongs to a paper; also its folder.
     key : str
         Of what it was made with.
     title : str
         In a few words.
     about : str
         The claim.
-    outcome, headline, summary, alt, numbers
-        The judgement.
+    outcome, headline, summary, alt, numbers, standing
+        The judgement; `outcome` is `standing` in words.
     regression_bounds : mapping
         Of each number, by the recipe.
     settings : mapping
@@ -75,6 +75,7 @@ class Made:
     seconds: float
     made_at: str
     versions: Mapping[str, str]
+    standing: str = ""
     source: str = "the paper"
     caption: str = ""
     table: Sequence[Sequence[str]] = ()

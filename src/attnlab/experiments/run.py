@@ -29,7 +29,7 @@ from attnlab.files.recipe import plain
 from attnlab.plots.style import style
 
 NUMBERS = ("data", "measures", "dynamics", "theory", "sweep", "text")
-CODE = ("prediction", "audit", "plots", "experiments")
+CODE = ("formulas", "theory", "auditing", "plots", "experiments", "papers")
 RUNS = "runs"  # simulations, kept for the experiments that share them
 PNG_DPI = 200
 DRAWING = threading.Lock()  # matplotlib's settings are those of the whole process
@@ -38,16 +38,17 @@ DRAWING = threading.Lock()  # matplotlib's settings are those of the whole proce
 def run(
     experiment: Experiment[R], recipe: R, *, out: Path | str = "out", progress: Progress = False
 ) -> Made:
-    """Run an experiment by a recipe, and write what comes out into a folder of its name in `out`.
+    """Run an experiment by a recipe, and write what comes out into a folder in `out`.
 
-    The folder gets the picture (PNG, PDF), the data (netCDF, CSV), `table.csv` where the experiment
-    has a table, and `part.json` with the judgement. Simulations that several experiments share are
-    kept in `out`/runs. progress: called with the fraction done.
+    The folder is `out`/paper/name, or `out`/name where the experiment belongs to no paper. It gets
+    the picture (PNG, PDF), the data (netCDF, CSV), `table.csv` where the experiment has a table,
+    and `part.json` with the judgement. Simulations that several experiments share are kept in
+    `out`/runs.
 
     Parameters
     ----------
     experiment : Experiment
-        One of attnlab's, or your own.
+        Of a paper, or your own.
     recipe : ExperimentRecipe
         Of its type.
     out : path or str, optional
@@ -61,23 +62,24 @@ def run(
         What was found, and which files there are.
     """
     out = Path(out)
-    folder = out / experiment.name
-    claim(out, (experiment.name, RUNS))
+    folder = out / experiment.full_name
+    claim(out, (folder.relative_to(out).parts[0], RUNS))
     begun = time.perf_counter()
     data = experiment.data(recipe, progress=progress, keep=out / RUNS)
     judgement = experiment.judge(data)
     halves = on_halves(experiment.judge, data) if experiment.kind == "study" else ()
     table = experiment.table(data) if experiment.table else None
     make_folder(folder, inside=out)
-    written = [*_pictures(experiment, data, folder), folder / f"{experiment.name}.nc"]
+    written = [*_pictures(experiment, data, folder, inside=out), folder / f"{experiment.name}.nc"]
     about = provenance({"recipe": plain(recipe, defaults=True)})
     save(data.assign_attrs(about), written[-1], inside=out)
-    written += _tables(experiment.name, data, table, folder)
+    written += _tables(experiment.name, data, table, folder, inside=out)
     made = Made(
-        name=experiment.name,
+        name=experiment.full_name,
         key=key_of(experiment, recipe),
         title=experiment.title,
         about=recipe.about or "",
+        standing=judgement.standing.value,
         outcome=experiment.in_words(judgement.standing),
         headline=judgement.headline,
         summary=judgement.summary,
@@ -100,7 +102,7 @@ def run(
 
 def find(experiment: Experiment[R], recipe: R, *, out: Path) -> Made | None:
     """The experiment in `out`, if it was made by this recipe and this code."""
-    return read_record(out / experiment.name, key_of(experiment, recipe))
+    return read_record(out / experiment.full_name, key_of(experiment, recipe))
 
 
 def find_or_run(
@@ -112,32 +114,39 @@ def find_or_run(
 
 
 def key_of(experiment: Experiment[R], recipe: R) -> str:
-    """The digest of all that decides what comes out of one of attnlab's experiments."""
-    made_by = [numerics(*NUMBERS), code_digest(*CODE)]
-    return digest_of([experiment.name, plain(recipe, defaults=True), recipe.inputs(), made_by])
+    """The digest of all that decides what comes out of an experiment of a paper."""
+    own = () if experiment.paper is None else (str(experiment.paper.folder),)
+    made_by = [numerics(*NUMBERS), code_digest(*CODE, *own)]
+    return digest_of([experiment.full_name, plain(recipe, defaults=True), recipe.inputs(), made_by])
 
 
-def _pictures(experiment: Experiment[R], data: xr.Dataset, folder: Path) -> list[Path]:
+def _pictures(
+    experiment: Experiment[R], data: xr.Dataset, folder: Path, *, inside: Path
+) -> list[Path]:
     written = [folder / f"{experiment.name}.{ending}" for ending in ("png", "pdf")]
     with DRAWING, style(), _quiet_fonts():
         picture = experiment.draw(data)
         for path in written:
-            with atomic_path(path, inside=folder.parent) as temporary:
+            with atomic_path(path, inside=inside) as temporary:
                 # no date inside, so that the same data give the same file
                 metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
                 picture.savefig(temporary, format=path.suffix[1:], dpi=PNG_DPI, metadata=metadata)
     return written
 
 
-def _tables(name: str, data: xr.Dataset, table: Table | None, folder: Path) -> list[Path]:
+def _tables(
+    name: str, data: xr.Dataset, table: Table | None, folder: Path, *, inside: Path
+) -> list[Path]:
     """The data as tables, and the experiment's own table."""
     written = []
     for suffix, frame in _frames(data):
         written.append(folder / f"{name}{suffix}.csv")
-        _write_csv(written[-1], list(frame.columns), frame.itertuples(index=False, name=None))
+        rows = frame.itertuples(index=False, name=None)
+        _write_csv(written[-1], list(frame.columns), rows, inside=inside)
     if table is not None:
         written.append(folder / "table.csv")
-        _write_csv(written[-1], list(table.rows[0]), (row.values() for row in table.rows))
+        rows = (row.values() for row in table.rows)
+        _write_csv(written[-1], list(table.rows[0]), rows, inside=inside)
     return written
 
 
@@ -159,14 +168,16 @@ def _frames(data: xr.Dataset) -> Iterator[tuple[str, Any]]:
         yield suffix, frame
 
 
-def _write_csv(path: Path, columns: list[Any], rows: Iterable[Iterable[Any]]) -> None:
+def _write_csv(
+    path: Path, columns: list[Any], rows: Iterable[Iterable[Any]], *, inside: Path
+) -> None:
     def cell(value: Any) -> Any:
         if isinstance(value, float):
             return "" if math.isnan(value) else f"{value:.8g}"
         return value
 
     with (
-        atomic_path(path, inside=path.parents[1]) as temporary,
+        atomic_path(path, inside=inside) as temporary,
         open(temporary, "w", encoding="utf-8", newline="") as file,
     ):
         writer = csv.writer(file, lineterminator="\n")

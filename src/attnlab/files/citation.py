@@ -1,20 +1,8 @@
-"""What to cite."""
+"""How to cite attnlab itself; a paper's entry is `Paper.citation`."""
 
 from __future__ import annotations
 
 from attnlab import __version__
-
-PAPER_BIBTEX = """\
-@inproceedings{tian2023scan,
-  title     = {Scan and Snap: Understanding Training Dynamics and Token Composition
-               in 1-layer Transformer},
-  author    = {Tian, Yuandong and Wang, Yiping and Chen, Beidi and Du, Simon},
-  booktitle = {Advances in Neural Information Processing Systems},
-  volume    = {36},
-  year      = {2023},
-  eprint    = {2305.16380},
-  eprinttype = {arxiv},
-}"""
 
 ATTNLAB_BIBTEX = f"""\
 @software{{attnlab,

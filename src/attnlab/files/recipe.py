@@ -7,7 +7,7 @@ dataclasses. A dataclass may stand in a file of its own, whose name is then give
 relative to the file that names it. A field may be `inline`: its keys stand beside the others.
 
 An unknown key is refused with the nearest known one, and whatever is wrong is named by its path:
-`recipes/fig6.yaml: engine.lenght: unknown key; did you mean 'length'?`
+`mine.yaml: engine.lenght: unknown key; did you mean 'length'?`
 """
 
 from __future__ import annotations

@@ -15,6 +15,12 @@ def recipe_folder() -> Path:
     return inside if inside.is_dir() else PACKAGE.parents[1] / "recipes"
 
 
+def template_folder() -> Path:
+    """Return the folder of the example that a new paper is copied from."""
+    inside = PACKAGE / "own_paper"  # where setup.py puts it when a wheel is built
+    return inside if inside.is_dir() else PACKAGE.parents[1] / "examples" / "own_paper"
+
+
 def documentation() -> Path | None:
     """The documentation that stands beside src/ in a clone; a wheel has none."""
     docs = PACKAGE.parents[1] / "docs"

@@ -19,12 +19,8 @@ from attnlab.formulas.tokens import attention_weights
 class SampleGradient(NamedTuple):
     """Directions of ascent of one sample.
 
-    Attributes
-    ----------
-    decoder
-        For Y, (L, outputs).
-    logits
-        For z_m, (L,).
+    decoder: for Y, (L, outputs).
+    logits: for z_m, (L,).
     """
 
     decoder: FloatArray
@@ -34,7 +30,8 @@ class SampleGradient(NamedTuple):
 def logit_gradient(f: ArrayLike, g: ArrayLike) -> FloatArray:
     """diag(f) (I - f f^T) g, what Eq. 4 does to a back-propagated gradient g.
 
-    Eq. 4 has diag(c) P_c^perp / |c|, which is the same thing because f = c/|c|.
+    Eq. 4 has diag(c) P_c^perp / |c|, which is the same thing because f = c/|c|. Returns what moves
+    the logits, (..., L).
 
     Parameters
     ----------
@@ -43,14 +40,8 @@ def logit_gradient(f: ArrayLike, g: ArrayLike) -> FloatArray:
     g : array_like
         The gradient that arrives, (..., L); rows pair with rows.
 
-    Returns
-    -------
-    ndarray
-        What moves the logits, (..., L).
-
     Examples
     --------
-    >>> from attnlab.formulas import logit_gradient
     >>> logit_gradient([0.6, 0.8], [1.0, 0.0]).round(3)
     array([ 0.384, -0.384])
     """
@@ -63,7 +54,7 @@ def sample_gradient(q: ArrayLike, z: ArrayLike, Y: ArrayLike, *, target: int) ->
     """Lemma 1 for one sequence: the gradient of its log-likelihood in Y and in row z_m of Z.
 
     X^T b is the attention of Eq. 5 with q for P, and X^T diag(b) X its diagonal matrix (Eqs. 20 and
-    22), with no approximation at finite T.
+    22), with no approximation at finite T. Returns both in units of the learning rates.
 
     Parameters
     ----------
@@ -77,15 +68,8 @@ def sample_gradient(q: ArrayLike, z: ArrayLike, Y: ArrayLike, *, target: int) ->
     target : int
         x_{T+1}.
 
-    Returns
-    -------
-    SampleGradient
-        Both gradients, in units of the learning rates.
-
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.formulas import sample_gradient
     >>> found = sample_gradient([0.5, 0.5], [0.0, 0.0], np.eye(2), target=0)
     >>> found.logits.round(3)
     array([ 0.354, -0.354])

@@ -11,28 +11,13 @@ from attnlab.formulas.checks import FloatArray, at_least, unwrap
 
 
 def momentum_time(t: ArrayLike, *, momentum: float) -> FloatArray:
-    """How many plain steps t steps of SGD with momentum amount to, at the same rate.
+    """The plain steps that t steps of SGD with momentum amount to, at the same learning rate.
 
     For a gradient that stays the same: m <- momentum m + g adds up to sum_s (1 - mu^s)/(1 - mu) =
     (t - mu (1 - mu^t)/(1 - mu))/(1 - mu) of it, that is t^2/2 at first (mu near 1) and 1/(1 - mu) a
     step later on. Not in the paper, whose theory is of plain steps while its experiments have
     momentum 0.9.
 
-    Parameters
-    ----------
-    t : array_like
-        Steps with momentum.
-    momentum : float
-        mu, in [0, 1).
-
-    Returns
-    -------
-    ndarray
-        Plain steps.
-
-    Examples
-    --------
-    >>> from attnlab.formulas import momentum_time
     >>> momentum_time([1, 10, 100], momentum=0.9).round(1)
     array([  1. ,  41.4, 910. ])
     """
@@ -44,21 +29,6 @@ def momentum_time(t: ArrayLike, *, momentum: float) -> FloatArray:
 def momentum_steps(t: ArrayLike, *, momentum: float) -> FloatArray:
     """The inverse of `momentum_time`: the steps with momentum that amount to t plain ones.
 
-    Parameters
-    ----------
-    t : array_like
-        Plain steps.
-    momentum : float
-        mu, in [0, 1).
-
-    Returns
-    -------
-    ndarray
-        Steps with momentum.
-
-    Examples
-    --------
-    >>> from attnlab.formulas import momentum_steps, momentum_time
     >>> float(momentum_steps(momentum_time(25, momentum=0.9), momentum=0.9).round(6))
     25.0
     """

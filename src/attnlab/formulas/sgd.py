@@ -25,36 +25,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.formulas.backprop import logit_gradient
-from attnlab.formulas.checks import (
-    Classes,
-    Contexts,
-    FloatArray,
-    IntArray,
-    at_least,
-    between,
-    class_weights,
-    contexts,
-    shares,
-    start_logits,
-    vocabulary,
-)
+from attnlab.formulas.checks import FloatArray, IntArray, at_least, between
+from attnlab.formulas.setting import Setting, SettingLike
 from attnlab.formulas.solving import solve
-from attnlab.formulas.tokens import by_query, log_scores, unit_rows
+from attnlab.formulas.tokens import by_query, unit_rows
 
 
 @dataclass(frozen=True)
 class SgdFlow:
     """Attention under SGD's decoder at the times asked for, whose shape leads every array.
 
-    Attributes
-    ----------
-    logits
-        z, (..., Q, L).
-    outputs
-        The output logits of each class at its next token, at those of the other targets and at any
-        other token, (..., K, targets + 1), with the attention of the start.
-    error
-        |x_{T+1} - alpha_n|_2 of each class there, (..., K).
+    logits: z, (..., Q, L).
+    outputs: the output logits of each class at its next token, at those of the other targets and at
+        any other token, (..., K, targets + 1), with the attention of the start.
+    error: |x_{T+1} - alpha_n|_2 of each class there, (..., K).
     """
 
     logits: FloatArray
@@ -63,16 +47,10 @@ class SgdFlow:
 
 
 def sgd_flow(
-    P: Contexts,
+    setting: SettingLike,
     t: ArrayLike,
     *,
-    psi: ArrayLike | None = None,
-    M: float | None = None,
-    eta_y: float,
-    eta_z: float,
     z0: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
-    target: ArrayLike | None = None,
     momentum: float = 0.0,
     rtol: float = 1e-9,
     atol: float = 1e-12,
@@ -80,66 +58,32 @@ def sgd_flow(
     """Attention under the decoder that SGD trains, from Y(0) = 0: both equations solved at times t.
 
     The decoder follows SGD with attention held at its start, and attention follows Lemma 1 with
-    that decoder (papers/studies/page.md).
+    that decoder (papers/studies/page.md). One unit of t is one expected-gradient step.
 
     Parameters
     ----------
-    P : array_like or SequenceClasses
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        bring psi, M and the shares of the classes with them.
-    t : array_like
-        Times, one expected-gradient step per unit: a number or an array in any order. With momentum
-        they count its steps.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-    M : float, optional
-        Size of the vocabulary; `SequenceClasses` know it.
-    eta_y : float
-        Rate of the decoder.
-    eta_z : float
-        Rate of attention.
-    z0 : array_like, optional
-        Logits at the start, (Q, L). By default zero.
-    weight : array_like, optional
-        How often each class is drawn, P(n); 1/K by default.
-    target : array_like, optional
-        The next token of each class, numbered from 0 without gaps. By default each class has its
-        own.
     momentum : float, optional
         mu of heavy-ball steps, m <- mu m + gradient, whose memory decoder and attention each have:
         in continuous time m' = -ln(mu) (gradient/(1 - mu) - m), which forgets as fast and adds up
-        to the same.
-    rtol, atol : float, optional
-        Tolerances of the solver.
-
-    Returns
-    -------
-    SgdFlow
-        z, outputs and errors at each t.
+        to the same; t counts its steps.
 
     Examples
     --------
     >>> from attnlab.papers.scan_and_snap.classes import syn_small
-    >>> from attnlab.formulas import sgd_flow
-    >>> flow = sgd_flow(syn_small(), [10.0, 1000.0], eta_y=1.0, eta_z=0.1)
+    >>> flow = sgd_flow(Setting(syn_small(), eta_y=1.0, eta_z=0.1), [10.0, 1000.0])
     >>> flow.error.round(2)
     array([[0.54, 0.54],
            [0.01, 0.01]])
     """
-    M, weight = vocabulary(P, M), shares(P, weight)
-    if target is None and isinstance(P, Classes):
-        target = np.unique(P.next_token, return_inverse=True)[1]
-    P, rows = contexts(P, psi)
-    K, L = P.shape
-    goal = np.arange(K) if target is None else np.asarray(target)
-    outputs = int(goal.max()) + 1
-    outside = at_least("M", M, float(outputs)) - outputs  # how many outputs the last column is
-    start = start_logits(z0, rows, L)
-    log_p = log_scores(P, psi=rows)
+    s = Setting.of(setting)
+    eta_y, eta_z = s.rates
+    outputs = int(s.target.max()) + 1
+    # how many outputs the last column is
+    outside = at_least("M", s.vocab_size, float(outputs)) - outputs
+    start = s.start(z0)
     moves = Motion(
-        log_p=log_p, rows=rows, start=start, f0=unit_rows(log_p + start[rows]),
-        share=class_weights(weight, K), wanted=np.eye(outputs + 1)[goal],
+        log_p=s.log_p, rows=s.rows, start=start, f0=unit_rows(s.log_p + start[s.rows]),
+        share=s.share, wanted=np.eye(outputs + 1)[s.target],
         count=np.append(np.ones(outputs), outside), eta_y=eta_y, eta_z=eta_z,
     )  # fmt: skip
     times = at_least("t", t, 0.0)

@@ -35,7 +35,7 @@ def solve(
     atol: float,
     jacobian: Callable[[float, FloatArray], FloatArray] | None = None,
 ) -> FloatArray:
-    """Return the state at each of the times, from `initial` at time 0.
+    """Return the state at each of the times, from `initial` at time 0: (*times, state).
 
     Raises `Unsolved` where the solver fails, or needs more than `MOST_CALLS` calls. A Jacobian
     counts as a quarter as many calls as the state has numbers, which is about what it and its
@@ -49,23 +49,13 @@ def solve(
         The state at time 0.
     times : ndarray
         Times of at least 0, in any order and shape.
-    rtol, atol : float
-        Tolerances of the solver.
     jacobian : callable, optional
         The derivative of the velocity by the state. Without it, an implicit solver calls the
         velocity once for each number of the state, many times over.
 
-    Returns
-    -------
-    ndarray
-        States, (*times, state).
-
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.formulas import solve
-    >>> decay = solve(lambda t, x: -x, np.ones(1), np.array([1.0]), rtol=1e-9, atol=1e-12)
-    >>> decay.round(6)
+    >>> solve(lambda t, x: -x, np.ones(1), np.array([1.0]), rtol=1e-9, atol=1e-12).round(6)
     array([[0.367879]])
     """
     at, where = np.unique(times, return_inverse=True)

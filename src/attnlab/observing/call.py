@@ -1,18 +1,24 @@
-"""AttentionCall: one call of attention, with everything that its softmax depends on."""
+"""An attention call, and attention weights of some of its rows."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attnlab.files.errors import InputError, require_whole
-from attnlab.measures.arrays import falling, is_bool, is_floating, namespace, precise
+from attnlab.measures import arrays, maps
+from attnlab.measures.arrays import Array, namespace
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int, Shaped
+    from jaxtyping import Bool, Float, Int, Shaped
 
 DIMS = ("batch", "head", "query", "key")
 # An additive mask hides the keys below a drop of this much; biases of positions fall gradually.
@@ -20,11 +26,29 @@ DROP = 50.0
 # A row of an additive mask in which nothing is larger sees no key.
 HIDDEN = -9e3
 FLOOR_BYTES, BYTES_OF_A_MASK = 2**24, 16  # of masks that are sorted at a time, and of an entry
+# The logit of a key that is not visible. Not minus infinity: times a map's 0 it has to be 0.
+LOW = -1e30
+# Bytes of a block for each entry of its maps: three arrays at a time, and what is small beside.
+BYTES_OF_AN_ENTRY = 16
+# Maps are put in their order by some heads at a time on an accelerator, which makes indices too;
+# and of rows of more keys than this in another way, that needs yet more room.
+LONG, BYTES_OF_A_LONG_ENTRY = 4096, 18
+TURNS, LONG_TURNS = 2, 4
+# Of rows of which nothing but their maps is wanted.
+BYTES_OF_A_MAP = 12
+# Of rows of which nothing but the largest logit is wanted: logits twice, and what is visible.
+BYTES_OF_A_LOGIT = 10
+# What a block takes at most on a processor: larger ones would not stay near it from one operation
+# to the next.
+NEAR_BYTES = 16 * 2**20
+# sum p ln p; the mean of ln p over visible keys, and the norm about it; the largest visible logit,
+# with softcap and bias
+BASIC = ("entropy", "mean_log", "logit_norm", "largest_logit")
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
-    """One call of attention as a seam saw it: everything that its softmax depends on.
+    """One captured call of attention: everything that its softmax depends on.
 
     Arrays are torch tensors, JAX arrays or numpy arrays, all of one kind. The query at index i
     stands at place i + (keys - queries) among the keys, so that the last query is the last key;
@@ -118,22 +142,22 @@ class AttentionCall:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Batch, head, query, key."""
+        """Sizes of batch, head, query, key."""
         batch, head, queries, _ = self.query.shape
         return batch, head, queries, self.key.shape[2]
 
     @property
     def full_mask(self) -> Shaped[Any, "B H Q K"] | None:
-        """The mask with all four dims, of which those that it does not tell apart have size 1."""
+        """The mask with all four dims; those over which it does not vary have size 1."""
         if self.mask is None:
             return None
         return self.mask.reshape((1,) * (4 - len(self.mask.shape)) + tuple(self.mask.shape))
 
     @cached_property
     def floor(self) -> Float[Any, "B H Q 1"] | None:
-        """The value at which, and below which, an additive mask hides a key, row by row."""
+        """The value at and below which an additive mask hides a key, row by row."""
         mask = self.full_mask
-        if mask is None or is_bool(mask):
+        if mask is None or arrays.is_bool(mask):
             return None
         xp = namespace(mask)
         entries = mask.shape[0] * mask.shape[1] * mask.shape[3]
@@ -143,8 +167,8 @@ class AttentionCall:
         )
 
     def span(self, place: Int[Any, "*rows"]) -> tuple[Any, Any]:
-        """The first and the last key that a query at this place may see but for the mask; they may
-        lie outside of what there is."""
+        """Return the first and the last key that a query at this position may see but for the mask;
+        they may lie outside of the sequence."""
         first, last = place * 0, place * 0 + (self.shape[3] - 1)
         if self.window is not None:
             first, last = place - (self.window - 1), place + (self.window - 1)
@@ -160,7 +184,7 @@ class AttentionCall:
                 f"mask: shape {sizes} does not broadcast to {', '.join(DIMS)} = {full}; "
                 "a padding mask of batch, key becomes one with mask[:, None, None, :]"
             )
-        if not (is_bool(mask) or is_floating(mask)):
+        if not (arrays.is_bool(mask) or arrays.is_floating(mask)):
             raise InputError(
                 f"mask: expected bool (True: may attend) or additive floats, got {mask.dtype}; "
                 "of zeros and ones give mask != 0"
@@ -168,12 +192,12 @@ class AttentionCall:
 
 
 def _floor(mask: Float[Any, "B H row key"]) -> Float[Any, "B H row 1"]:
-    mask = precise(mask)
+    mask = arrays.precise(mask)
     xp = namespace(mask)
     top = xp.max(mask, axis=-1, keepdims=True)
     floor = top - DROP
     if bool(xp.any((mask <= floor) & (mask > HIDDEN))):  # a mask of -100, or a bias that goes far
-        ordered = falling(mask)
+        ordered = arrays.falling(mask)
         drops = ordered[..., :-1] - ordered[..., 1:] >= DROP
         floor = xp.max(xp.where(drops, ordered[..., 1:], -xp.inf), axis=-1, keepdims=True)
     return xp.where(top <= HIDDEN, xp.inf, floor)
@@ -192,5 +216,256 @@ def _require_shape(field: str, array: Any, dims: str) -> None:
     shape = tuple(getattr(array, "shape", ()))
     if len(shape) != 4:
         raise InputError(f"{field}: expected an array of {dims}, got shape {shape}")
-    if not is_floating(array):
+    if not arrays.is_floating(array):
         raise InputError(f"{field}: expected floating-point numbers, got {array.dtype}")
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """Queries and keys of heads that are measured together: of one call, or of several alike.
+
+    An operation on an accelerator takes its time to begin, however small it is. So heads of several
+    layers are concatenated, as if one layer had them all, and one operation serves them.
+
+    query: of the rows that are measured, and times the scale. largest: where rows are sampled, the
+    largest logit of each head over all rows. layers: of how many calls.
+    """
+
+    query: Float[Array, "batch head row width"]
+    key: Float[Array, "batch kv_head key width"]
+    sinks: Float[Array, " head"] | None
+    largest: Float[Array, "batch head"] | None
+    layers: int = 1
+
+    def of_sequences(self, some: slice) -> Heads:
+        """Return the heads of these sequences."""
+        largest = None if self.largest is None else self.largest[some]
+        return replace(self, query=self.query[some], key=self.key[some], largest=largest)
+
+
+def concat_heads(several: Sequence[Heads]) -> Heads:
+    """Concatenate the heads of calls that are alike, in their order."""
+    first = several[0]
+    if len(several) == 1:
+        return first
+    xp = namespace(first.query)
+    sinks = None if first.sinks is None else xp.concat([one.sinks for one in several])
+    return Heads(
+        xp.concat([one.query for one in several], axis=1),
+        xp.concat([one.key for one in several], axis=1),
+        sinks,
+        None if first.largest is None else xp.concat([one.largest for one in several], axis=1),
+        sum(one.layers for one in several),
+    )
+
+
+def split_layers(
+    several: Sequence[Float[Array, "batch layers_and_heads *rest"]], layers: Sequence[int]
+) -> Float[Array, "layer batch head *rest"]:
+    """Split concatenated heads by layer again. layers: how many layers each array has."""
+    xp = namespace(several[0])
+    parts = []
+    for array, number in zip(several, layers, strict=True):
+        batch, _, *rest = array.shape
+        split = array.reshape(batch, number, -1, *rest)
+        parts.append(xp.moveaxis(split, 1, 0))
+    return joined(parts)
+
+
+def joined(several: Sequence[Array], axis: int = 0) -> Array:
+    """Concatenate arrays; a single one is not copied."""
+    return several[0] if len(several) == 1 else namespace(several[0]).concat(several, axis=axis)
+
+
+@dataclass(frozen=True, eq=False)
+class VisibleKeys:
+    """Some queries of each sequence, and which keys they may see.
+
+    blind: those that see none; None where there are none of them.
+    """
+
+    index: Int[Array, "batch row"]
+    visible: Bool[Array, "#batch #head row key"]
+    blind: Bool[Array, "#batch #head row 1"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Attention weights of rows. maps sum to 1 - sink over the keys; 0 where nothing is visible.
+
+    logits: what their logits say of each row, as BASIC has it.
+    sink: ln of what the learnable sink takes; None where there is none.
+    """
+
+    maps: Float[Array, "batch head row key"]
+    logits: Sequence[Float[Array, "batch head row"]]
+    sink: Float[Array, "batch head row"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class CallPart:
+    """Some sequences of a call: visible keys, logits and attention weights of their queries."""
+
+    call: AttentionCall
+    mask: Any  # batch head query key, each perhaps 1
+    floor: Any  # of an additive mask, `AttentionCall.floor`
+
+    @classmethod
+    def of(cls, call: AttentionCall, sequences: slice) -> CallPart:
+        mask, floor = (
+            array if array is None or array.shape[0] == 1 else array[sequences]
+            for array in (call.full_mask, call.floor)
+        )
+        return cls(call, mask, floor)
+
+    def seen(
+        self,
+        index: Int[NDArray[Any], "batch row"],
+        counts: Int[NDArray[Any], "#batch #head row"],
+    ) -> VisibleKeys:
+        """Return these queries with their visible keys. counts: how many keys they see."""
+        blind = None if counts.all() else arrays.beside(self.call.query, (counts == 0)[..., None])
+        there = arrays.beside(self.call.query, index)
+        return VisibleKeys(there, self.visible(there), blind)
+
+    def visible(self, index: Int[Array, "batch row"]) -> Bool[Array, "#batch #head row key"]:
+        """Return which keys these rows may see."""
+        keys = self.call.shape[3]
+        key = arrays.counting(self.call.query, 0, keys)
+        first, last = self.call.span(self._place(index)[:, None, :, None])
+        seen = (key >= first) & (key <= last)
+        if self.mask is not None:
+            rows = _rows_of(self.mask, index)
+            if self.floor is not None:
+                rows = arrays.precise(rows) > _rows_of(self.floor, index)
+            seen = seen & rows
+        return seen
+
+    def block(
+        self, heads: Heads, rows: slice, seen: VisibleKeys, number: Float[Array, "#batch #head row"]
+    ) -> Block:
+        """Return the attention weights of these rows, and statistics of their logits. number:
+        visible keys, and 1 where there are none."""
+        logits = self.logits(heads, rows, seen)
+        xp, sink = namespace(logits), None
+        largest = xp.max(logits, axis=-1)
+        logits = _with_sinks(logits, heads)
+        m, logs = arrays.softmax(logits), arrays.log_softmax(logits)
+        del logits  # here and below: what is not needed any more leaves room for larger blocks
+        if heads.sinks is not None:
+            m, logs, sink = m[..., :-1], logs[..., :-1], logs[..., -1]
+        if seen.blind is not None:
+            m = xp.where(seen.blind, 0.0, m)
+        logs = xp.where(seen.visible, logs, 0.0)
+        entropy, mean = xp.sum(m * logs, axis=-1), xp.sum(logs, axis=-1) / number
+        logs = logs - mean[..., None]
+        logs = logs * seen.visible
+        norm = xp.linalg.vector_norm(logs, axis=-1)
+        return Block(m, (entropy, mean, norm, largest), sink)
+
+    def maps(
+        self, logits: Float[Array, "batch head row key"], heads: Heads, blind: Any
+    ) -> tuple[Float[Array, "batch head row key"], Float[Array, "batch head row"] | None]:
+        """Return attention weights alone, and what a learnable sink takes."""
+        m, sink = arrays.softmax(_with_sinks(logits, heads)), None
+        if heads.sinks is not None:
+            m, sink = m[..., :-1], m[..., -1]
+        return (m if blind is None else namespace(m).where(blind, 0.0, m)), sink
+
+    def logits(
+        self, heads: Heads, rows: slice, seen: VisibleKeys
+    ) -> Float[Array, "batch head row key"]:
+        """Return the logits of these rows of the heads; LOW at keys that are not visible."""
+        logits = self._logits(heads.query[:, :, rows], heads.key, seen.index)
+        return namespace(logits).where(seen.visible, logits, LOW)
+
+    def largest_logit(
+        self,
+        query: Float[Array, "batch head row width"],
+        key: Float[Array, "batch kv_head key width"],
+        rows: slice,
+        there: Bool[Array, "batch row"],
+    ) -> Float[Array, "batch head"]:
+        """Return the largest visible logit of each head in consecutive rows; minus infinity if
+        they see no key.
+
+        query: all queries, in the model's precision. there: which of these rows count.
+        """
+        queries, keys = self.call.shape[2:]
+        index = arrays.counting(key, rows.start, rows.stop)[None]
+        visible = self.visible(index)
+        some = arrays.precise(query[:, :, rows]) * self.call.scale
+        if self.mask is None:  # half of the products of causal attention are never seen
+            place = np.arange(rows.start, rows.stop) + (keys - queries)
+            first, last = self.call.span(place)
+            ends = slice(max(0, int(first.min())), max(1, min(keys, int(last.max()) + 1)))
+            key, visible = key[:, :, ends], visible[..., ends]
+        logits = self._logits(some, key, index)
+        xp = namespace(logits)
+        visible = visible & there[:, None, :, None]
+        return xp.max(xp.where(visible, logits, -xp.inf), axis=(2, 3))
+
+    def _logits(self, query: Any, key: Any, index: Any) -> Float[Array, "batch head row key"]:
+        """Return the logits of these rows, of keys that are hidden too."""
+        xp, softcap = namespace(query), self.call.softcap
+        batch, head, _, width = query.shape
+        # rows of the heads that share keys go together, so that keys are not repeated
+        together = query.reshape(batch, key.shape[1], -1, width)
+        logits = xp.matmul(together, xp.matrix_transpose(key))
+        logits = logits.reshape(batch, head, -1, key.shape[2])
+        if softcap is not None:
+            logits = softcap * xp.tanh(logits / softcap)
+        if self.floor is not None:
+            logits = logits + arrays.precise(_rows_of(self.mask, index))
+        return logits
+
+    def _place(self, index: Any) -> Any:
+        _, _, queries, keys = self.call.shape
+        return index + (keys - queries)
+
+
+def _rows_of(mask: Any, index: Int[Array, "#batch row"]) -> Any:
+    """Return these rows of a mask."""
+    if mask.shape[2] == 1:
+        return mask
+    batch = max(index.shape[0], mask.shape[0])  # rows that are the same for all have 1
+    mask = namespace(mask).broadcast_to(mask, (batch, *mask.shape[1:]))
+    return arrays.taken(mask, index[:, None, :, None], 2)
+
+
+def bytes_of_an_entry(call: AttentionCall) -> int:
+    """Return the bytes needed for each attention weight of a block of this call."""
+    short = call.shape[3] <= LONG or arrays.on_processor(call.query)
+    return BYTES_OF_AN_ENTRY if short else BYTES_OF_A_LONG_ENTRY
+
+
+def ranked_mass(m: Float[Array, "batch head row key"]) -> Float[Array, "batch head row key"]:
+    """Return `attnlab.measures.maps.ranked_mass`, some heads at a time to bound memory."""
+    if arrays.on_processor(m):
+        return maps.ranked_mass(m)
+    turns = TURNS if m.shape[-1] <= LONG else LONG_TURNS
+    cuts = even_cuts(m.shape[1], -(-m.shape[1] // turns))
+    return joined([maps.ranked_mass(m[:, cut]) for cut in cuts], 1)
+
+
+def bytes_of_a_block(call: AttentionCall, budget_bytes: int) -> int:
+    """Return the bytes that a block may take on the device of the call."""
+    return min(budget_bytes, NEAR_BYTES) if arrays.on_processor(call.query) else budget_bytes
+
+
+def even_cuts(number: int, most: int) -> Iterator[slice]:
+    """Yield slices of 0 to number of nearly equal length, none longer than `most`."""
+    ends = np.linspace(0, number, max(1, -(-number // most)) + 1).round().astype(int).tolist()
+    for start, stop in itertools.pairwise(ends):
+        yield slice(start, stop)
+
+
+def _with_sinks(
+    logits: Float[Array, "batch head row key"], heads: Heads
+) -> Float[Array, "batch head row key_or_sink"]:
+    """Append the logit of a learnable sink to the logits of keys."""
+    if heads.sinks is None:
+        return logits
+    xp = namespace(logits)
+    one = xp.broadcast_to(arrays.precise(heads.sinks)[:, None, None], (*logits.shape[:3], 1))
+    return xp.concat([logits, one], axis=-1)

@@ -1,4 +1,4 @@
-"""The history of a model's attention: moments, what moved between them, when it came to rest."""
+"""History of a model's attention: snapshots, what moved between them, when it came to rest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from attnlab.files.errors import InputError
 from attnlab.measures.arrays import Array, all_to_numpy, beside, to_numpy
 from attnlab.measures.motion import EqualSpans
 from attnlab.measures.received import shared
-from attnlab.observing.behind import LABELS
-from attnlab.observing.block import even_cuts
-from attnlab.observing.labels import COORDS, MAXIMA
-from attnlab.observing.moment import Moment
-from attnlab.observing.sheet import HEAVY, Sheet, put_by
+from attnlab.observing.call import even_cuts
+from attnlab.observing.layer_statistics import COORDS, HEAVY, MAXIMA, LayerStatistics, keep_for_next
 from attnlab.observing.snap import Spans, moved, snap, speeds, stopped_by_schedule
+from attnlab.observing.snapshot import Snapshot
+from attnlab.observing.weights import LABELS
 
 AT_A_TIME = 2**23  # entries of maps that are compared at a time
 OF_SEQUENCES = "_sequence_se"  # the standard error of a mean, of which sequences are probed
@@ -31,14 +30,14 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class History:
-    """Moments of one model on one probe, in the order of their steps.
+    """Snapshots of one model on one probe, in the order of their steps.
 
-    Of each moment the means over sequences are kept with their standard errors, and how much each
+    Of each snapshot the means over sequences are kept with their standard errors, and how much each
     sequence's attention has changed since the one before and since the start of each span that
-    ends with it (`EqualSpans`). Attention weights are kept of the last moment and of those at which
-    a span is open, a few rows of each.
+    ends with it (`EqualSpans`). Attention weights are kept of the last snapshot and of those at
+    which a span is open, a few rows of each.
 
-    comparable: whether each moment is of the same tokens, so that attention can be said to move.
+    comparable: whether each snapshot is of the same tokens, so that attention can be said to move.
     """
 
     def __init__(self, *, comparable: bool = True) -> None:
@@ -48,22 +47,22 @@ class History:
     def clear(self) -> None:
         """Forget everything."""
         self.steps: list[int] = []
-        self._last: Moment | None = None  # None where its attention weights are gone
+        self._last: Snapshot | None = None  # None where its attention weights are gone
         self._layout = _Layout()
         self._words: dict[str, str] = {}
         self._start: xr.DataArray | None = None  # what keys of the first layer received
         self._means: list[dict[str, Arrays]] = []  # of each record, by layer
-        self._behind: list[dict[str, Arrays]] = []
+        self._weights: list[dict[str, Arrays]] = []
         self._changes: dict[tuple[int, int], Arrays] = {}  # from one record to another
         self._sums: list[float] | None = []  # of the learning rate; None where one is not known
         self._by_step, self._by_rate = EqualSpans(), EqualSpans()
-        self._held: dict[int, tuple[Sheet, ...]] = {}  # attention where a span is open
+        self._held: dict[int, tuple[LayerStatistics, ...]] = {}  # attention where a span is open
 
     def add(
-        self, step: int, moment: Moment, *, learning_rate_sum: float | None = None,
+        self, step: int, snapshot: Snapshot, *, learning_rate_sum: float | None = None,
         layers: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """Add a moment of a later step.
+        """Add a snapshot of a later step.
 
         learning_rate_sum: what was spent up to it; None where that is not known.
         layers: names of all layers that may attend, in their order; of a training's own batches
@@ -74,23 +73,23 @@ class History:
                 f"step: {step} after {self.steps[-1]}; steps must grow, make a new observer for a "
                 "new training"
             )
-        if self.steps and self.comparable and self._layout.order != moment.order:
+        if self.steps and self.comparable and self._layout.order != snapshot.order:
             raise InputError(
                 f"model: other layers attend at step {step} than before; observe one model, or "
                 "make a new observer for another"
             )
         if self.comparable:
             if not self.steps:
-                self._start = _received(moment)
-            self._compare(step, moment, learning_rate_sum)
-        self._layout.add(moment, layers)
+                self._start = _received(snapshot)
+            self._compare(step, snapshot, learning_rate_sum)
+        self._layout.add(snapshot, layers)
         self.steps.append(step)
-        self._means.append(_by_layer(moment.sheets, [_means(sheet) for sheet in moment.sheets]))
-        self._behind.append({name: dict(one) for name, one in moment.behind.values.items()})
-        self._last = replace(moment, sheets=put_by(moment.sheets))
+        self._means.append(_by_layer(snapshot.groups, [_means(group) for group in snapshot.groups]))
+        self._weights.append({name: dict(one) for name, one in snapshot.weights.values.items()})
+        self._last = replace(snapshot, groups=keep_for_next(snapshot.groups))
         self._words = {
-            "unseen": json.dumps(dict(moment.unseen)),
-            "unrecognised": json.dumps(dict(moment.behind.unrecognised)),
+            "unseen": json.dumps(dict(snapshot.unseen)),
+            "unrecognised": json.dumps(dict(snapshot.weights.unrecognised)),
         }
 
     def trim(self, step: int) -> None:
@@ -104,7 +103,7 @@ class History:
             self.clear()
         if number == len(self.steps):
             return
-        del self.steps[number:], self._means[number:], self._behind[number:]
+        del self.steps[number:], self._means[number:], self._weights[number:]
         if self._sums is not None:
             del self._sums[number:]
         self._changes = {pair: one for pair, one in self._changes.items() if pair[1] < number}
@@ -118,7 +117,7 @@ class History:
 
     @property
     def spent(self) -> float | None:
-        """The learning rate spent up to the last record; None where it is not known."""
+        """Learning rate spent up to the last record; None where it is not known."""
         return self._sums[-1] if self._sums else None
 
     def spent_at(self, step: int, *, last: int, spent: float | None) -> float | None:
@@ -134,7 +133,7 @@ class History:
         # several knots at one step are the same
         return float(np.interp(step, [*self.steps, last], [*self._sums, spent]))
 
-    def _compare(self, step: int, moment: Moment, spent: float | None) -> None:
+    def _compare(self, step: int, snapshot: Snapshot, spent: float | None) -> None:
         """Measure how far attention has moved since the records that it is to be compared with."""
         if spent is None or self._sums is None:
             self._sums, self._by_rate = None, EqualSpans()
@@ -145,21 +144,21 @@ class History:
             starts |= set(self._by_rate.add(spent))
         before = dict(self._held)
         if now and self._last is not None:
-            before[now - 1] = self._last.sheets
+            before[now - 1] = self._last.groups
         for start in (starts | {now - 1}) & before.keys():
-            self._changes[start, now] = _changes(before[start], moment)
+            self._changes[start, now] = _changes(before[start], snapshot)
         still = self._by_step.open | self._by_rate.open
         if now - 1 in still & before.keys():
             self._held[now - 1] = _attention(before[now - 1])
-        self._held = {record: sheets for record, sheets in self._held.items() if record in still}
+        self._held = {record: groups for record, groups in self._held.items() if record in still}
 
     def latest(self) -> xr.Dataset:
-        """The means of the last moment, over (layer, head)."""
+        """Return the means of the last snapshot, over (layer, head)."""
         found = self._layout.labelled(self._of_layers(self._means[-1]), ())
-        return found.assign(_behind(self._of_layers(self._behind[-1]), ("layer",)))
+        return found.assign(_weight_variables(self._of_layers(self._weights[-1]), ("layer",)))
 
     def dataset(self, *, faulty: Collection[int] = ()) -> xr.Dataset:
-        """Everything so far, over (step, layer, head).
+        """Return everything so far, over (step, layer, head).
 
         faulty: steps whose weights are not to be relied on; no snap is claimed across them.
         """
@@ -169,12 +168,12 @@ class History:
                 "train together the first alone has results)"
             )
         steps = np.asarray(self.steps)
-        means, behind = (
+        means, weights = (
             _stacked([self._of_layers(one) for one in records])
-            for records in (self._means, self._behind)
+            for records in (self._means, self._weights)
         )
         whole = self._layout.labelled(means, ("step",)).assign_coords(step=steps)
-        whole = whole.assign(_behind(behind, ("step", "layer")))
+        whole = whole.assign(_weight_variables(weights, ("step", "layer")))
         attrs = self.words()
         if self._changes:
             changes = self._between(np.arange(steps.size)).rename(span="step").mean("sequence")
@@ -228,7 +227,8 @@ class History:
         return _stacked([record.get(name, {}) for name in self._layout.order])
 
     def _gained(self) -> dict[str, xr.DataArray]:
-        """What each key of the first layer got at the first step and at the last, by its token."""
+        """Return what each key of the first layer got at the first step and at the last, by its
+        token."""
         end = None if self._last is None else _received(self._last)
         if self._start is None or end is None:
             return {}
@@ -244,16 +244,16 @@ class _Layout:
         self._labels: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}
         self._heads, self._min_keys = 0, 0
 
-    def add(self, moment: Moment, layers: Sequence[str]) -> None:
-        """Add what a moment has, and the layers that it may lack."""
-        self.order = tuple(dict.fromkeys([*self.order, *layers, *moment.order]))
-        for sheet in moment.sheets:
-            self._kinds |= dict.fromkeys(sheet.layers, sheet.labels.kind)
-            self._heads = max(self._heads, sheet.arrays["entropy"].shape[2])
-            self._min_keys = sheet.labels.min_keys
-            for name in sheet.of_heads():
-                dims = tuple(dim for dim in sheet.dims(name) if dim != "sequence")
-                self._labels.setdefault(name, (dims, sheet.attrs(name)))
+    def add(self, snapshot: Snapshot, layers: Sequence[str]) -> None:
+        """Add what a snapshot has, and the layers that it may lack."""
+        self.order = tuple(dict.fromkeys([*self.order, *layers, *snapshot.order]))
+        for group in snapshot.groups:
+            self._kinds |= dict.fromkeys(group.layers, group.labels.kind)
+            self._heads = max(self._heads, group.arrays["entropy"].shape[2])
+            self._min_keys = group.labels.min_keys
+            for name in group.of_heads():
+                dims = tuple(dim for dim in group.dims(name) if dim != "sequence")
+                self._labels.setdefault(name, (dims, group.attrs(name)))
 
     def labelled(self, values: Arrays, before: tuple[str, ...]) -> xr.Dataset:
         """Return arrays with the names and meanings that `statistics` gives them."""
@@ -277,28 +277,24 @@ class _Layout:
         )  # fmt: skip
 
 
-def _behind(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
-    """What weights and activations say, as variables."""
+def _weight_variables(values: Arrays, before: tuple[str, ...]) -> dict[str, Any]:
+    """Return statistics of weights and activations as labelled variables."""
     return {
-        name: (
-            (*before, *label.dims),
-            values[name],
-            {"long_name": label.meaning, "units": label.units},
-        )
+        name: ((*before, *label.dims), values[name], label.attrs)
         for name, label in LABELS.items()
         if name in values
     }
 
 
-def _changes(before: tuple[Sheet, ...], after: Moment) -> Arrays:
+def _changes(before: tuple[LayerStatistics, ...], after: Snapshot) -> Arrays:
     """Return how far attention has moved, over layer, sequence and head; and the heavy hitters'
     overlap, where those of `before` are known."""
-    first, second = before, after.sheets
+    first, second = before, after.groups
     if [one.layers for one in first] != [one.layers for one in second]:  # one was read from a file
-        first, second = (tuple(s for sheet in some for s in sheet.apart())
+        first, second = (tuple(s for group in some for s in group.apart())
                          for some in (first, second))  # fmt: skip
     found: list[Array] = []
-    numbers: list[int] = []  # how much of `found` belongs to the sheets so far
+    numbers: list[int] = []  # how much of `found` belongs to the groups so far
     names = ["change", *(["heavy_overlap"] if HEAVY in first[0].arrays else [])]
     for earlier, later in zip(first, second, strict=True):
         was, now = earlier.arrays["attention"], later.arrays["attention"]
@@ -323,25 +319,25 @@ def _changes(before: tuple[Sheet, ...], after: Moment) -> Arrays:
     return _stacked([of_layers[name] for name in after.order])
 
 
-def _attention(sheets: tuple[Sheet, ...]) -> tuple[Sheet, ...]:
-    """Return the attention weights of sheets alone, on the host: they may wait for long."""
+def _attention(groups: tuple[LayerStatistics, ...]) -> tuple[LayerStatistics, ...]:
+    """Return the attention weights alone, on the host: they may be kept for long."""
     return tuple(
-        replace(sheet, arrays={"attention": to_numpy(sheet.arrays["attention"])})
-        for sheet in sheets
+        replace(group, arrays={"attention": to_numpy(group.arrays["attention"])})
+        for group in groups
     )
 
 
 def _where(now: Array, was: Array) -> Array:
-    """An earlier array where a later one is: it may have been put by, or read from a file."""
+    """Return an earlier array on the device of a later one: it may be on the host."""
     return was if type(was) is type(now) else beside(now, to_numpy(was))
 
 
-def _means(sheet: Sheet) -> Arrays:
+def _means(group: LayerStatistics) -> Arrays:
     """Return means over sequences, of MAXIMA the largest, as `record.over_sequences` takes them.
 
     All variables at once: one after the other would take longer than the forward itself.
     """
-    arrays = sheet.of_heads()
+    arrays = group.of_heads()
     first = arrays["entropy"].shape  # layer sequence head
     flat = {name: np.asarray(v, np.float64).reshape(*first, -1) for name, v in arrays.items()}
     widths = [values.shape[-1] for values in flat.values()]
@@ -368,18 +364,19 @@ def _means(sheet: Sheet) -> Arrays:
     return found
 
 
-def _by_layer(sheets: Sequence[Sheet], parts: Sequence[Arrays]) -> dict[str, Arrays]:
-    """Return what is said of each sheet, layer by layer."""
+def _by_layer(groups: Sequence[LayerStatistics], parts: Sequence[Arrays]) -> dict[str, Arrays]:
+    """Return the arrays of each group, layer by layer."""
     return {
         layer: {name: values[i] for name, values in part.items()}
-        for sheet, part in zip(sheets, parts, strict=True)
-        for i, layer in enumerate(sheet.layers)
+        for group, part in zip(groups, parts, strict=True)
+        for i, layer in enumerate(group.layers)
     }
 
 
-def _received(moment: Moment) -> xr.DataArray | None:
-    """Mean over heads of what keys receive in the first layer, where their tokens are known."""
-    first = moment.layers[moment.order[0]]
+def _received(snapshot: Snapshot) -> xr.DataArray | None:
+    """Return the mean over heads of what keys receive in the first layer, where their tokens are
+    known."""
+    first = snapshot.layers[snapshot.order[0]]
     if "token" not in first.coords or first["kind"].item() != "self":
         return None
     mean = first["received"].mean("head").drop_vars("kind")
@@ -387,7 +384,7 @@ def _received(moment: Moment) -> xr.DataArray | None:
 
 
 def _stacked(parts: list[Arrays]) -> Arrays:
-    """Side by side; what one of them has not, or fewer of (heads), is NaN there."""
+    """Stack arrays by name; what one part lacks, or has fewer of (heads), is NaN."""
     names = dict.fromkeys(name for part in parts for name in part)
     whole = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""The observer: measures the attention of a model while it trains, or of one as it is."""
+"""Observer: measures the attention of a model while it trains, or of one as it is."""
 
 from __future__ import annotations
 
@@ -25,10 +25,26 @@ from torch.optim.swa_utils import AveragedModel
 from attnlab.files.errors import InputError, require_whole
 from attnlab.files.numerics import numerics
 from attnlab.files.provenance import provenance
-from attnlab.observing import ranks
-from attnlab.observing.behind import looking
-from attnlab.observing.calls import follow
-from attnlab.observing.clock import (
+from attnlab.observing.capture import Capture, capturing
+from attnlab.observing.capture.base import follow, trains
+from attnlab.observing.history import History
+from attnlab.observing.probe import Probe, batch_of, make_probe
+from attnlab.observing.snapshot import (
+    Snapshot,
+    SnapshotBuilder,
+    SnapshotCache,
+    gather_sequences,
+    is_compiled,
+    is_first_process,
+    is_sharded,
+    random_twice,
+    refuse_partitioned,
+    take_snapshot,
+    unwrapped,
+    with_repeated,
+)
+from attnlab.observing.statistics import MIN_KEYS
+from attnlab.observing.training import (
     LearningRate,
     LearningRateSum,
     StepCounter,
@@ -36,19 +52,12 @@ from attnlab.observing.clock import (
     attention_parameters,
     in_backward,
 )
-from attnlab.observing.history import History
-from attnlab.observing.moment import Known, Measuring, Moment, moment_of
-from attnlab.observing.probe import Probe, batch_of, make_probe
-from attnlab.observing.repeated import random_twice, with_repeated
-from attnlab.observing.seams import Watch, watching
-from attnlab.observing.seams.watch import trains
-from attnlab.observing.statistics import MIN_KEYS
-from attnlab.observing.undisturbed import is_compiled, is_sharded, refuse_partitioned, unwrapped
+from attnlab.observing.weights import capturing_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnlab.observing.kept import StepFolder
+    from attnlab.observing.trajectory import SnapshotFolder
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")  # that of a layer, in the name of a module
 Log = Callable[[int, xr.Dataset], None]
@@ -102,9 +111,9 @@ class Observer:
         self._model = weakref.ref(inner)
         self._name, self._sharded = type(inner).__name__, is_sharded(inner)
         self._probe = None if live else make_probe(inner, probe)
-        self._known = Known(same_probe=not live)
+        self._cache = SnapshotCache(same_probe=not live)
         self._repeated = random_twice(inner, self._probe) if repeated and self._probe else None
-        self._known_of_repeated = Known(same_probe=True)
+        self._repeated_cache = SnapshotCache(same_probe=True)
         self._log = log
         self._rates = LearningRateSum(learning_rate)
         self._attention: set[int] = set()  # ids of the parameters whose learning rate counts
@@ -113,14 +122,14 @@ class Observer:
         self._began = 0  # what was counted before `with`
         self._offset = 0  # added to what is counted
         self._started = False  # errors are raised before the training starts only
-        self._due: int | None = None  # a step that was counted, and not looked at
+        self._due: int | None = None  # a step that was counted, and not measured
         self._last: int | None = None  # where the training is
         self._measured: int | None = None  # the last step that this process has measured
         self._by_hand = False
         self._open: ExitStack | None = None
-        self._armed: _Armed | None = None
+        self._armed: _LiveCapture | None = None
         self._warned: set[str] = set()
-        self._kept: StepFolder | None = None
+        self._kept: SnapshotFolder | None = None
         if out is not None:
             self._go_on(Path(out).expanduser(), probe)
 
@@ -174,8 +183,8 @@ class Observer:
         Call it after each step of the training, and with 0 before the first if the start is
         wanted. Measured is the first step that reaches each multiple of `every`. After a smaller
         number than before, what was measured from there on is forgotten. `finish` measures the
-        end, and ends a look at a training's own batches (live=True). Returns whether this step was
-        measured.
+        end, and ends the capture of a training's own batches (live=True). Returns whether this step
+        was measured.
         """
         require_whole("step", number, 0)
         self._the_model()
@@ -191,14 +200,14 @@ class Observer:
         return self._at(number)
 
     def callback(self) -> Any:
-        """A callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
-        from attnlab.observing.callbacks import trainer_callback
+        """Return a callback for the Trainer of transformers: `Trainer(..., callbacks=[...])`."""
+        from attnlab.observing.training import trainer_callback
 
         return trainer_callback(self)
 
     def lightning(self) -> Any:
-        """A callback for Lightning's Trainer."""
-        from attnlab.observing.callbacks import lightning_callback
+        """Return a callback for Lightning's Trainer."""
+        from attnlab.observing.training import lightning_callback
 
         return lightning_callback(self)
 
@@ -224,20 +233,19 @@ class Observer:
         return found
 
     def report(self, path: str | Path | None = None, *, text: Any = None, names: Any = None) -> str:
-        """The page about what was measured so far, as HTML; written to `path` if there is one.
+        """Return the page about what was measured so far, as HTML; write it to `path` if given.
 
         text: tokens that the model learns from, as the model takes them: then the page says
         whether theory expects what the first layer did. names: a tokenizer, or the names of tokens
         in the order of their ids.
         """
-        from attnlab.observing.expectations import expected
-        from attnlab.observing.report_page import report
+        from attnlab.observing.report_page import expected, report
 
         found = self.result()
         return report(found, path, theory=() if text is None else expected(found, text, names))
 
     def plot(self, variable: str = "relative_entropy", **entry: Any) -> Figure:
-        """A statistic of every head so far, with matplotlib: see `attnlab.plots.heads`."""
+        """Draw a statistic of every head so far, with matplotlib: see `attnlab.plots.heads`."""
         from attnlab.plots import heads
 
         return heads(self.result(), variable, **entry)
@@ -305,8 +313,9 @@ class Observer:
         self._settle(ended=True)
 
     def _settle(self, *, ended: bool = False) -> None:
-        """Look at the step that was counted last. Never inside the backward pass: the next step is
-        looked at in its place, if that can be done after the pass has ended (`ended`)."""
+        """Measure the step that was counted last, if it is due. Never inside the backward pass: the
+        next step is measured in its place, if that can be done after the pass has ended
+        (`ended`)."""
         if self._due is None:
             return
         if in_backward() and not ended:
@@ -332,12 +341,12 @@ class Observer:
         due = self._reaches(number)
         self._disarm()
         self._rewind(number)
-        look = self._arm if self.live else self._measure
+        measure = self._arm if self.live else self._measure
         if self._started:
             self._last = number
-            return due and bool(self._trying("measure", _not_measured(number), look, number))
+            return due and bool(self._trying("measure", _not_measured(number), measure, number))
         refuse_partitioned(self._the_model())
-        measured = due and look(number)
+        measured = due and measure(number)
         self._last, self._started = number, True
         return measured
 
@@ -346,7 +355,7 @@ class Observer:
         if not self.live:
             self._at(number)
             self._trying("measure", _not_measured(number), self._measure, number)
-        if self._kept is not None and self.history.steps and ranks.first():
+        if self._kept is not None and self.history.steps and is_first_process():
             words = f"{self._kept.folder}: the result is not written"
             self._trying("out", words, lambda kept: kept.save(self.result()), self._kept)
 
@@ -372,11 +381,11 @@ class Observer:
     def _forget(self, number: int) -> None:
         there = len(self.history.steps)
         self.history.trim(number)
-        if self._kept is not None and ranks.first() and len(self.history.steps) < there:
+        if self._kept is not None and is_first_process() and len(self.history.steps) < there:
             words = f"{self._kept.folder}: steps from {number} on are not put aside"
             self._trying("out", words, self._forget_kept, self._kept, number)
 
-    def _forget_kept(self, kept: StepFolder, number: int) -> None:
+    def _forget_kept(self, kept: SnapshotFolder, number: int) -> None:
         kept.roll_back(number)
         read = self._history_of(kept)  # which has the attention weights of its last step
         if read.steps == self.history.steps:
@@ -412,51 +421,54 @@ class Observer:
         """Run the probe through the model, which leaves no trace."""
         if number == self._measured:
             return False
-        if not (self._sharded or ranks.first()):
+        if not (self._sharded or is_first_process()):
             return False  # the replica of the first process is measured
         begun = time.perf_counter()
         assert self._probe is not None
         model = self._the_model()
         refuse_partitioned(model)
-        moment = moment_of(
-            model, self._probe, rows=self.rows, min_keys=self.min_keys, known=self._known
+        snapshot = take_snapshot(
+            model, self._probe, rows=self.rows, min_keys=self.min_keys, cache=self._cache
         )
         if self._repeated is not None:
-            moment = with_repeated(
-                moment, model, self._repeated, min_keys=self.min_keys,
-                known=self._known_of_repeated,
+            snapshot = with_repeated(
+                snapshot, model, self._repeated, min_keys=self.min_keys,
+                cache=self._repeated_cache,
             )  # fmt: skip
-        self._keep(number, moment)
+        self._keep(number, snapshot)
         self._measured = number
         self.seconds += time.perf_counter() - begun
         return True
 
-    def _keep(self, number: int, moment: Moment) -> None:
-        if not ranks.first():
+    def _keep(self, number: int, snapshot: Snapshot) -> None:
+        if not is_first_process():
             return
-        if not moment.order:
+        if not snapshot.order:
             warnings.warn(
                 f"step {number}: no query of the training's batch sees {self.min_keys} keys, so "
                 "that it is not measured; a smaller min_keys would",
                 stacklevel=5,
             )
             return
-        kinds = ", ".join(sorted(set(moment.unseen.values())))
-        if moment.unseen and not self.history.steps:
+        kinds = ", ".join(sorted(set(snapshot.unseen.values())))
+        if snapshot.unseen and not self.history.steps:
             warnings.warn(
                 f"only some layers of {self._name} are seen; nothing is known of "
-                f"{', '.join(sorted(moment.unseen))} ({kinds})",
+                f"{', '.join(sorted(snapshot.unseen))} ({kinds})",
                 stacklevel=5,
             )
         model = self._the_model()
         spent = self._rates.at(number, first=not self.history.steps)
-        layers = alike(model, moment.order) if self.live else ()
-        self.history.add(number, moment, learning_rate_sum=spent, layers=layers)
+        layers = alike(model, snapshot.order) if self.live else ()
+        self.history.add(number, snapshot, learning_rate_sum=spent, layers=layers)
         if not self._attention:
-            self._attention = attention_parameters(model, moment.order)
+            self._attention = attention_parameters(model, snapshot.order)
         if self._kept is not None:
-            self._trying("out", f"step {number}: not written to {self._kept.folder}",
-                         self._kept.keep, number, moment, spent)  # fmt: skip
+            words, about = (
+                f"step {number}: not written to {self._kept.folder}",
+                {"learning_rate_sum": spent},
+            )
+            self._trying("out", words, self._kept.write, number, snapshot, about)
         if self._log is not None:
             self._trying("log", f"step {number}: log failed", self._log, number,
                          self.history.latest())  # fmt: skip
@@ -464,7 +476,7 @@ class Observer:
     def _go_on(self, folder: Path, probe: Any) -> None:
         """Read the measurements of an earlier observer with the same settings."""
         state = np.random.get_state()  # noqa: NPY002
-        from attnlab.observing.kept import StepFolder, digest  # slow to import
+        from attnlab.observing.trajectory import SnapshotFolder, digest  # slow to import
 
         np.random.set_state(state)  # noqa: NPY002 (importing JAX draws from it)
         key = {
@@ -472,22 +484,22 @@ class Observer:
             "rows": self.rows, "min_keys": self.min_keys, "repeated": self._repeated is not None,
             "numerics": numerics("measures"),
         }  # fmt: skip
-        self._kept = StepFolder(folder, key)
+        self._kept = SnapshotFolder(folder, key)
         self.history = self._history_of(self._kept)
         if self.history.steps:
             self._rates.rewind(self.history.steps[-1], self.history.spent)
 
-    def _history_of(self, kept: StepFolder) -> History:
+    def _history_of(self, kept: SnapshotFolder) -> History:
         history = History(comparable=not self.live)
-        for step, spent, moment in kept.records():
-            layers = alike(self._the_model(), moment.order) if self.live else ()
-            history.add(step, moment, learning_rate_sum=spent, layers=layers)
+        for step, spent, snapshot in kept.records():
+            layers = alike(self._the_model(), snapshot.order) if self.live else ()
+            history.add(step, snapshot, learning_rate_sum=spent, layers=layers)
         return history
 
     # -- live ------------------------------------------------------------------------------------
 
     def _arm(self, number: int) -> bool:
-        """Look at the next forward of the training."""
+        """Capture the next forward pass of the training."""
         model, opened = self._the_model(), ExitStack()
         batch: list[Probe] = []
         problems: list[Exception] = []
@@ -499,24 +511,24 @@ class Observer:
             except Exception as problem:
                 problems.append(problem)
 
-        def take(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             with guard():
                 if trains(model) and not batch:
                     batch.append(batch_of(model, args, kwargs))
 
         with opened:
-            opened.callback(follow(model, before=take))
-            behind = opened.enter_context(looking(model, self._known.layout, guard))
-            measuring = Measuring(
-                lambda: batch[0], behind, self._known, rows=self.rows, min_keys=self.min_keys,
+            opened.callback(follow(take, model))
+            weights = opened.enter_context(capturing_weights(model, self._cache.layout, guard))
+            builder = SnapshotBuilder(
+                lambda: batch[0], weights, self._cache, rows=self.rows, min_keys=self.min_keys,
                 live=True,
             )  # fmt: skip
-            watch = opened.enter_context(
-                watching(model, measuring.see, only_training=True, guard=guard)
+            capture = opened.enter_context(
+                capturing(model, builder.add, only_training=True, guard=guard)
             )
             # also where nobody disarms, and the observer is dropped
             close = weakref.finalize(self, opened.pop_all().close)
-        self._armed = _Armed(number, close, watch, measuring, problems)
+        self._armed = _LiveCapture(number, close, capture, builder, problems)
         return True
 
     def _disarm(self, *, failed: bool = False) -> None:
@@ -525,20 +537,20 @@ class Observer:
             return
         armed, self._armed = self._armed, None
         armed.close()
-        if failed or not armed.watch.over:
+        if failed or not armed.capture.over:
             return
         self._trying("measure", _not_measured(armed.number), self._keep_seen, armed)
 
-    def _keep_seen(self, armed: _Armed) -> None:
-        problem, moment = next(iter(armed.problems), None), Moment((), ())
+    def _keep_seen(self, armed: _LiveCapture) -> None:
+        problem, snapshot = next(iter(armed.problems), None), Snapshot((), ())
         if problem is None:
             try:
-                moment = armed.measuring.result(armed.watch)
+                snapshot = armed.builder.result(armed.capture)
             except Exception as found:
                 problem = found
-        moment = ranks.together(moment)  # which waits for every process
-        if moment.order or problem is None:
-            self._keep(armed.number, moment)
+        snapshot = gather_sequences(snapshot)  # which waits for every process
+        if snapshot.order or problem is None:
+            self._keep(armed.number, snapshot)
         if problem is not None:
             raise problem
 
@@ -559,13 +571,13 @@ def alike(model: nn.Module, layers: Collection[str]) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Armed:
-    """A look at the training's next forward."""
+class _LiveCapture:
+    """Capture of the training's next forward pass."""
 
     number: int
     close: Callable[[], object]
-    watch: Watch
-    measuring: Measuring
+    capture: Capture
+    builder: SnapshotBuilder
     problems: list[Exception]
 
 

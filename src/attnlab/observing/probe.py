@@ -1,4 +1,4 @@
-"""The probe: a fixed batch on which attention is measured, again and again."""
+"""Probe: a fixed batch on which attention is measured, again and again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from attnlab.files.errors import InputError
 
 if TYPE_CHECKING:
-    from attnlab.observing.seams import Sighting
+    from attnlab.observing.capture import CapturedCall
 
 LEAST = 2  # tokens of a sequence: one alone has nothing to choose from
 # the names of what tells padding from tokens, and whether it is the tokens that it marks
@@ -41,7 +41,7 @@ _BEGIN_AT_2 = ("roberta", "xlm-roberta", "camembert")
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What is known of the sequences that a query or a key belongs to.
+    """Tokens, padding and text starts of the sequences that a query or a key belongs to.
 
     tokens: the ids of the tokens, (sequence, place). real: which places hold tokens and not
     padding; None where all do. starts: the first place of each token's own text, where several
@@ -55,7 +55,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """What a forward of the model is called with.
+    """Arguments of a forward pass of the model.
 
     args, kwargs: as the model's `forward` takes them.
     side: of what the model reads; decoder: of what a decoder beside an encoder reads.
@@ -70,26 +70,27 @@ class Probe:
     _cut: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def on(self, device: torch.device) -> Probe:
-        """The same on a device."""
+        """Return the same probe on a device."""
         moved = {name: _moved(value, device) for name, value in self.kwargs.items()}
         return replace(self, args=tuple(_moved(v, device) for v in self.args), kwargs=moved)
 
     @property
     def sequences(self) -> int:
-        """How many there are."""
+        """Number of sequences."""
         return len(_first(self))
 
     def run(self, model: nn.Module) -> None:
-        """A forward of the model on it, whose result nobody needs."""
+        """Run a forward pass of the model on the probe, and ignore its result."""
         model(*self.args, **self.kwargs)
 
-    def beside(self, sighting: Sighting) -> dict[str, Any]:
-        """The tokens of a call's keys, and which of its queries are there: for `statistics`."""
-        call = sighting.call
+    def call_inputs(self, captured: CapturedCall) -> dict[str, Any]:
+        """Return the tokens of a call's keys, and which of its queries are present: for
+        `statistics`."""
+        call = captured.call
         of_keys, of_queries = (call.shape[0], call.shape[3]), (call.shape[0], call.shape[2])
         others = Side() if self.senses else self.side
-        queries = self._reader(sighting.layer, of_queries)
-        if self.senses and _SENSES.search(sighting.layer):
+        queries = self._reader(captured.layer, of_queries)
+        if self.senses and _SENSES.search(captured.layer):
             queries = others
         if not call.cross and of_keys != of_queries:
             return self._of_more_keys(queries, of_keys, of_queries)
@@ -144,7 +145,7 @@ class Probe:
 
 
 def make_probe(model: nn.Module, given: Any) -> Probe:
-    """The probe that a model is called with, from what a person has.
+    """Make the probe that a model is called with from what a person has.
 
     given: token ids (sequence, place) as a tensor, an array or lists; what a tokenizer gives, or
         any other mapping of the arguments of `forward`; or a tuple of its arguments.
@@ -169,7 +170,7 @@ def make_probe(model: nn.Module, given: Any) -> Probe:
 
 
 def context_of(config: Any) -> int | None:
-    """How many tokens a model of this configuration can read, where it says so."""
+    """Return how many tokens a model of this configuration can read, where it says so."""
     # positions of some begin at 2, which their configuration counts as two places more
     beyond = 2 if getattr(config, "model_type", None) in _BEGIN_AT_2 else 0
     for name in ("max_position_embeddings", "block_size"):
@@ -180,7 +181,7 @@ def context_of(config: Any) -> int | None:
 
 
 def batch_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Probe:
-    """A batch of the training, as the model was called with it."""
+    """Return a batch of the training, as the model was called with it."""
     given = _named(model, args) | dict(kwargs)
     return _beside_decoder(model, Probe(args, kwargs, _side(given)), given)
 
@@ -199,7 +200,8 @@ def sequences_read(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str,
 
 
 def _for_model(model: nn.Module, probe: Probe) -> Probe:
-    """With what a model of transformers needs beside its tokens, and checked against its sizes."""
+    """Add what a model of transformers needs beside its tokens, and check the probe against its
+    sizes."""
     config: Any = getattr(model, "config", None)
     kwargs: dict[str, Any] = dict(probe.kwargs)
     args = probe.args
@@ -259,7 +261,8 @@ def _check_context(model: nn.Module, config: Any, probe: Probe) -> None:
 
 
 def _words(model: nn.Module) -> Any:
-    """How many tokens the model knows, if it says so; one of text and images (CLIP) does not."""
+    """Return how many tokens the model knows, if it says so; one of text and images (CLIP) does
+    not."""
     try:
         embeddings = getattr(model, "get_input_embeddings", lambda: None)()
     except NotImplementedError:
@@ -285,7 +288,7 @@ def _named(model: nn.Module, args: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _are_ids(value: Any) -> bool:
-    """Whether these may be token ids of sequences."""
+    """Check whether these may be token ids of sequences."""
     return (
         isinstance(value, Tensor)
         and value.ndim == 2
@@ -310,7 +313,7 @@ def _side(given: Mapping[str, Any]) -> Side:
 
 
 def _beside_decoder(model: nn.Module, probe: Probe, given: Mapping[str, Any]) -> Probe:
-    """With what its parts read that do not read `side`; the model may be wrapped in another."""
+    """Add what parts read that do not read `side`; the model may be wrapped in another."""
     configs = (getattr(module, "config", None) for module in model.modules())
     decodes = any(getattr(config, "is_encoder_decoder", False) for config in configs)
     decoder = None
@@ -337,7 +340,7 @@ def _real(kwargs: Mapping[str, Any], names: Mapping[str, bool] = _PADDING) -> Te
 
 
 def _starts(positions: Tensor | None) -> Tensor | None:
-    """Where each text begins, in sequences whose positions begin anew."""
+    """Return where each text begins, in sequences whose positions begin anew."""
     if not isinstance(positions, Tensor) or positions.ndim != 2:
         return None
     anew = positions.diff(prepend=positions[:, :1] - 1) != 1
@@ -348,7 +351,7 @@ def _starts(positions: Tensor | None) -> Tensor | None:
 
 
 def _fitting(values: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
-    """What belongs to these places; None where it belongs to others."""
+    """Return values of this shape; None where they belong to other positions."""
     return None if values is None or tuple(values.shape) != shape else values
 
 

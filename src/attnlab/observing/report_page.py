@@ -1,4 +1,4 @@
-"""The report: one page about a model's attention, which needs nothing beside itself.
+"""Report: one page about a model's attention, which needs nothing beside itself.
 
 Numbers are prepared here, as plain lists; the page's own script draws them.
 """
@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -18,9 +18,13 @@ import xarray as xr
 from attnlab import __version__
 from attnlab.files.atomic import atomic_path
 from attnlab.files.pages import environment
-from attnlab.observing.budget import budget_table
+from attnlab.observing.kv_cache import budget_table
 from attnlab.observing.snap import STATES
-from attnlab.observing.words import POLICY_WORDS, in_words, snap_is_sure, with_steps
+from attnlab.observing.words import POLICY_WORDS, SNAP, in_words, snap_is_sure, with_steps
+from attnlab.shelf import single
+
+if TYPE_CHECKING:
+    from attnlab.data import SequenceClasses
 
 MOST_NUMBERS = 600_000  # on a page; of longer histories some steps are left out
 DIGITS = 4
@@ -67,12 +71,12 @@ SHOWN = (
 def report(
     dataset: xr.Dataset, path: str | Path | None = None, *, theory: Sequence[str] = ()
 ) -> str:
-    """The page about a dataset of `attnlab.observe`, as HTML.
+    """Return the page about a dataset of `attnlab.observe`, as HTML.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        Over (step, layer, head), measured or loaded; one over (layer, head) is one moment.
+        Over (step, layer, head), measured or loaded; one over (layer, head) is one snapshot.
     path : path, optional
         Where it is written, if it is.
     theory : sequence of str, optional
@@ -109,7 +113,8 @@ def report(
 
 
 def page_data(dataset: xr.Dataset) -> dict[str, Any]:
-    """What the page's script draws: statistics over (step, layer, head), rounded, None for NaN."""
+    """Return what the page's script draws: statistics over (step, layer, head), rounded, None for
+    NaN."""
     there = [one for one in SHOWN if one.variable in dataset]
     of_step = len(there) * dataset.sizes["layer"] * dataset.sizes["head"]
     number = dataset.sizes["step"]
@@ -135,41 +140,33 @@ def snap_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
     sure = snap_is_sure(dataset)
     measured = dataset["entropy"].isel(step=-1).notnull().values
     state = dataset["snap_state"].values
-    names = ("snap_step", "snap_low", "snap_high", "snap_missing", "snap_speed_left",
-             "snap_moved_since")  # fmt: skip
     return [
         {
             "layer": int(dataset["layer"][layer]),
             "head": int(dataset["head"][head]),
             "state": STATES[state[layer, head]],
             "claimed": bool(sure[layer, head]),
-            **{name: _number(dataset[name].values[layer, head]) for name in names},
+            **{name: _number(dataset[name].values[layer, head]) for name in SNAP},
         }
         for layer, head in np.argwhere(measured).tolist()
     ]
 
 
 def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Means over heads at the end: of each policy, what it keeps at each budget."""
+    """Return means over heads at the end: of each policy, what it keeps at each budget."""
     if "retained_mass" not in dataset:
         return []
-    last = dataset.isel(step=-1)
-    means = {
-        name: last[name].mean(("layer", "head"))
-        for name in ("retained_mass", "output_error")
-        if name in last
-    }
+    names = [name for name in ("retained_mass", "output_error") if name in dataset]
+    last = dataset[names].isel(step=-1).mean(("layer", "head"))
+
+    def cell(**entry: Any) -> dict[str, Any]:
+        return {name: _number(float(last[name].sel(entry))) for name in names}
+
     return [
         {
             "policy": POLICY_WORDS[str(policy)],
             "cells": [
-                {
-                    "budget": float(budget),
-                    **{
-                        name: _number(float(mean.sel(policy=policy, budget=budget)))
-                        for name, mean in means.items()
-                    },
-                }
+                {"budget": float(budget), **cell(policy=policy, budget=budget)}
                 for budget in last["budget"].values
             ],
         }
@@ -178,7 +175,7 @@ def cache_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def head_caches(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """The rows of `budget_table` at the end, for those who build caches."""
+    """Return the rows of `budget_table` at the end, for those who build caches."""
     if "retained_mass" not in dataset:
         return []
     rows = budget_table(dataset.isel(step=-1, drop=True))
@@ -186,7 +183,7 @@ def head_caches(dataset: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def short(value: float | None) -> str:
-    """A number in three digits, a dash for none."""
+    """Return a number in three digits, a dash for none."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
@@ -225,7 +222,8 @@ def _settings(dataset: xr.Dataset, spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _numbers(values: xr.DataArray) -> Any:
-    """Nested lists in the order step, layer, head; rounded, None where there is no number."""
+    """Return nested lists in the order step, layer, head; rounded, None where there is no
+    number."""
     dims = [dim for dim in ("step", "layer", "head") if dim in values.dims]
     array = values.transpose(*dims).values
     flat: list[Any] = [_number(value) for value in array.ravel().tolist()]
@@ -242,3 +240,71 @@ def _number(value: float) -> float | None:
 
 def _plain(value: Any) -> Any:
     return _number(float(value)) if isinstance(value, float | np.floating) else value
+
+
+def expected(dataset: xr.Dataset, text: Any = None, names: Any = None) -> list[str]:
+    """Return what each paper says about a measured model, given the tokens that it learns from.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As `attnlab.observe` makes it.
+    text : array_like, optional
+        Tokens that the model learns from; by default those that came with the dataset.
+    names : tokenizer or sequence of str, optional
+        A tokenizer, or the names of tokens in the order of their ids.
+
+    Returns
+    -------
+    list of str
+        Sentences; where a paper cannot tell, why.
+    """
+    return [
+        sentence
+        for _, offer in single("expectation")
+        for sentence in offer.load()(dataset, text, names=names)
+    ]
+
+
+def classes(
+    ids: Any, *, names: Any = None, queries: int = 5, following: int = 4, context: int = 35,
+    min_count: int = 10,
+) -> SequenceClasses:  # fmt: skip
+    """Estimate the sequence classes of a text from its token ids, for `simulate` and `predict`.
+
+    Parameters
+    ----------
+    ids : array_like
+        Token ids, (sequence, position) or one long sequence, as a model takes them.
+    names : tokenizer or sequence of str, optional
+        A tokenizer, or the names of tokens in the order of their ids; by default a token is called
+        by its id.
+    queries : int, optional
+        Number of query words.
+    following : int, optional
+        Number of next words of each.
+    context : int, optional
+        Number of words before a pair that count.
+    min_count : int, optional
+        Rarer pairs and words are left out.
+
+    Returns
+    -------
+    SequenceClasses
+        As `attnlab.text.estimate_classes` makes them.
+
+    Examples
+    --------
+    >>> from attnlab import observing
+    >>> ids = [0, 2, 3, 1, 2, 4] * 20
+    >>> found = observing.classes(ids, queries=1, following=2, context=3, min_count=2)
+    >>> sorted(found.names[i] for i in found.next_token)
+    ['token 3', 'token 4']
+    """
+    from attnlab.text.classes import estimate_classes  # imports JAX, which is slow
+    from attnlab.text.ids import corpus_of_ids
+
+    corpus, _ = corpus_of_ids(ids, names=names, context=context)
+    return estimate_classes(
+        corpus, queries=queries, following=following, context=context, min_count=min_count
+    )

@@ -1,4 +1,4 @@
-"""When the attention of each head snaps, with a bootstrap over sequences.
+"""Snap of each head's attention, with a bootstrap over sequences.
 
 The definition is that of `attnlab.measures.motion`. Here it is asked of a training whose learning
 rate may follow a schedule, and of sequences that may disagree.

@@ -1,11 +1,11 @@
-"""The statistics of calls of attention, exact, a block of queries at a time.
+"""Statistics of calls of attention, exact, a block of queries at a time.
 
 They are given for each sequence and head, so that a bootstrap over sequences is possible
 afterwards. docs/measures.md says what each is and where it misleads.
 
-`look` takes from maps what needs them, where they are, of several layers' heads side by side;
-`conclude` makes statistics of that for still more of them: what is small is worth doing only for
-many.
+`measure_heads` computes attention weights block by block, for the heads of several layers at once,
+and keeps what needs them; `summarize_layers` makes statistics of that for still more layers:
+small operations are worth doing only for many.
 """
 
 from __future__ import annotations
@@ -20,29 +20,27 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from attnlab.files.errors import require_whole
-from attnlab.measures import maps, places
-from attnlab.measures.arrays import (
-    Array,
-    alike,
-    at_home,
-    double,
-    exactly,
-    namespace,
-    precise,
-    ranks,
-    taken,
-)
+from attnlab.files.errors import InputError, require_whole
+from attnlab.files.provenance import provenance
+from attnlab.measures import arrays, maps, places
+from attnlab.measures.arrays import Array, namespace
 from attnlab.measures.received import heavy_hitters, mean_received
-from attnlab.observing import budget
-from attnlab.observing.block import BASIC, LOW, Block, Part, even_cuts, ranked_mass
-from attnlab.observing.call import AttentionCall
-from attnlab.observing.ground import SINKS, Ground, Spot
-from attnlab.observing.heads import Heads, apart
-from attnlab.observing.labels import ROW_MEANS
-from attnlab.observing.plan import plan_of
-from attnlab.observing.sample import weighted_mean
-from attnlab.observing.sheet import Sheet
+from attnlab.observing import kv_cache
+from attnlab.observing.call import (
+    BASIC,
+    LOW,
+    AttentionCall,
+    Block,
+    CallPart,
+    Heads,
+    even_cuts,
+    joined,
+    ranked_mass,
+    split_layers,
+)
+from attnlab.observing.layer_statistics import MAXIMA, ROW_MEANS, LayerStatistics
+from attnlab.observing.query_plan import SINKS, BlockPlan, QueryPlan
+from attnlab.observing.visibility import weighted_mean
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -55,8 +53,8 @@ BYTES_OF_A_KEY = 64  # and of a key
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
-    """What was taken from the maps of the heads of some layers.
+class HeadMeasurements:
+    """Measurements taken from the attention weights of the heads of some layers.
 
     columns: of each chosen row. totals: attention received by keys, from all rows and from the
     prompt's. fixed, later: maps of these rows, and window: what keys received from those that vote.
@@ -77,16 +75,9 @@ class Look:
 
 
 def statistics(
-    call: AttentionCall,
-    *,
-    tokens: ArrayLike | Array | None = None,
-    present: ArrayLike | Array | None = None,
-    starts: ArrayLike | Array | None = None,
-    rows: int | None = None,
-    min_keys: int = MIN_KEYS,
-    budget_bytes: int = BUDGET_BYTES,
-    seed: int = 0,
-) -> xr.Dataset:
+    call: AttentionCall, *, rows: int | None = None, min_keys: int = MIN_KEYS,
+    budget_bytes: int = BUDGET_BYTES, seed: int = 0, **given: ArrayLike | Array | None,
+) -> xr.Dataset:  # fmt: skip
     """Measure one call: a dataset over (sequence, head), with what each variable is in its attrs.
 
     tokens: (batch, key), the token of every key, for all that is said of tokens. present: (batch,
@@ -103,189 +94,188 @@ def statistics(
     queries see later keys, tokens that were not given.
     """
     require_whole("budget_bytes", budget_bytes, 1)
-    with exactly(call.query):
-        plan = plan_of(
-            call, tokens=tokens, present=present, starts=starts, min_keys=min_keys,
-            budget_bytes=budget_bytes,
-        )  # fmt: skip
-        ground = Ground.of(call, plan, rows=rows, seed=seed, budget_bytes=budget_bytes)
-        seen = look(ground, ground.heads(call))
-        sheet = conclude(ground, [seen], [call.value], [str(call.layer)])
-    return sheet.dataset(str(call.layer))
+    with arrays.exactly(call.query):
+        plan = QueryPlan.of(
+            call, rows=rows, seed=seed, budget_bytes=budget_bytes, min_keys=min_keys, **given
+        )
+        seen = measure_heads(plan, plan.heads(call))
+        group = summarize_layers(plan, [seen], [call.value], [str(call.layer)])
+    return group.dataset(str(call.layer))
 
 
-def look(ground: Ground, heads: Heads) -> Look:
-    """Take from the maps of heads what is needed of them. Inside `exactly`."""
+def measure_heads(plan: QueryPlan, heads: Heads) -> HeadMeasurements:
+    """Take from the attention weights of heads what is needed of them. Inside `exactly`."""
     xp = namespace(heads.query)
     found: list[dict[str, Any]] = []
-    for some, cuts in ground.cuts:
-        part, mine = Part.of(ground.call, some), heads.of_sequences(some)
+    for some, cuts in plan.cuts:
+        part, mine = CallPart.of(plan.call, some), heads.of_sequences(some)
         columns, totals = [], 0.0
         for cut in cuts:
-            spot = ground.spot(part, some, cut)
-            block = part.block(mine, cut, spot.seen, spot.number)
-            totals = totals + xp.matmul(spot.weight[:, None], block.maps)
-            columns.append(_columns(block, spot, ground.factors(block.maps, some)))
-        whole = _joined(columns)
+            block_plan = plan.block_plan(part, some, cut)
+            block = part.block(mine, cut, block_plan.seen, block_plan.number)
+            totals = totals + xp.matmul(block_plan.weight[:, None], block.maps)
+            columns.append(_columns(block, block_plan, plan.factors(block.maps, some)))
+        whole = joined(columns, 2)
         largest = mine.largest
         if largest is None:
-            there = ground.made(whole, "there", lambda: ground.chosen.weight > 0)[some, None]
+            there = plan.made(whole, "there", lambda: plan.chosen.weight > 0)[some, None]
             largest = xp.max(xp.where(there, whole[..., LARGEST], LOW), axis=-1)
         found.append({"columns": whole, "totals": totals, "short": 0.0 * whole[:, :, 0, 0]}
-                     | _beside(ground, part, mine, some, largest))  # fmt: skip
-    joined: dict[str, Any] = {
-        name: xp.concat([one[name] for one in found]) if len(found) > 1 else found[0][name]
-        for name in found[0]
-    }
+                     | _measure_extra_rows(plan, part, mine, some, largest))  # fmt: skip
     absent: dict[str, Any] = dict.fromkeys(("later", "window", "sink"))
-    return Look(heads.layers, **(absent | joined), learnable=heads.sinks is not None)
+    whole = absent | {name: joined([one[name] for one in found]) for name in found[0]}
+    return HeadMeasurements(heads.layers, **whole, learnable=heads.sinks is not None)
 
 
 def _columns(
-    block: Block, spot: Spot, factors: Float[Array, "batch 1 column key"]
+    block: Block, block_plan: BlockPlan, factors: Float[Array, "batch 1 column key"]
 ) -> Float[Array, "batch head row column"]:
-    """What is said of each row: BASIC, a learnable sink's ln, the norm of its map, then top-k mass,
-    keys for so much, the attention to single keys and the sums that the ground knows of."""
+    """Return statistics of each row: BASIC, a learnable sink's ln, the norm of its attention, then
+    top-k mass, keys for each mass, the attention to single keys and the plan's sums over keys."""
     m = block.maps
     xp = namespace(m)
     sink = () if block.sink is None else (block.sink,)
     basic = xp.stack([*block.logits, *sink, xp.linalg.vector_norm(m, axis=-1)], axis=-1)
     # a row's products with its own factors: all heads of it at once
     turned = xp.permute_dims(m, (0, 2, 1, 3))
-    sums = xp.matmul(turned, xp.matrix_transpose(_factors(spot, factors)))  # batch row head column
-    single = taken(m, spot.at, -1) * spot.there
+    sums = xp.matmul(
+        turned, xp.matrix_transpose(_factors(block_plan, factors))
+    )  # batch row head column
+    single = arrays.taken(m, block_plan.at, -1) * block_plan.there
     ranked = ranked_mass(m)
     return xp.concat(
         [
             basic,
             maps.top_mass(m, ranked=ranked),
-            alike(m, maps.keys_for(m, ranked=ranked)),
+            arrays.alike(m, maps.keys_for(m, ranked=ranked)),
             single,
-            xp.permute_dims(sums, (0, 2, 1, 3)) - spot.chance,
+            xp.permute_dims(sums, (0, 2, 1, 3)) - block_plan.chance,
         ],
         axis=-1,
     )
 
 
 def _factors(
-    spot: Spot, of_all: Float[Array, "batch 1 column key"]
+    block_plan: BlockPlan, of_all: Float[Array, "batch 1 column key"]
 ) -> Float[Array, "batch row column key"]:
-    """What the attention to each key is multiplied with, for each of `Ground.sums`."""
-    xp, rows = namespace(of_all), spot.at.shape[2]
+    """Return what the attention to each key is multiplied with, for each of `QueryPlan.sums`."""
+    xp, rows = namespace(of_all), block_plan.at.shape[2]
     batch, _, columns, keys = of_all.shape
     of_all = xp.broadcast_to(of_all, (batch, rows, columns, keys))
-    if spot.targets is None:
+    if block_plan.targets is None:
         return of_all
-    return xp.concat([alike(of_all, spot.targets), of_all], axis=2)
+    return xp.concat([arrays.alike(of_all, block_plan.targets), of_all], axis=2)
 
 
-def _beside(
-    ground: Ground, part: Part, heads: Heads, some: slice, largest: Float[Array, "batch head"]
+def _measure_extra_rows(
+    plan: QueryPlan, part: CallPart, heads: Heads, some: slice, largest: Float[Array, "batch head"]
 ) -> dict[str, Any]:
-    """Of the rows beside the chosen ones. largest: logit of the chosen ones, or of all."""
+    """Measure the rows beside the chosen ones. largest: logit of the chosen ones, or of all."""
     found: dict[str, list[Any]] = {"later": [], "fixed": [], "sink": []}
     window: Any = 0.0
     short: Any = 0.0
-    for cut in ground.cuts_beside:
-        seen = ground.beside(part, some, cut)
-        begun = len(ground.chosen)
+    visible = plan.visibility
+    for cut in plan.extra_cuts:
+        seen = plan.extra_rows(part, some, cut)
+        begun = len(plan.chosen)
         logits = part.logits(heads, slice(begun + cut.start, begun + cut.stop), seen)
-        for name, inside, own in ground.pieces(cut):
+        for name, inside, own in plan.pieces(cut):
             blind = None if seen.blind is None else seen.blind[:, :, inside]
             m, sink = part.maps(logits[:, :, inside], heads, blind)
             if name == "voters":
-                weight = ground.voting(m)[some, None, None, own]
+                weight = plan.made(m, "voting", lambda: plan.voters.weight)[some, None, None, own]
                 window = window + namespace(m).matmul(weight, m)[:, :, 0, :]
                 continue
             if name == "short":
-                first, there = ground.first_of_short(m)
-                mass = taken(m, first[some, None, own, None], -1)[..., 0]
                 xp = namespace(m)
-                short = short + xp.sum(mass * there[some, None, own], axis=-1)
-                rows = xp.where(
-                    there[some, None, own] > 0, xp.max(logits[:, :, inside], axis=-1), LOW
+                starts = plan.made(
+                    m, "first of short", lambda: visible.at("starts", plan.short.index)
                 )
+                there = plan.made(m, "short", lambda: plan.short.weight)[some, None, own]
+                mass = arrays.taken(m, starts[some, None, own, None], -1)[..., 0]
+                short = short + xp.sum(mass * there, axis=-1)
+                rows = xp.where(there > 0, xp.max(logits[:, :, inside], axis=-1), LOW)
                 largest = xp.maximum(largest, xp.max(rows, axis=-1))
                 continue
             found[name].append(m)
             if name == "later" and sink is not None:
                 found["sink"].append(sink)
-    whole = {name: _joined(blocks) for name, blocks in found.items() if blocks}
+    whole = {name: joined(blocks, 2) for name, blocks in found.items() if blocks}
     whole["largest"] = largest
-    if len(ground.short):
+    if len(plan.short):
         whole["short"] = short
-    if ground.caches and len(ground.voters):
+    if plan.caches and len(plan.voters):
         whole["window"] = window
-    elif ground.caches:  # too short for a prompt: nothing is kept of it
+    elif plan.caches:  # too short for a prompt: nothing is kept of it
         whole["window"] = 0.0 * whole["later"][:, :, 0, :]
     return whole
 
 
-def bytes_of(one: Look, value: Array | None) -> int:
-    """What waits of a layer until it is concluded, and what that takes then."""
+def bytes_of(one: HeadMeasurements, value: Array | None) -> int:
+    """Return the bytes that a layer takes until it is summarized, and those that this takes."""
     batch, heads, rows, columns = one.columns.shape
-    arrays = (one.columns, one.short, one.totals, one.fixed, one.later, one.window)
-    waits = sum(4 * math.prod(array.shape) for array in arrays if array is not None)
+    parts = (one.columns, one.short, one.totals, one.fixed, one.later, one.window)
+    waits = sum(4 * math.prod(array.shape) for array in parts if array is not None)
     keys = one.totals.shape[-1]
     works = batch * heads * (rows * columns * BYTES_OF_A_COLUMN + keys * BYTES_OF_A_KEY)
     of_value = 0 if value is None else 4 * math.prod(value.shape)
     return (waits + works) // one.layers + of_value
 
 
-def conclude(
-    ground: Ground, looks: Sequence[Look], values: list[Any], names: Sequence[str]
-) -> Sheet:
-    """The statistics of several calls on one ground. Inside `exactly`.
+def summarize_layers(
+    plan: QueryPlan,
+    measurements: Sequence[HeadMeasurements],
+    values: list[Any],
+    names: Sequence[str],
+) -> LayerStatistics:
+    """Return the statistics of several calls of one plan. Inside `exactly`.
 
     values: of each layer, or None; taken out of the list.
     """
-    layers = [one.layers for one in looks]
+    layers = [one.layers for one in measurements]
 
     def all_of(name: str) -> Any:
-        return apart([getattr(one, name) for one in looks], layers)
+        return split_layers([getattr(one, name) for one in measurements], layers)
 
-    found = _row_means(ground, double(all_of("columns")), looks[0].learnable)
+    found = _row_means(plan, arrays.double(all_of("columns")), measurements[0].learnable)
     totals = all_of("totals")
-    found |= _of_keys(ground, at_home(totals[..., 0, :]))
-    found["alpha_1"] = _alpha_1(ground, found["sink_mass"][..., 0], double(all_of("short")))
+    found |= _of_keys(plan, arrays.at_home(totals[..., 0, :]))
+    found["alpha_1"] = _alpha_1(plan, found["sink_mass"][..., 0], arrays.double(all_of("short")))
     found["sink_rate"] = places.sink_rate(found["alpha_1"])
-    found["max_logit"] = _max_logit(double(all_of("largest")))
+    largest = arrays.double(all_of("largest"))
+    xp = namespace(largest)
+    found["max_logit"] = xp.where(largest <= LOW, xp.nan, largest)  # NaN: no key is visible
     found["attention"] = all_of("fixed")
     value = None
     if values[0] is not None:
-        value = precise(_stacked(values))
+        value = arrays.precise(_stacked(values))
         values.clear()
-        found["value_norm_ratio"] = _value_norm_ratio(ground, value)
-    if ground.caches:
-        sink = None if looks[0].sink is None else all_of("sink")
-        found |= _caches(ground, all_of("later"), all_of("window"), totals[..., 1, :], sink, value)
-    return Sheet(tuple(names), found, ground.labels)
-
-
-def _max_logit(largest: Float[Array, "layer batch head"]) -> Float[Array, "layer batch head"]:
-    """Return the largest logit, and NaN in sequences whose queries see no key."""
-    xp = namespace(largest)
-    return xp.where(largest <= LOW, xp.nan, largest)
+        found["value_norm_ratio"] = _value_norm_ratio(plan, value)
+    if plan.caches:
+        sink = None if measurements[0].sink is None else all_of("sink")
+        found |= _caches(plan, all_of("later"), all_of("window"), totals[..., 1, :], sink, value)
+    return LayerStatistics(tuple(names), found, plan.labels)
 
 
 def _alpha_1(
-    ground: Ground, mean: Float[Array, "layer batch head"], short: Float[Array, "layer batch head"]
+    plan: QueryPlan, mean: Float[Array, "layer batch head"], short: Float[Array, "layer batch head"]
 ) -> Float[Array, "layer batch head"]:
-    """The attention to the first key, mean over all queries that see any (Gu et al. 2025)."""
+    """Return the attention to the first key, mean over all queries that see any (Gu et al.
+    2025)."""
     xp = namespace(mean)
-    weight, _ = ground.weights(mean, "chosen")
+    weight, _ = plan.weights(mean, "chosen")
     counted = xp.sum(weight, axis=-1)
-    few = ground.made(mean, "number of short", lambda: ground.short.weight.sum(axis=1)[:, None])
+    few = plan.made(mean, "number of short", lambda: plan.short.weight.sum(axis=1)[:, None])
     return (xp.where(counted > 0, mean, 0.0) * counted + short) / (counted + few)
 
 
 def _row_means(
-    ground: Ground, columns: Float[Array, "layer batch head row column"], learnable: bool
+    plan: QueryPlan, columns: Float[Array, "layer batch head row column"], learnable: bool
 ) -> dict[str, Array]:
-    named = _of_rows(ground, columns, learnable)
+    named = _of_rows(plan, columns, learnable)
     xp = namespace(columns)
     sizes = [values.shape[-1] for values in named.values()]
-    weight, factor = ground.weights(columns, "chosen")
+    weight, factor = plan.weights(columns, "chosen")
     mean, error = weighted_mean(xp.concat(list(named.values()), axis=-1), weight, factor)
     ends = np.cumsum(sizes).tolist()
     found = {}
@@ -297,9 +287,9 @@ def _row_means(
 
 
 def _of_rows(
-    ground: Ground, columns: Float[Array, "layer batch head row column"], learnable: bool
+    plan: QueryPlan, columns: Float[Array, "layer batch head row column"], learnable: bool
 ) -> dict[str, Float[Array, "layer batch head row column"]]:
-    """Row by row, in the order of the labels."""
+    """Return the statistics of each row, in the order of the labels."""
     xp = namespace(columns)
     begun = 0
 
@@ -314,11 +304,11 @@ def _of_rows(
     top, keys = some(len(maps.TOP)), some(len(maps.MASS))
     keys = keys + 0.0 * basic["entropy"]  # NaN has no order, and would be counted
     first = some(SINKS)
-    own = not ground.call.cross
+    own = not plan.call.cross
     itself, before = (some(1), some(1)) if own else (None, None)
-    sums = {name: some(1) for name in ground.sums}
-    number = ground.made(
-        columns, "number", lambda: ground.plan.at("counts", ground.chosen.index)[..., None] * 1.0
+    sums = {name: some(1) for name in plan.sums}
+    number = plan.made(
+        columns, "number", lambda: plan.visibility.at("counts", plan.chosen.index)[..., None] * 1.0
     )
     entropy = 0.0 - basic["entropy"]
     # rows that fill up see nothing; what comes out of them is not counted
@@ -349,7 +339,7 @@ def _of_rows(
 
 
 def _floor(basic: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[str, Any]:
-    """The floor of the whole softmax's entropy: a learnable sink is one of its outcomes."""
+    """Return the floor of the whole softmax's entropy: a learnable sink is one of its outcomes."""
     xp, norm = namespace(entropy), basic["logit_norm"]
     if sink is not None:  # one logit more, beside the mean of the others
         norm = xp.sqrt(norm**2 + (sink - basic["mean_log"]) ** 2 * number / (number + 1))
@@ -359,18 +349,18 @@ def _floor(basic: dict[str, Any], entropy: Any, number: Any, sink: Any) -> dict[
     return {"logit_norm": norm, "entropy_floor": floor, "entropy_slack": entropy - floor}
 
 
-def _of_keys(ground: Ground, total: Float[Array, "layer batch head key"]) -> dict[str, Array]:
-    """What keys receive."""
+def _of_keys(plan: QueryPlan, total: Float[Array, "layer batch head key"]) -> dict[str, Array]:
+    """Return statistics of what keys receive."""
     xp = namespace(total)
-    there = ground.made(total, "keys", lambda: ground.plan.keys[:, None, :])
-    seeing = ground.made(total, "seeing", lambda: ground.seeing)
+    there = plan.made(total, "keys", lambda: plan.visibility.keys[:, None, :])
+    seeing = plan.made(total, "seeing", lambda: plan.seeing)
     received = mean_received(total, seeing)
     received = xp.where(there, received, xp.nan)
     total = xp.where(there, total, xp.nan)
     # a key that few queries see may get much from them, and no other could
     seen_by_half = there & (seeing >= places.SINK_SEEN * xp.max(seeing, axis=-1, keepdims=True))
     shared = xp.where(seen_by_half, received, -xp.inf)
-    first = ground.made(total, "first key", lambda: ground.plan.keys.argmax(axis=1)[:, None])
+    first = plan.made(total, "first key", lambda: plan.visibility.keys.argmax(axis=1)[:, None])
     strongest = xp.max(shared, axis=-1)
     heavy = heavy_hitters(total)
     whole = xp.sum(xp.where(there, total, 0.0), axis=-1)
@@ -380,34 +370,35 @@ def _of_keys(ground: Ground, total: Float[Array, "layer batch head key"]) -> dic
         "heavy": heavy,
         "strongest_mass": strongest,
         "strongest_is_first": xp.where(
-            xp.isnan(strongest), xp.nan, alike(total, xp.argmax(shared, axis=-1) == first)
+            xp.isnan(strongest), xp.nan, arrays.alike(total, xp.argmax(shared, axis=-1) == first)
         ),
         "heavy_mass": xp.sum(xp.where(heavy, total, 0.0), axis=-1) / whole,
     }
-    if ground.counts is not None:
-        found |= _correlations(ground, received)
+    if plan.counts is not None:
+        found |= _correlations(plan, received)
     return found
 
 
 def _correlations(
-    ground: Ground, received: Float[Array, "layer batch head key"]
+    plan: QueryPlan, received: Float[Array, "layer batch head key"]
 ) -> dict[str, Array]:
-    """Spearman's, of what keys receive with the frequency and idf of their tokens."""
-    xp, seen = namespace(received), ground.ranked
-    there = ground.made(received, "ranked", lambda: seen[:, None, :])
+    """Return Spearman's correlations of what keys receive with the frequency and idf of their
+    tokens."""
+    xp, seen = namespace(received), plan.ranked
+    there = plan.made(received, "ranked", lambda: seen[:, None, :])
     # what is not ranked stands behind all others, and NaN has no order
     ordered = ~xp.any(there & xp.isnan(received), axis=-1)
-    mine = ranks(xp.where(there, received, xp.inf))
+    mine = arrays.ranks(xp.where(there, received, xp.inf))
     xp = namespace(mine)
     number = seen.sum(axis=1)[:, None, None]
-    there = ground.made(mine, "ranked here", lambda: seen[:, None, :])
-    middle = ground.made(mine, "middle", lambda: (number + 1) / 2)
+    there = plan.made(mine, "ranked here", lambda: seen[:, None, :])
+    middle = plan.made(mine, "middle", lambda: (number + 1) / 2)
     mine = xp.where(there, mine - middle, 0.0)
     own = xp.sum(mine * mine, axis=-1)
-    several = ground.made(mine, "several", lambda: number[..., 0] > 1)
+    several = plan.made(mine, "several", lambda: number[..., 0] > 1)
     found = {}
-    for name, score in ground.token_ranks.items():
-        theirs = ground.made(mine, name, partial(np.expand_dims, score, 1))
+    for name, score in plan.token_ranks.items():
+        theirs = plan.made(mine, name, partial(np.expand_dims, score, 1))
         norm = xp.sqrt(own * xp.sum(theirs * theirs, axis=-1))
         ranked = xp.sum(mine * theirs, axis=-1) / xp.where(norm > 0, norm, xp.inf)
         # a constant ranks nothing
@@ -416,46 +407,46 @@ def _correlations(
 
 
 def _value_norm_ratio(
-    ground: Ground, value: Float[Array, "layer batch kv_head key width"]
+    plan: QueryPlan, value: Float[Array, "layer batch kv_head key width"]
 ) -> Float[Array, "layer batch head"]:
-    """The first key's value beside those of the other keys that are seen."""
-    norm = at_home(namespace(value).linalg.vector_norm(value, axis=-1))
-    xp, keys = namespace(norm), ground.plan.keys
+    """Return the norm of the first key's value over the mean of the other visible keys'."""
+    norm = arrays.at_home(namespace(value).linalg.vector_norm(value, axis=-1))
+    xp, keys = namespace(norm), plan.visibility.keys
     first = np.arange(keys.shape[1]) == keys.argmax(axis=1)[:, None]
     others = keys & ~first
-    one = ground.made(norm, "first", lambda: first[:, None, :] * 1.0)
+    one = plan.made(norm, "first", lambda: first[:, None, :] * 1.0)
     number = np.where(others.any(axis=1), others.sum(axis=1), np.nan)[:, None]  # NaN beside none
-    rest = ground.made(norm, "others", lambda: (others / number)[:, None, :])
+    rest = plan.made(norm, "others", lambda: (others / number)[:, None, :])
     ratio = xp.sum(norm * one, axis=-1) / xp.sum(norm * rest, axis=-1)
-    return xp.repeat(ratio, ground.call.shape[1] // norm.shape[2], axis=2)
+    return xp.repeat(ratio, plan.call.shape[1] // norm.shape[2], axis=2)
 
 
 def _caches(
-    ground: Ground,
+    plan: QueryPlan,
     later: Float[Array, "layer batch head row key"],
     window: Float[Array, "layer batch head key"],
     heavy: Float[Array, "layer batch head key"],
     sink: Float[Array, "layer batch head row"] | None,
     value: Float[Array, "layer batch kv_head key width"] | None,
 ) -> dict[str, Float[Array, "layer batch head policy budget"]]:
-    """What policies keep: means over the later rows."""
-    rows = ground.later
+    """Return what policies keep: means over the later rows."""
+    rows = plan.later
     entries = math.prod(later.shape) // len(rows)
-    in_cut = max(1, ground.budget_bytes // 2 // (entries * budget.BYTES_OF_AN_ENTRY))
+    in_cut = max(1, plan.budget_bytes // 2 // (entries * kv_cache.BYTES_OF_AN_ENTRY))
     blocks = []
     for cut in even_cuts(len(rows), in_cut):
-        mass, error = budget.kept(
-            later[..., cut, :], ground.room(cut), value=value,
+        mass, error = kv_cache.retained(
+            later[..., cut, :], plan.cache_limits(cut), value=value,
             sink=None if sink is None else sink[..., cut], heavy=heavy, window=window,
         )  # fmt: skip
         both = (mass,) if error is None else (mass, error)
         blocks.append(namespace(mass).concat(both, axis=-1))
-    values = double(_joined(blocks, axis=-2))
-    mean, _ = weighted_mean(values, *ground.weights(values, "later"))
-    mean = mean.reshape(*mean.shape[:-1], -1, len(budget.POLICIES), len(budget.BUDGETS))
+    values = arrays.double(joined(blocks, -2))
+    mean, _ = weighted_mean(values, *plan.weights(values, "later"))
+    mean = mean.reshape(*mean.shape[:-1], -1, len(kv_cache.POLICIES), len(kv_cache.BUDGETS))
     # a sequence too short for a prompt keeps nothing that could be told apart
-    prompt = ground.made(
-        mean, "prompt", lambda: ground.voters.weight.any(axis=1)[:, None, None, None, None]
+    prompt = plan.made(
+        mean, "prompt", lambda: plan.voters.weight.any(axis=1)[:, None, None, None, None]
     )
     xp = namespace(mean)
     mean = xp.where(prompt, mean, xp.nan)
@@ -463,12 +454,127 @@ def _caches(
     return {name: mean[..., i, :, :] for i, name in enumerate(names)}
 
 
-def _joined(blocks: list[Array], axis: int = 2) -> Array:
-    """Rows of one block after those of another."""
-    return blocks[0] if len(blocks) == 1 else namespace(blocks[0]).concat(blocks, axis=axis)
+def _stacked(several: list[Any]) -> Array:
+    """Stack the arrays of layers."""
+    xp = namespace(several[0])
+    return several[0][None] if len(several) == 1 else xp.stack(several)
 
 
-def _stacked(arrays: list[Any]) -> Array:
-    """Of one layer after the other."""
-    xp = namespace(arrays[0])
-    return arrays[0][None] if len(arrays) == 1 else xp.stack(arrays)
+def record(
+    q: Float[Array, "batch head query width"],
+    k: Float[Array, "batch kv_head key width"],
+    v: Float[Array, "batch kv_head key value_width"] | None = None,
+    *,
+    layer: int = 0,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Array | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Float[Array, " head"] | None = None,
+    cross: bool = False,
+    tokens: ArrayLike | Array | None = None,
+    present: ArrayLike | Array | None = None,
+    starts: ArrayLike | Array | None = None,
+    rows: int | None = None,
+    min_keys: int = MIN_KEYS,
+    budget_bytes: int = BUDGET_BYTES,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Measure attention of which you have the queries and keys.
+
+    They are those that the softmax sees, after rotary embedding and norms, and may be of numpy, JAX
+    or torch; they stay where they are. Values are means over sequences.
+
+    Parameters
+    ----------
+    q : array
+        Queries (batch, head, query, width).
+    k : array
+        Keys (batch, kv_head, key, width); the number of KV heads divides that of heads.
+    v : array, optional
+        Values, for errors of the output and norms of values; None leaves those out.
+    layer : int, optional
+        Its number in the result.
+    scale : float, optional
+        What the products are multiplied with, 1/sqrt(width) unless given.
+    causal : bool, optional
+        Whether a query sees the keys up to its own place only; the last query is the last key.
+    mask : array, optional
+        Bool (True: may attend) or additive floats, of which the first drop of 50 or more in a row
+        (sorted from the largest) hides all keys after it.
+    window : int, optional
+        A query sees only keys nearer than this, in either direction.
+    softcap : float, optional
+        softcap * tanh(logits / softcap), before the mask.
+    sinks : array, optional
+        Learnable logits, one for each head, in the denominator of the softmax without a key.
+    cross : bool, optional
+        Whether the keys are of another sequence, so that places do not compare.
+    tokens : array_like, optional
+        The token of each key, (batch, key), for induction and the like.
+    present : array_like, optional
+        Which queries are not padding, (batch, query): the others are left out. Keys that are
+        padding are hidden by the mask. Without it, positions whose keys the mask hides from all
+        queries are padding, if all other queries see their own.
+    starts : array_like, optional
+        The first key of a query's own text, in packed sequences.
+    rows : int, optional
+        How many queries are sampled; None measures all.
+    min_keys : int, optional
+        Queries that see fewer keys are left out.
+    budget_bytes : int, optional
+        What a block may take.
+    seed : int, optional
+        Of the sample.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (layer, head).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import attnlab
+    >>> q, k = np.random.default_rng(0).normal(size=(2, 3, 4, 64, 8))  # batch head query width
+    >>> found = attnlab.observing.record(q, k, causal=True)
+    >>> found.entropy.dims
+    ('layer', 'head')
+    """
+    width = (getattr(q, "shape", None) or (0,))[-1]
+    if not width:
+        raise InputError("q: expected an array of batch, head, query, width with numbers in it")
+    call = AttentionCall(
+        q, k, v, width**-0.5 if scale is None else scale, layer,
+        mask=mask, causal=causal, window=window, softcap=softcap, sinks=sinks, cross=cross,
+    )  # fmt: skip
+    found = statistics(
+        call, tokens=tokens, present=present, starts=starts, rows=rows, min_keys=min_keys,
+        budget_bytes=budget_bytes, seed=seed,
+    )  # fmt: skip
+    made_of = {
+        "scale": call.scale, "causal": causal, "window": window, "softcap": softcap, "cross": cross,
+        "shape": call.shape, "rows": rows, "min_keys": min_keys, "seed": seed,
+    }  # fmt: skip
+    means = over_sequences(found).drop_vars("kind").expand_dims(layer=[layer])
+    return means.assign_attrs(provenance(made_of))
+
+
+def over_sequences(dataset: xr.Dataset) -> xr.Dataset:
+    """Return means over sequences of what `statistics` gives (of MAXIMA, the largest); what belongs
+    to one sequence is left out.
+
+    Standard errors are those of sampling rows: how far the mean may be from that of all rows. What
+    other texts would give, a bootstrap over sequences says (`attnlab.observing.snap`).
+    """
+    kept = dataset.drop_dims(["row", "key"])
+    means = kept.mean("sequence", keep_attrs=True)
+    for name in (str(name) for name in kept.data_vars if str(name).endswith("_se")):
+        errors = kept[name]
+        number = errors.notnull().sum("sequence")
+        error = (errors**2).sum("sequence") ** 0.5 / number.where(number > 0)
+        means[name] = error.assign_attrs(errors.attrs)
+    for name in (name for name in MAXIMA if name in kept):
+        means[name] = kept[name].max("sequence", keep_attrs=True)
+    return means

@@ -1,10 +1,16 @@
-"""A trajectory: the checkpoints of one training, measured one after the other on one probe."""
+"""Trajectory: the checkpoints of one training, measured one after the other on one probe.
+
+Snapshots are kept in a folder, each in a file that is whole or not there.
+"""
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
-from collections.abc import Sequence
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +26,147 @@ from attnlab.files.netcdf import DamagedFile, save
 from attnlab.files.numerics import numerics
 from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
-from attnlab.measures.arrays import to_numpy
-from attnlab.observing.checkpoints import Checkpoint, find_checkpoints
-from attnlab.observing.clock import LearningRate, sums_of_checkpoints
-from attnlab.observing.expectations import expected
+from attnlab.measures.arrays import is_torch, to_numpy
+from attnlab.observing.checkpoints import Checkpoint, Lint, find_checkpoints, lint
 from attnlab.observing.history import History
-from attnlab.observing.kept import RESULT, STEPS, packed, unpacked
-from attnlab.observing.kept import digest as _digest
-from attnlab.observing.linting import Lint, lint
-from attnlab.observing.moment import Moment, moment_of
-from attnlab.observing.pretrained import load_model
+from attnlab.observing.model_files import as_input_error, load_model, some_of
 from attnlab.observing.probe import make_probe
-from attnlab.observing.repeated import random_twice, with_repeated
+from attnlab.observing.report_page import expected
+from attnlab.observing.snapshot import Snapshot, random_twice, take_snapshot, with_repeated
 from attnlab.observing.statistics import MIN_KEYS
-from attnlab.observing.weights import as_input_error
+from attnlab.observing.training import LearningRate, sums_of_checkpoints
+from attnlab.observing.weights import WeightStatistics
 
-_UNFIT = "its configuration does not fit its weights, or the probe"
+RESULT = "result.nc"
+STEPS, ROLLED_BACK = "steps", "rolled-back"
 TORCH = str(torch.__version__)
+_PREFIX, _SUFFIX = "step-", ".safetensors"
+_NUMBERS = "biuf"  # kinds of dtypes
+_UNFIT = "its configuration does not fit its weights, or the probe"
+
+
+class SnapshotFolder:
+    """Snapshots of one training in a folder, with which a later call goes on.
+
+    key: settings that have to be the same for that. names: the files that belong to it.
+    """
+
+    def __init__(
+        self, folder: Path, key: Mapping[str, Any],
+        names: Sequence[str] = (STEPS, ROLLED_BACK, RESULT),
+    ) -> None:  # fmt: skip
+        if not folder.parent.is_dir():
+            raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
+        claim(folder, names)
+        self.folder, self._key = folder, key
+
+    def records(self) -> Iterator[tuple[int, float | None, Snapshot]]:
+        """Yield the step, the learning rate spent and the snapshot of all steps, in their order."""
+        for step in sorted(self._steps()):
+            try:
+                found = self.read(step)
+            except DamagedFile as problem:
+                warnings.warn(f"{problem}; goes on without step {step}", stacklevel=4)
+                continue
+            yield step, found.spec["learning_rate_sum"], unpack(found.spec, found.arrays)
+
+    def read(self, step: int, **key: str) -> Kept:
+        """Return what is kept of a step; refuse another probe or other settings.
+
+        key: settings of this step alone, as `write` was given them.
+        """
+        found = read_checkpoint(self._path(step))
+        if found.spec.get("key") != json.loads(json.dumps({**self._key, **key})):
+            raise InputError(
+                f"out: {self.folder} holds another observation of step {step} (of another model, "
+                "of other weights, or with another probe or other options); give another folder, "
+                "or what was given before to go on"
+            )
+        return found
+
+    def write(self, step: int, snapshot: Snapshot, about: Mapping[str, Any], **key: str) -> None:
+        """Write the snapshot of a step, and other values `about` it."""
+        path = self._path(step)
+        make_folder(path.parent, inside=self.folder)
+        spec, arrays = pack(snapshot)
+        spec |= {"key": {**self._key, **key}, **about}
+        write_checkpoint(path, Kept(spec, step, arrays), inside=self.folder)
+
+    def roll_back(self, step: int) -> None:
+        """Move the files from `step` on aside: the training goes on from an earlier state."""
+        later = [self._path(number) for number in self._steps() if number >= step]
+        if not later:
+            return
+        places = (self.folder / ROLLED_BACK / str(number) for number in range(1, 10**9))
+        aside = next(place for place in places if not place.exists())
+        make_folder(aside.parent, inside=self.folder)
+        make_folder(aside, inside=self.folder)
+        for path in later:
+            os.replace(path, aside / path.name)
+
+    def save(self, result: xr.Dataset) -> None:
+        """Write the whole result."""
+        save(result, self.folder / RESULT, inside=self.folder)
+
+    def _path(self, step: int) -> Path:
+        return self.folder / STEPS / f"{_PREFIX}{step}{_SUFFIX}"
+
+    def _steps(self) -> list[int]:
+        found = (self.folder / STEPS).glob(f"{_PREFIX}*{_SUFFIX}")
+        numbers = (path.name[len(_PREFIX) : -len(_SUFFIX)] for path in found)
+        return [int(number) for number in numbers if number.isdecimal()]
+
+
+def pack(snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a snapshot as JSON and arrays. (netCDF would take longer for its many small arrays
+    than the model.)"""
+    arrays: dict[str, Any] = {}
+    layers = []
+    for i, (module, layer) in enumerate(snapshot.layers.items()):
+        weights, variables = snapshot.weights.values.get(module, {}), layer.variables
+        numbers = [name for name, v in variables.items() if v.dtype.kind in _NUMBERS]
+        arrays |= {f"{i}/{name}": np.asarray(variables[name].values) for name in numbers}
+        arrays |= {f"{i}/behind/{name}": v for name, v in weights.items()}
+        layers.append({
+            "module": module, "attrs": layer.attrs, "coords": list(layer.coords),
+            "variables": {name: [list(v.dims), v.attrs] for name, v in variables.items()},
+            "words": {n: v.values.tolist() for n, v in variables.items() if n not in numbers},
+            "behind": {name: v.shape for name, v in weights.items()},
+        })  # fmt: skip
+    unrecognised = dict(snapshot.weights.unrecognised)
+    return {"unseen": dict(snapshot.unseen), "unrecognised": unrecognised, "layers": layers}, arrays
+
+
+def unpack(spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Snapshot:
+    """Return the snapshot that `pack` was given."""
+    layers, weights = {}, {}
+    for i, label in enumerate(spec["layers"]):
+        variables = {
+            name: (dims, label["words"].get(name, arrays.get(f"{i}/{name}")), attrs)
+            for name, (dims, attrs) in label["variables"].items()
+        }
+        layer = xr.Dataset(variables, attrs=label["attrs"]).set_coords(label["coords"])
+        layers[label["module"]] = layer
+        weights[label["module"]] = {
+            # a number alone is kept as a list of one
+            name: arrays[f"{i}/behind/{name}"].reshape(shape)
+            for name, shape in label["behind"].items()
+        }
+    found = WeightStatistics(weights, dict(spec["unrecognised"]))
+    return Snapshot.of(layers, dict(spec["unseen"]), found)
+
+
+def digest(probe: Any) -> str:
+    """Return a hash by which a probe is known again."""
+    several = dict(enumerate(probe)) if isinstance(probe, tuple) else {"": probe}
+    parts = probe if isinstance(probe, Mapping) else several
+    sha = hashlib.sha256()
+    for name in sorted(parts):
+        value = parts[name]
+        values = np.ascontiguousarray(to_numpy(value) if is_torch(value) else value)
+        sha.update(f"{name} {values.dtype} {values.shape}".encode())
+        sha.update(repr(value).encode() if values.dtype == object else values.data)
+    return sha.hexdigest()
 
 
 def observe_model(
@@ -72,16 +202,16 @@ def observe_model(
         Over (layer, head).
     """
     place = Path(folder).expanduser()
-    moment = _moment(place, probe, rows, min_keys, device)
-    if wrong := _not_finite(moment):
+    snapshot = _snapshot(place, probe, rows, min_keys, device)
+    if wrong := _not_finite(snapshot):
         raise InputError(
-            f"{place}: the attention of {_some(wrong)} is not a finite number on this probe, "
+            f"{place}: the attention of {some_of(wrong)} is not a finite number on this probe, "
             "though the weights are; the model has diverged"
         )
     history = History()
-    history.add(0, moment)
+    history.add(0, snapshot)
     found = history.latest()
-    spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": _digest(probe)}
+    spec = {"model": place.name, "rows": rows, "min_keys": min_keys, "probe": digest(probe)}
     found.attrs = provenance(spec, torch=TORCH) | history.words() | _theory(found, text, names)
     return found
 
@@ -94,7 +224,7 @@ def observe_checkpoints(
 ) -> xr.Dataset:  # fmt: skip
     """Measure a training by its checkpoints.
 
-    The files are looked through first (`attnlab.observing.lint`). A step whose file cannot hold the
+    The files are read first (`attnlab.observing.lint`). A step whose file cannot hold the
     weights of that step is left out, and no snap is claimed across it; `lint` in the attributes has
     all that was found. `not_finite` there has, by step, the modules whose attention is not a finite
     number; where no step has other attention, that is an error. One model is in memory at a time.
@@ -134,11 +264,15 @@ def observe_checkpoints(
         Over (step, layer, head).
     """
     checkpoints = _checkpoints(where, pattern)
-    looked = lint(checkpoints, progress=progress)
-    sound = [one for one in checkpoints if one.step not in looked.unusable]
+    linted = lint(checkpoints, progress=progress)
+    sound = [one for one in checkpoints if one.step not in linted.unusable]
     if not sound:
-        raise InputError(f"checkpoints: none can be used: {looked.faults[0].words}")
-    keeper = None if out is None else _Keeper(Path(out), probe, rows, min_keys, looked)
+        raise InputError(f"checkpoints: none can be used: {linted.faults[0].words}")
+    settings = {"rows": rows, "min_keys": min_keys, "probe": digest(probe)}
+    kept = None
+    if out is not None:
+        key = {**settings, "torch": TORCH, "numerics": numerics("measures"), "repeated": True}
+        kept = SnapshotFolder(Path(out), key, (STEPS, RESULT))
     history = History()
     steps = [one.step for one in sound]
     sums = sums_of_checkpoints(steps, [one.path for one in sound], learning_rate)
@@ -146,30 +280,29 @@ def observe_checkpoints(
     with reporting(progress, len(sound), "measuring checkpoints") as report:
         for i, one in enumerate(sound):
             report(0, one.name)
-            moment = None if keeper is None else keeper.kept(one)
-            if moment is None:
-                moment = _moment(one.path, probe, rows, min_keys, device)
-                if keeper is not None:
-                    keeper.keep(one, moment)
-            history.add(one.step, moment, learning_rate_sum=None if sums is None else sums[i])
-            if modules := _not_finite(moment):
+            # a folder may be trained into again
+            own = {"model": str(one.path.resolve()), "weights": linted.digests[one.step]}
+            snapshot = None if kept is None else _read_again(kept, one.step, own)
+            if snapshot is None:
+                snapshot = _snapshot(one.path, probe, rows, min_keys, device)
+                if kept is not None:
+                    kept.write(one.step, snapshot, {}, **own)
+            history.add(one.step, snapshot, learning_rate_sum=None if sums is None else sums[i])
+            if modules := _not_finite(snapshot):
                 wrong[one.step] = modules
             report(1)
-    result = history.dataset(faulty=_around(looked, steps))
+    result = history.dataset(faulty=_around(linted, steps))
     if not bool(result["entropy"].notnull().any()):
         raise InputError(
             "checkpoints: at no step is attention a finite number on this probe, though the "
             "weights are; the training has diverged"
         )
-    spec = {
-        "checkpoints": [one.name for one in sound], "rows": rows, "min_keys": min_keys,
-        "probe": _digest(probe),
-    }  # fmt: skip
-    result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(looked.document()))
+    spec = {"checkpoints": [one.name for one in sound], **settings}
+    result.attrs |= provenance(spec, torch=TORCH, lint=json.dumps(linted.document()))
     result.attrs["not_finite"] = json.dumps(wrong)
     result.attrs |= _theory(result, text, names)
-    if keeper is not None:
-        save(result, keeper.folder / RESULT, inside=keeper.folder)
+    if kept is not None:
+        kept.save(result)
     return result
 
 
@@ -184,23 +317,35 @@ def _checkpoints(where: Any, pattern: str | None) -> tuple[Checkpoint, ...]:
     return find_checkpoints(where, pattern=pattern)
 
 
-def _around(looked: Lint, steps: Sequence[int]) -> list[int]:
-    """The steps next to which something is wrong: beside one left out, or at a break."""
+def _read_again(kept: SnapshotFolder, step: int, key: Mapping[str, str]) -> Snapshot | None:
+    """Return what an earlier call has kept of a step; None where it has to be measured again."""
+    try:
+        found = kept.read(step, **key)
+    except (FileNotFoundError, DamagedFile):
+        return None
+    try:
+        return unpack(found.spec, found.arrays)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None  # changed after it was written
+
+
+def _around(linted: Lint, steps: Sequence[int]) -> list[int]:
+    """Return the steps next to which something is wrong: beside one left out, or at a break."""
     after = {
-        next((step for step in steps if step > missing), steps[-1]) for missing in looked.unusable
+        next((step for step in steps if step > missing), steps[-1]) for missing in linted.unusable
     }
-    return sorted({*after, *(step for step in looked.breaks if step in steps)})
+    return sorted({*after, *(step for step in linted.breaks if step in steps)})
 
 
-def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: str) -> Moment:
+def _snapshot(folder: Path, probe: Any, rows: int | None, min_keys: int, device: str) -> Snapshot:
     model = load_model(folder, device=device)
     try:
         given = make_probe(model, probe)
         try:
-            moment = moment_of(model, given, rows=rows, min_keys=min_keys)
+            snapshot = take_snapshot(model, given, rows=rows, min_keys=min_keys)
             if given.side.tokens is None:
-                return moment
-            return with_repeated(moment, model, random_twice(model, given), min_keys=min_keys)
+                return snapshot
+            return with_repeated(snapshot, model, random_twice(model, given), min_keys=min_keys)
         except InputError:
             raise
         except Exception:
@@ -214,68 +359,15 @@ def _moment(folder: Path, probe: Any, rows: int | None, min_keys: int, device: s
         gc.collect()  # models hold references to themselves; two would not fit
 
 
-def _not_finite(moment: Moment) -> list[str]:
+def _not_finite(snapshot: Snapshot) -> list[str]:
     """Return the modules with a head whose attention is not finite in any sequence."""
     found = []
-    for sheet in moment.sheets:
+    for group in snapshot.groups:
         # (layer, sequence, head); a head whose queries all see too few keys has neither
         entropy, keys = (
-            np.isfinite(to_numpy(sheet.arrays[name])).any(axis=1)
+            np.isfinite(to_numpy(group.arrays[name])).any(axis=1)
             for name in ("entropy", "visible_keys")
         )
         wrong = (keys & ~entropy).any(axis=1)
-        found += [name for name, is_wrong in zip(sheet.layers, wrong, strict=True) if is_wrong]
+        found += [name for name, is_wrong in zip(group.layers, wrong, strict=True) if is_wrong]
     return found
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
-
-
-class _Keeper:
-    """Steps that were measured, each in a file that is whole or is not there."""
-
-    def __init__(
-        self, folder: Path, probe: Any, rows: int | None, min_keys: int, looked: Lint
-    ) -> None:
-        if not folder.parent.is_dir():
-            raise InputError(f"out: the folder {folder.parent} does not exist; make it first")
-        claim(folder, (STEPS, RESULT))
-        self.folder, self.looked = folder, looked
-        self.key = {
-            "probe": _digest(probe), "rows": rows, "min_keys": min_keys, "torch": TORCH,
-            "numerics": numerics("measures"), "repeated": True,
-        }  # fmt: skip
-
-    def kept(self, checkpoint: Checkpoint) -> Moment | None:
-        """What is kept of a checkpoint, if anything; refused where it is of another probe."""
-        try:
-            found = read_checkpoint(self._place(checkpoint))
-        except (FileNotFoundError, DamagedFile):
-            return None
-        if found.spec.get("key") != json.loads(json.dumps(self._key_of(checkpoint))):
-            raise InputError(
-                f"out: {self.folder} holds another observation of step {checkpoint.step} (of other "
-                "weights, or with another text or other options); give another folder, or what "
-                "was given before to go on"
-            )
-        try:
-            return unpacked(found.spec, found.arrays)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return None  # changed after it was written: measured again
-
-    def keep(self, checkpoint: Checkpoint, moment: Moment) -> None:
-        """Write a step."""
-        place = self._place(checkpoint)
-        make_folder(place.parent, inside=self.folder)
-        spec, arrays = packed(moment)
-        spec["key"] = self._key_of(checkpoint)
-        write_checkpoint(place, Kept(spec, checkpoint.step, arrays), inside=self.folder)
-
-    def _place(self, checkpoint: Checkpoint) -> Path:
-        return self.folder / STEPS / f"step-{checkpoint.step}.safetensors"
-
-    def _key_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        weights = self.looked.digests[checkpoint.step]  # a folder may be trained into again
-        return {**self.key, "model": str(checkpoint.path.resolve()), "weights": weights}

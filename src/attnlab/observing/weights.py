@@ -1,199 +1,400 @@
-"""Files of a model's folder: they lie in it, are regular, and are read as data.
+"""Weights of each layer's attention and MLP, found by how modules are built.
 
-Names of files come from strangers (an index, a link in the folder), so that each is checked.
-Weights are read from safetensors alone: a pickle can run code.
+What is not built in a way that is known here is not found. Where several ways would fit, what the
+module computes decides.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attnlab.files.documents import shown
-from attnlab.files.errors import InputError
-from attnlab.files.regular import open_regular, read_regular
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attnlab.measures.ranks import gram, numbers_of_gram, product, stable_rank_of_numbers
+from attnlab.measures.units import units_of
+from attnlab.observing.call import AttentionCall
+from attnlab.observing.capture import CapturedCall
+from attnlab.observing.capture.base import ATTENDS, Guard, follow
+from attnlab.observing.layer_statistics import Label
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from jaxtyping import Float
 
-CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-MOST_JSON = 2**24  # bytes
-MOST_TEXT = 2**28  # bytes of a tokenizer's file
-DEEPEST = 100  # levels of nesting; Python's own tools give up at about 1000
-MOST_REASON = 300  # characters of an error of another library
-# what transformers may open of a folder beside weights
-_TEXTS = (".json", ".txt", ".model", ".jinja")
-_TEMPLATES = "additional_chat_templates"
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+SEPARATE = (
+    ("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("q_lin", "k_lin"), ("wq", "wk"),
+    ("to_q", "to_k"),
+)  # fmt: skip
+FUSED = ("c_attn", "query_key_value", "qkv", "qkv_proj", "Wqkv", "in_proj", "to_qkv")
+TOKENS = 8  # of which a projection's output is compared with the queries
+NEAR = 0.02  # how far norms may be from each other; those of another order are far off
+
+Pair = tuple["Float[Tensor, 'head width model']", "Float[Tensor, 'kv_head width model']"]
+Names = tuple[str, ...]  # of the modules of an MLP, its output the last; none where there is none
+Sizes = tuple[int, int, int]  # heads, KV heads, width
+Order = Callable[[Tensor, Sizes], tuple[Tensor, Tensor]]  # queries and keys of what is fused
+UNITS_TOKENS = 256  # of the probe, evenly spread, whose active units are counted
+AT_ONCE = 2**26  # bytes of matrices whose ranks are waited for together,
+UNITS_AT_ONCE = 20 * 2**20  # and of units
+LABELS = {
+    "qk_stable_rank": Label("stable rank of W_Q^T W_K", dims=("head",)),
+    "mlp_stable_rank": Label("stable rank of the input matrix of the block's MLP"),
+    "mlp_units": Label("units of the MLP that hold 95 % of a token's |activation|", "units"),
+    "mlp_units_share": Label("mlp_units over the number of units"),
+    "repeated_induction": Label(
+        "induction_mass on random tokens that come twice, above chance", dims=("head",)
+    ),
+    "repeated_duplicate": Label(
+        "duplicate_mass on random tokens that come twice, above chance", dims=("head",)
+    ),
+}
 
 
-def own_file(folder: Path, name: str) -> Path:
-    """Return the path of a file of a model's folder.
+@dataclass(frozen=True, eq=False)
+class Mlp:
+    """An MLP. inputs: what makes the hidden units, two modules where one gates the other. output:
+    what reads them."""
 
-    `name` may come from a stranger. Raises InputError if it leads out of the folder, by itself or
-    by a link. The Hugging Face cache keeps the files of a snapshot as links to its blobs, which are
-    allowed.
+    inputs: tuple[nn.Module, ...]
+    output: nn.Module
+
+    @property
+    def matrix(self) -> Float[Tensor, "unit model"]:
+        """The whole input matrix, with the gate's rows above the others."""
+        all_of = [_whole(module) for module in self.inputs]
+        return all_of[0] if len(all_of) == 1 else torch.cat(all_of)
+
+
+def matrix(module: Any) -> Float[Tensor, "out in"] | None:
+    """The weights of a linear layer as it multiplies with them; None of anything else.
+
+    Adapters, quantised and sharded weights are something else: the tensor is not the matrix.
     """
-    path = folder / name
-    if os.path.basename(name) != name or name in ("", ".", ".."):
-        raise InputError(f"{folder}: {name!r} is not the name of a file in this folder; refused")
-    try:
-        real = Path(os.path.realpath(path))
-    except ValueError:  # a NUL
-        raise InputError(f"{folder}: no file can be called {name!r}") from None
-    if not any(real.is_relative_to(home) for home in _homes(folder)):
-        raise InputError(
-            f"{path}: a link to {real}, outside of the folder; refused, put the file itself there"
-        )
-    return path
+    if not _is_linear(module):
+        return None
+    weight = module.weight
+    plain = type(weight) in (Tensor, nn.Parameter) and weight.ndim == 2
+    if not plain or not weight.is_floating_point():
+        return None
+    return weight.detach().T if _is_turned(module) else weight.detach()
 
 
-def check_texts(folder: Path) -> None:
-    """Refuse a folder whose configuration or tokenizer could not be opened safely.
+def fused(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield linear layers that make queries, keys and values at once."""
+    for module in model.modules():
+        for name in FUSED:
+            child = module._modules.get(name)
+            # weights that are sharded now are whole when the module runs
+            if child is not None and _is_linear(child):
+                yield child
 
-    transformers opens these files itself, and would wait for a named pipe for ever.
+
+def queries_and_keys(
+    module: nn.Module, call: AttentionCall, made: Mapping[int, Tensor], *, name: str,
+    orders: dict[str, Order],
+) -> Pair | None:  # fmt: skip
+    """Return W_Q and W_K of a module that has made this call, head by head; None where they are not
+    known.
+
+    made: by its id, what a fused layer gave for the first tokens, (token, out). Whether queries,
+    keys and values follow each other as a whole or head by head, their norms tell, which a rotary
+    embedding leaves as they are. orders: by the module's name, how it is; noted here once it is
+    known, so that the device is not waited for again.
     """
-    inner = own_file(folder, _TEMPLATES)
-    for place in (folder, inner) if inner.is_dir() else (folder,):
-        for entry in sorted(os.listdir(place)):
-            if entry.endswith(_TEXTS) and not (place / entry).is_dir():
-                with open_regular(own_file(place, entry)) as file:
-                    if os.fstat(file.fileno()).st_size > MOST_TEXT:
-                        raise InputError(f"{place / entry}: too large for a text of a model")
+    heads, width = call.query.shape[1], call.query.shape[3]
+    sizes = (heads, call.key.shape[1], width)
+    if isinstance(module, nn.MultiheadAttention):
+        if module.in_proj_weight is not None:
+            return _pair(*_in_a_row(module.in_proj_weight.detach(), sizes), sizes)
+        return _pair(module.q_proj_weight.detach(), module.k_proj_weight.detach(), sizes)
+    for names in SEPARATE:
+        query, key = (matrix(module._modules.get(name)) for name in names)
+        if query is not None and key is not None:
+            return _pair(query, key, sizes)
+    for fused_name in FUSED:
+        child = module._modules.get(fused_name)
+        whole = matrix(child)
+        if child is None or whole is None or whole.shape[0] != (heads + 2 * sizes[1]) * width:
+            continue
+        if name in orders:
+            return _pair(*orders[name](whole, sizes), sizes)
+        given = made.get(id(child))
+        fitting = [
+            order for order in (_in_a_row, _by_kv_head)
+            if given is not None and _explains(order(given.T, sizes), call)
+        ]  # fmt: skip
+        if fitting:
+            orders[name] = fitting[0]
+            return _pair(*fitting[0](whole, sizes), sizes)
+    return None
 
 
-def read_object(folder: Path, name: str, *, most: int = MOST_JSON) -> dict[str, Any]:
-    """Return the JSON object in a file of a model's folder, of at most `most` bytes."""
-    path = own_file(folder, name)
-    content = read_regular(path, most=most, advice="that is not a file of a model")
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):  # not JSON, not text, or nested without end
-        found = None
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: damaged (not a JSON object); fetch it again")
-    if _too_deep(found):
-        raise InputError(f"{path}: damaged (nested deeper than {DEEPEST} levels); fetch it again")
-    return found
+def find_mlp(model: nn.Module, name: str, known: dict[str, Names]) -> Mlp | None:
+    """Find the MLP of the block that the attention module of this name is in.
 
-
-def weight_files(folder: Path) -> list[Path]:
-    """Return the safetensors files of a model, as transformers chooses them.
-
-    These are model.safetensors, or what an index lists, or else all of the folder.
+    The block is the smallest part of the model around it that has linear layers outside of
+    attention. They must be one that reads the hidden units, and before it one or two that make
+    them; experts among which is chosen are not. known: by the names of attention modules, what was
+    found before; noted here.
     """
-    names = sorted(path.name for path in folder.glob("*.safetensors"))
-    if WEIGHTS in names:
-        names = [WEIGHTS]
-    elif os.path.lexists(folder / INDEX):
-        names = _listed(folder)
-    if not names:
-        pickles = sorted(path.name for kind in _PICKLES for path in folder.glob(kind))
-        raise InputError(
-            f"{folder}: no weights in it; expected *.safetensors"
-            + (
-                f" (of {pickles[0]} nothing is read: it is a pickle, which can run code; save the "
-                "model with save_pretrained, which writes safetensors)"
-                if pickles
-                else ""
-            )
-        )
-    return [own_file(folder, name) for name in names]
+    if name not in known:
+        found = _search_mlp(model, name)
+        names = {id(module): other for other, module in model.named_modules()}
+        parts = () if found is None else (*found.inputs, found.output)
+        known[name] = tuple(names[id(one)] for one in parts)
+        return found
+    modules = [model.get_submodule(one) for one in known[name]]
+    if not modules or any(matrix(one) is None for one in modules):
+        return None
+    return Mlp(tuple(modules[:-1]), modules[-1])
 
 
-@contextmanager
-def open_weights(folder: Path) -> Iterator[dict[str, Any]]:
-    """Open the weight files of a model: by the name of each tensor, safetensors' view of its file.
-
-    Files come in their order, and names in theirs.
-    """
-    from safetensors import safe_open
-
-    with ExitStack() as stack:
-        found: dict[str, Any] = {}
-        for path in weight_files(folder):
-            stack.enter_context(open_regular(path))  # safetensors would wait for a named pipe
-            with as_input_error(f"{path}: damaged", "fetch it again"):
-                content = stack.enter_context(safe_open(path, framework="pt"))
-                names = sorted(content.keys())
-            if twice := found.keys() & names:
-                raise InputError(
-                    f"{path}: {min(twice)!r} is in another file of the folder, too; keep one"
-                )
-            found |= dict.fromkeys(names, content)
-        yield found
+def _search_mlp(model: nn.Module, name: str) -> Mlp | None:
+    while name:
+        inner, name = name, name.rpartition(".")[0]
+        block = model.get_submodule(name)
+        if isinstance(block, nn.ModuleList | nn.Sequential) and _repeats(block):
+            return None
+        if ATTENDS.search(type(block).__name__):  # its projection of the output, say
+            continue
+        layers = list(_linear_outside(block, model.get_submodule(inner)))
+        if layers:
+            return _mlp_of(layers)
+    return None
 
 
-def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors of a model's files by name, one in memory at a time."""
-    with open_weights(folder) as files:
-        for name, content in files.items():
-            with as_input_error(f"{folder}: {name!r} cannot be read", "fetch the files again"):
-                tensor = content.get_tensor(name)
-            yield name, tensor
+def _linear_outside(block: nn.Module, attention: nn.Module) -> Iterator[nn.Module]:
+    for child in block.children():
+        if child is attention or ATTENDS.search(type(child).__name__):
+            continue
+        if matrix(child) is not None:
+            yield child
+        else:
+            yield from _linear_outside(child, attention)
 
 
-@contextmanager
-def as_input_error(what: str, remedy: str) -> Iterator[None]:
-    """Turn any error of another library that reads a stranger's file into an InputError.
-
-    Libraries raise what they like there, from KeyError to panics that are not even an Exception.
-    """
-    try:
-        yield
-    except (InputError, KeyboardInterrupt, SystemExit, GeneratorExit):
-        raise
-    except BaseException as problem:
-        raise InputError(f"{what} ({reason(problem)}); {remedy}") from problem
+def _mlp_of(layers: list[nn.Module]) -> Mlp | None:
+    *inputs, output = layers
+    width, units = _whole(output).shape
+    fits = all(tuple(_whole(one).shape) == (units, width) for one in inputs)
+    return Mlp(tuple(inputs), output) if fits and len(inputs) in (1, 2) else None
 
 
-def reason(problem: BaseException) -> str:
-    """Return an error of another library as part of a sentence."""
-    words = " ".join(str(problem).split())
-    kind = type(problem).__name__
-    words = words if isinstance(problem, OSError) and words else f"{kind}: {words}".rstrip(": ")
-    return words if len(words) <= MOST_REASON else f"{words[:MOST_REASON]}..."
+def _is_linear(module: Any) -> bool:
+    return _is_turned(module) or isinstance(module, nn.Linear)
 
 
-def _homes(folder: Path) -> list[Path]:
-    """Return the folders in which the files of a model may lie."""
-    own = Path(os.path.realpath(folder))
-    snapshots = next((parent for parent in own.parents if parent.name == "snapshots"), None)
-    if snapshots is None:
-        return [own]
-    repository = snapshots.parent  # of the cache, in which repositories may share their blobs
-    return [own, repository / "blobs", repository.parent / "blobs"]
+def _is_turned(module: Any) -> bool:
+    return type(module).__name__ == "Conv1D"  # transformers', in GPT-2
 
 
-def _listed(folder: Path) -> list[str]:
-    """Return the files that an index lists."""
-    weight_map = read_object(folder, INDEX).get("weight_map")
-    names = list(weight_map.values()) if isinstance(weight_map, dict) else []
-    if not names or not all(isinstance(name, str) for name in names):
-        raise InputError(
-            f"{folder / INDEX}: weight_map: expected the file of each tensor, got "
-            f"{shown(weight_map)}; fetch it again"
-        )
-    return sorted(set(names))
+def _repeats(modules: nn.Module) -> bool:
+    """Check whether these are the blocks of a model, one like the other."""
+    kinds = [type(child) for child in modules.children()]
+    return len(kinds) > 1 and len(set(kinds)) == 1
 
 
-def _too_deep(value: Any) -> bool:
-    """Check nesting level by level, without recursion."""
-    level = [value]
-    for _ in range(DEEPEST):
-        inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner += one.values()
-            elif isinstance(one, list):
-                inner += one
-        level = [one for one in inner if isinstance(one, dict | list)]
-        if not level:
+def _whole(module: nn.Module) -> Tensor:
+    weight = matrix(module)
+    assert weight is not None
+    return weight
+
+
+def _in_a_row(whole: Tensor, sizes: Sizes) -> tuple[Tensor, Tensor]:
+    """Split all queries, then all keys, then all values: GPT-2, torch."""
+    heads, kv_heads, width = sizes
+    return whole[: heads * width], whole[heads * width : (heads + kv_heads) * width]
+
+
+def _by_kv_head(whole: Tensor, sizes: Sizes) -> tuple[Tensor, Tensor]:
+    """Split the queries, the key and the value of each KV head: GPT-NeoX."""
+    heads, kv_heads, width = sizes
+    group = heads // kv_heads
+    apart = whole.reshape(kv_heads, group + 2, width, -1)
+    return apart[:, :group].flatten(0, 2), apart[:, group].flatten(0, 1)
+
+
+def _pair(query: Tensor, key: Tensor, sizes: Sizes) -> Pair | None:
+    heads, kv_heads, width = sizes
+    fits = query.shape[0] == heads * width and key.shape[0] == kv_heads * width
+    if not fits or query.shape[1] != key.shape[1]:
+        return None
+    return query.reshape(heads, width, -1), key.reshape(kv_heads, width, -1)
+
+
+def _explains(made: tuple[Tensor, Tensor], call: AttentionCall) -> bool:
+    """Check whether these have the norms of the call's queries and keys, up to a common factor."""
+    for one, seen in zip(made, (call.query, call.key), strict=True):
+        tokens = one.shape[1]
+        apart = one.reshape(seen.shape[1], -1, tokens).float().norm(dim=1)  # head token
+        ratio = seen[0, :, :tokens].detach().float().norm(dim=-1) / apart
+        if not bool((ratio.max() - ratio.min()) <= NEAR * ratio.mean()):
             return False
     return True
+
+
+@dataclass(frozen=True, eq=False)
+class WeightStatistics:
+    """Statistics of weights and activations. values: of each layer, the variables of LABELS.
+    unrecognised: what of a layer they are missing for, in words."""
+
+    values: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
+    unrecognised: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelLayout:
+    """Layout of a model's weights, as an earlier snapshot has found it, by the names of its
+    modules.
+
+    orders: how fused weights are laid out. mlps: which modules are the MLP beside attention.
+    """
+
+    orders: dict[str, Order] = field(default_factory=dict)
+    mlps: dict[str, Names] = field(default_factory=dict)
+
+
+class WeightCapture:
+    """Measures the weights and the MLP of layers whose calls are captured."""
+
+    def __init__(
+        self, model: nn.Module, opened: ExitStack, layout: ModelLayout, guard: Guard
+    ) -> None:
+        self._model, self._opened, self._layout, self._guard = model, opened, layout, guard
+        self._made: dict[int, Tensor] = {}  # by fused layers, for the first tokens
+        self._found: dict[str, dict[str, Any]] = defaultdict(dict)
+        self._hidden: dict[Any, list[tuple[str, Tensor]]] = defaultdict(list)
+        self._counted: list[tuple[list[tuple[str, int]], Tensor]] = []
+        self._tokens: dict[tuple[int, torch.device], Tensor] = {}
+        self._used: set[str] = set()  # layers whose MLP has run
+        self._unrecognised: dict[str, str] = {}
+        self._waiting: dict[Any, list[tuple[str, str, Tensor]]] = defaultdict(list)
+        self._ranked: list[tuple[list[tuple[str, str, int]], Tensor]] = []
+        if not layout.orders:
+            for module in fused(model):
+                opened.callback(follow(self._begin_fused, module))
+
+    def at(self, captured: CapturedCall, real: Tensor | None) -> None:
+        """Measure the weights of a captured call. real: which of its queries are not padding."""
+        layer = captured.layer
+        name = layer.partition("#")[0]
+        self._found[layer] = {}
+        module = self._model.get_submodule(name)
+        pair = queries_and_keys(
+            module, captured.call, self._made, orders=self._layout.orders, name=name
+        )
+        if pair is None:
+            self._without(layer, f"W_Q and W_K of {captured.kind}")
+        else:
+            self._wait(layer, "qk_stable_rank", product(*pair))
+        mlp = find_mlp(self._model, name, self._layout.mlps)
+        if mlp is None:
+            self._without(layer, f"the MLP beside {captured.kind}")
+            return
+        self._wait(layer, "mlp_stable_rank", gram(mlp.matrix)[None])
+        take = partial(self._take_units, layer, real)
+        self._opened.callback(follow(take, mlp.output))
+
+    def waiting(self) -> list[Tensor]:
+        """Return the tensors on the device that `result` needs."""
+        for waiting in self._waiting.values():
+            self._rank(waiting)
+        for hidden in self._hidden.values():
+            self._count(hidden)
+        return [*(made for _, made in self._ranked), *(made for _, made in self._counted)]
+
+    def result(self, here: Sequence[NDArray[Any]]) -> WeightStatistics:
+        """Return what was measured. here: what is `waiting`, in numpy."""
+        for (of_layers, _), numbers in zip(self._ranked, here, strict=False):
+            ranks = stable_rank_of_numbers(numbers)
+            ends = np.cumsum([number for _, _, number in of_layers])[:-1]
+            for (layer, name, _), some in zip(of_layers, np.split(ranks, ends), strict=True):
+                self._found[layer][name] = some if LABELS[name].dims else some[0]
+        for (layers, _), numbers in zip(self._counted, here[len(self._ranked) :], strict=True):
+            for (layer, width), number in zip(layers, numbers, strict=True):
+                self._found[layer] |= {"mlp_units": number, "mlp_units_share": number / width}
+        values = {
+            layer: {name: np.asarray(value, np.float64) for name, value in found.items()}
+            for layer, found in self._found.items()
+        }
+        for layer, found in values.items():
+            if "mlp_stable_rank" in found and "mlp_units" not in found:
+                self._without(layer, "units of the MLP, which did not run after attention")
+        return WeightStatistics(values, dict(self._unrecognised))
+
+    def _without(self, layer: str, what: str) -> None:
+        before = self._unrecognised.get(layer)
+        self._unrecognised[layer] = what if before is None else f"{before}; {what}"
+
+    def _wait(self, layer: str, name: str, made: Tensor) -> None:
+        """Hold a matrix: those of one size are measured together, each alone would cost a
+        synchronisation."""
+        waiting = self._waiting[made.shape[-1], made.dtype, made.device]
+        waiting.append((layer, name, made))
+        if sum(one.nbytes for _, _, one in waiting) > AT_ONCE:
+            self._rank(waiting)
+
+    def _rank(self, waiting: list[tuple[str, str, Tensor]]) -> None:
+        if not waiting:
+            return
+        numbers = numbers_of_gram(torch.cat([one for _, _, one in waiting]))
+        self._ranked.append(([(layer, name, len(one)) for layer, name, one in waiting], numbers))
+        waiting.clear()
+
+    def _begin_fused(self, module: nn.Module, *_: Any) -> Callable[[Any], None]:
+        return partial(self._take_made, id(module))
+
+    def _take_made(self, module: int, output: Any) -> None:
+        with self._guard():
+            if isinstance(output, Tensor) and output.ndim == 3:
+                self._made[module] = output[0, :TOKENS].detach().clone()
+
+    def _take_units(
+        self, layer: str, real: Tensor | None, _: nn.Module, given: tuple[Any, ...], *__: Any
+    ) -> None:
+        if layer in self._used or not given:  # the second time is not this layer's
+            return
+        self._used.add(layer)
+        with self._guard(), torch.no_grad():
+            hidden = given[0].detach()
+            rows = hidden.reshape(-1, hidden.shape[-1])
+            if real is not None and real.numel() == len(rows):
+                rows = rows[real.reshape(-1).to(rows.device)]
+            taken = rows[self._spread(len(rows), rows.device)]
+            waiting = self._hidden[taken.shape, taken.dtype, taken.device]
+            waiting.append((layer, taken))
+            if (len(waiting) + 1) * taken.nbytes > UNITS_AT_ONCE:
+                self._count(waiting)
+
+    def _spread(self, rows: int, device: torch.device) -> Tensor:
+        """Return which tokens' active units are counted: brought to the device once."""
+        if (rows, device) not in self._tokens:
+            some = torch.linspace(0, rows - 1, min(rows, UNITS_TOKENS))
+            self._tokens[rows, device] = some.round().long().to(device)
+        return self._tokens[rows, device]
+
+    def _count(self, waiting: list[tuple[str, Tensor]]) -> None:
+        if not waiting:
+            return
+        numbers = units_of(torch.stack([taken for _, taken in waiting]))
+        self._counted.append(([(layer, taken.shape[-1]) for layer, taken in waiting], numbers))
+        waiting.clear()
+
+
+@contextmanager
+def capturing_weights(
+    model: nn.Module, layout: ModelLayout, guard: Guard = nullcontext
+) -> Iterator[WeightCapture]:
+    """Measure weights and MLPs in the model's next forward pass.
+
+    layout: what earlier snapshots have found; added to. guard: as for `Capture`.
+    """
+    with ExitStack() as opened:
+        yield WeightCapture(model, opened, layout, guard)

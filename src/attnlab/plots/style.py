@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, told apart with any colour vision
 COMMON, DISTINCT = "#E69F00", "#0072B2"
+ROLES = {COMMON: "common token", DISTINCT: "distinct token"}
 ACCENT, GREEN = "#D55E00", "#009E73"
 OUTLINE = "0.35"
 SHADES = {True: ("#8A5A00", "#F7C65C"), False: ("#003A5C", "#66B8EA")}  # of common, of distinct
@@ -102,9 +103,8 @@ def legend_above(
 ) -> None:
     """The legend of one of the axes above them all; in one row, unless said otherwise."""
     handles, labels = ax.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper center", ncols=ncols or len(labels), title=title
-    )
+    ncols = ncols or len(labels)
+    figure.legend(handles, labels, loc="outside upper center", ncols=ncols, title=title)
 
 
 def heading_above(figure: Figure, handles: Sequence[Any], *, title: str) -> None:
@@ -136,22 +136,44 @@ def shades_by_role(common: Sequence[bool]) -> list[Any]:
     return colours
 
 
-def legend_of_roles(figure: Figure, *, title: str) -> None:
-    """The heading of a picture of bars, and what their colours mean."""
+def bar_patches(bars: Mapping[str, str], outlined: str) -> list[Any]:
+    """Return handles of a legend: what bars of each colour are, and what the outline is."""
     from matplotlib.patches import Patch
 
-    handles = [
-        Patch(color=COMMON, label="common token"),
-        Patch(color=DISTINCT, label="distinct token"),
-        Patch(facecolor="none", edgecolor=OUTLINE, label="P(l|m,n), where it starts"),
-    ]
-    heading_above(figure, handles, title=title)
+    patches = [Patch(color=colour, label=label) for colour, label in bars.items()]
+    return [*patches, Patch(facecolor="none", edgecolor=OUTLINE, label=outlined)]
+
+
+def legend_of_roles(figure: Figure, *, title: str) -> None:
+    """The heading of a picture of bars, and what their colours mean."""
+    heading_above(figure, bar_patches(ROLES, "P(l|m,n), where it starts"), title=title)
 
 
 def panel_titles(axes: Sequence[Any], titles: Sequence[str]) -> None:
     """Letter the panels: (a) ..., (b) ..."""
     for letter, ax, title in zip("abcdefgh", axes, titles, strict=False):
         ax.set_title(f"({letter}) {title}", loc="left")
+
+
+def letter_at(ax: Any, x: float, letter: str, *, shift: int = 2, colour: str = "black") -> None:
+    """Write a letter at the top of the axes, beside `x`."""
+    ax.annotate(
+        letter, (x, 1.0), xycoords=("data", "axes fraction"), xytext=(shift, -2),
+        textcoords="offset points", va="top", fontsize=8, fontweight="bold", color=colour,
+    )  # fmt: skip
+
+
+def log_ticks(ax: Any, values: Any) -> None:
+    """Make the x axis logarithmic, with ticks at these values only."""
+    ax.set_xscale("log")
+    ax.set_xticks(values, [f"{value:g}" for value in values])
+    ax.minorticks_off()
+
+
+def y_labels(axes: Sequence[Any], labels: Sequence[str]) -> None:
+    """Label the y axis of each panel."""
+    for ax, label in zip(axes, labels, strict=True):
+        ax.set_ylabel(label)
 
 
 def outline(ax: Any, positions: Any, heights: Any) -> None:

@@ -32,14 +32,10 @@ ABOUT = (
 
 
 def _key() -> str:
-    return digest_of(
-        [
-            "audit",
-            [known.name for known in audited_papers()],
-            numerics(*NUMBERS),
-            code_digest(*CODE),
-        ]
-    )
+    papers = audited_papers()
+    code = code_digest(*CODE, *(str(of.folder) for of in papers))
+    recorded = {of.name: dict(of.expected["claims"]) for of in papers}
+    return digest_of(["audit", recorded, numerics(*NUMBERS), code])
 
 
 def find_audit(*, out: Path) -> Made | None:

@@ -1,4 +1,4 @@
-"""Making everything: the figures, the audit and the report; the studies; or some of them."""
+"""Make everything: the figures of the papers, the audit and the report; or some of them."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments import Made, experiment, names_of, recipe_for
-from attnlab.experiments.catalogue import by_paper, has_recipe
+from attnlab.experiments import Made, experiment, figures, recipe_for
+from attnlab.experiments.catalogue import has_recipe, opening, recipe_of
 from attnlab.experiments.run import RUNS, find, find_or_run
 from attnlab.files.atomic import atomic_path
 from attnlab.files.documents import did_you_mean
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
-from attnlab.papers.scan_and_snap.figures import story
 from attnlab.report.audited import find_audit, make_audit, read_audit
 from attnlab.report.making import Making, Watcher
 from attnlab.report.page import page
 from attnlab.report.recorded import ShownStudy, read_recorded
+from attnlab.shelf import figure, offered, paper, shelf
 
-FIGURES, STUDIES = names_of("figure"), names_of("study")
-PARTS = (*FIGURES, "audit", "report")
+AUDIT, WHOLE = "audit", "report"
 REPORT, PLAYGROUND = "report.html", "playground.html"
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was made, in order, and the page about it where there is one."""
+    """What was made, in order, and the page about it."""
 
     out: Path
     made: tuple[Made, ...]
-    report: Path | None
+    report: Path
     seconds: float
 
 
@@ -40,29 +39,28 @@ def reproduce(
     names: Sequence[str] = (),
     *,
     out: Path = Path("out"),
-    recipes: Path | None = None,
+    recipes: str | Path | None = None,
     seeds: int | None = None,
     watch: Watcher | None = None,
     playground: str | None = None,
 ) -> Reproduction:
-    """Make parts of the report in a folder.
+    """Make figures of papers, the audit and a report in a folder.
 
     It ends in a report about these; where `report` itself is named, about all that is there, and
-    with the studies: as `make_studies` made them in `out`, or else as the documentation has them. A
-    part that is there already, made by the same recipe and code, is reused.
+    with what is ours: as it was made in `out`, or else as the documentation has it. A part that is
+    there already, made by the same recipe and code, is reused.
 
     Parameters
     ----------
     names : sequence of str, optional
-        Which, as `PARTS` has them; all by default. The folder of a paper ("joma") names all of its
-        figures.
+        Figures ("paper/figure", or "figure" alone), papers for all of their figures, "audit" and
+        "report"; by default the figures of all papers that are not ours, the audit and the report.
     out : path, optional
         The folder.
-    recipes : path, optional
-        A folder with recipes of your own.
+    recipes : str or path, optional
+        A folder with recipes of your own, or the name of one among the papers' recipes.
     seeds : int, optional
-        For figures that are averaged over some, such as Fig. 6 and Figs. 11 and 12, which use its
-        runs.
+        For figures that are averaged over some.
     watch : callable, optional
         Told what happens.
     playground : str, optional
@@ -73,150 +71,126 @@ def reproduce(
     Reproduction
         What was made, and where the report is.
     """
-    chosen = chosen_parts(names, PARTS)
-    whole = "report" in chosen
+    chosen = chosen_parts(names)
+    whole = WHOLE in chosen
     if seeds is not None and seeds < 1:
         raise InputError(f"seeds: expected at least 1, got {seeds}")
     asked: dict[str, Any] = {}
-    for name in FIGURES:
-        if name in chosen or (whole and has_recipe(name, recipes)):
+    for name in offered("figures"):
+        there = whole and name in figures(ours=False) and has_recipe(name, recipes)
+        if name in chosen or there:
             asked[name] = _recipe(name, recipes, seeds)
     begun = time.perf_counter()
 
     def make(name: str, progress: Callable[[float], None]) -> Made | None:
-        if name == "report":
+        if name == WHOLE:
             before = _made_before(out, asked, making.made) if whole else {}
-            there = making.made | before
-            shown = {name: there[name] for name in PARTS if name in there}
-            missing = [name for name in FIGURES if whole and name not in shown]
-            opening = find_or_run(story.EXPERIMENT, story.recipe(), out=out) if whole else None
             if whole and playground is not None:
                 _write(out, PLAYGROUND, playground)
             _write_report(
-                out, shown, missing, seconds=time.perf_counter() - begun, opening=opening,
-                playground=whole and playground is not None,
-                studies=_studies(out, recipes) if whole else [],
+                out, making.made | before, recipes, whole=whole,
+                seconds=time.perf_counter() - begun, playground=playground is not None,
             )  # fmt: skip
             return None
-        if name == "audit":
+        if name == AUDIT:
             return make_audit(out=out, progress=progress)
         return find_or_run(experiment(name), asked[name], out=out, progress=progress)
 
-    parts = [name for name in chosen if name != "report"]
+    parts = [name for name in chosen if name != WHOLE]
+    folders = dict.fromkeys(name.partition("/")[0] for name in parts)
     pages = [REPORT, PLAYGROUND] if whole and playground is not None else [REPORT]
-    claim(out, [*parts, RUNS, *pages])
-    making = Making([*parts, "report"], make, out=out, watch=watch)
+    claim(out, [*folders, RUNS, *pages])
+    making = Making([*parts, WHOLE], make, out=out, watch=watch)
     # Training on text runs long and compiles little, all else compiles much: together they keep
     # two cores at work. Training is here, where a signal comes, because it goes on from a stop.
     long = [name for name in parts if name in asked and asked[name].resumes]
     making.side_by_side(long, [name for name in parts if name not in long])
-    making.one_by_one(["report"])
+    making.one_by_one([WHOLE])
     return Reproduction(out, making.in_order, out / REPORT, time.perf_counter() - begun)
 
 
-def make_studies(
-    names: Sequence[str] = (),
-    *,
-    out: Path = Path("out"),
-    recipes: Path | None = None,
-    seeds: int | None = None,
-    watch: Watcher | None = None,
-) -> Reproduction:
-    """Make studies in a folder.
-
-    A study that is there already, made by the same recipe and code, is reused.
-
-    Parameters
-    ----------
-    names : sequence of str, optional
-        Which; all by default.
-    out : path, optional
-        The folder.
-    recipes : path, optional
-        A folder with recipes of your own.
-    seeds : int, optional
-        More of them make every number surer.
-    watch : callable, optional
-        Told what happens.
-
-    Returns
-    -------
-    Reproduction
-        What was made, and where the report is.
-    """
-    chosen = chosen_parts(names, STUDIES)
-    asked = {name: _recipe(name, recipes, seeds) for name in chosen}
-    begun = time.perf_counter()
-
-    def make(name: str, progress: Callable[[float], None]) -> Made:
-        return find_or_run(experiment(name), asked[name], out=out, progress=progress)
-
-    claim(out, [*chosen, RUNS])
-    making = Making(chosen, make, out=out, watch=watch)
-    making.one_by_one(chosen)
-    return Reproduction(out, making.in_order, None, time.perf_counter() - begun)
-
-
-def _recipe(name: str, recipes: Path | None, seeds: int | None) -> Any:
+def _recipe(name: str, recipes: str | Path | None, seeds: int | None) -> Any:
     recipe = recipe_for(name, recipes)
     return recipe if seeds is None else recipe.with_seeds(seeds)
 
 
-def chosen_parts(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The parts that are named, or whose paper is, in the order of `known`; all for no names."""
-    papers = by_paper(known)
-    asked = [part for name in names for part in papers.get(name, [name])]
-    for name in asked:
-        if name not in known:
-            hint = did_you_mean(name, [*known, *papers])
-            raise InputError(f"name: {name!r} is not a part; {hint}")
-    return [name for name in known if not names or name in asked]
+def chosen_parts(names: Sequence[str]) -> list[str]:
+    """Return the parts that are named, figures as "paper/figure", in the order of the shelf."""
+    every = [*offered("figures"), AUDIT, WHOLE]
+    if not names:
+        return [*figures(ours=False), AUDIT, WHOLE]
+    papers = {known.name: known for known in shelf().papers}
+    asked: list[str] = []
+    for name in names:
+        if name in (AUDIT, WHOLE):
+            asked.append(name)
+        elif name in papers:
+            if not papers[name].figures:
+                raise InputError(f"name: the paper {name!r} has no figures; name another part")
+            asked += [f"{name}/{short}" for short in papers[name].figures]
+        elif "/" in name or any(full.endswith(f"/{name}") for full in every):
+            whose, short, _ = figure(name)
+            asked.append(f"{whose.name}/{short}")
+        else:
+            if any(fault.name == name for fault in shelf().faults):
+                paper(name)  # says why it cannot be used
+            known = [*(full.rpartition("/")[2] for full in every), *papers]
+            raise InputError(f"name: {name!r} is not a part; {did_you_mean(name, known)}")
+    return [name for name in every if name in asked]
 
 
 def _made_before(out: Path, asked: dict[str, Any], made: dict[str, Made]) -> dict[str, Made]:
     """What is there and was not made now."""
     left = {name: recipe for name, recipe in asked.items() if name not in made}
     found = {name: find(experiment(name), recipe, out=out) for name, recipe in left.items()}
-    if "audit" not in made:
-        found["audit"] = find_audit(out=out)
+    if AUDIT not in made:
+        found[AUDIT] = find_audit(out=out)
     return {name: part for name, part in found.items() if part is not None}
 
 
-def _studies(out: Path, recipes: Path | None) -> list[ShownStudy]:
-    """Those that are in `out`, made by this code; the others as recorded, where they are."""
+def _studies(
+    out: Path, parts: dict[str, Made], recipes: str | Path | None, *, whole: bool
+) -> list[ShownStudy]:
+    """Return what is ours: made now, or, for a whole report, as it is in `out`, or as recorded."""
     found = []
-    for name in STUDIES:
-        made = None
-        if has_recipe(name, recipes) and (out / name).is_dir():  # for else its text is read in vain
+    for name in figures(ours=True):
+        made = parts.get(name)
+        # a study that is not there is not looked for: its text would be read in vain
+        if made is None and whole and (out / name).is_dir() and has_recipe(name, recipes):
             made = find(experiment(name), recipe_for(name, recipes), out=out)
         if made is not None:
-            picture = (out / name / f"{name}.png").read_bytes()
-            found.append(ShownStudy(made, picture, recorded=False))
-        elif (recorded := read_recorded(name)) is not None:
+            found.append(ShownStudy(made, _picture(out, name), recorded=False))
+        elif whole and (recorded := read_recorded(name)) is not None:
             found.append(recorded)
     return found
 
 
 def _write_report(
-    out: Path, parts: dict[str, Made], missing: list[str], *, seconds: float, opening: Made | None,
-    playground: bool, studies: Sequence[ShownStudy],
+    out: Path, parts: dict[str, Made], recipes: str | Path | None, *, whole: bool, seconds: float,
+    playground: bool,
 ) -> None:  # fmt: skip
-    """The report about these parts; missing: figures that one would expect in it."""
-    audit = parts.get("audit")
-    figures = {name: part for name, part in parts.items() if name in FIGURES}
-    drawn = [*figures, *([opening.name] if opening else [])]
+    """Write the report about these parts; a whole one names the figures that are not there."""
+    first = opening() if whole else None
+    opens = find_or_run(first, recipe_of(first), out=out) if first else None
+    shown = {name: parts[name] for name in figures(ours=False) if name in parts}
+    drawn = [*shown, *([opens.name] if opens else [])]
+    audit = parts.get(AUDIT)
     text = page(
-        figures=list(figures.values()),
-        missing=missing,
-        pictures={name: (out / name / f"{name}.png").read_bytes() for name in drawn},
+        figures=list(shown.values()),
+        missing=[name for name in figures(ours=False) if whole and name not in shown],
+        pictures={name: _picture(out, name) for name in drawn},
         audit=audit,
         claims=read_audit(out) if audit else None,
         seconds=seconds,
-        story=opening,
-        playground=playground,
-        studies=studies,
+        opening=opens,
+        playground=whole and playground,
+        studies=_studies(out, parts, recipes, whole=whole),
     )
     _write(out, REPORT, text)
+
+
+def _picture(out: Path, name: str) -> bytes:
+    return (out / name / f"{Path(name).name}.png").read_bytes()
 
 
 def _write(out: Path, name: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Making experiments, one after another or two at a time, while somebody watches."""
+"""Make experiments, one after another or two at a time, and report progress."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from attnlab.files.side_by_side import side_by_side
 
 
 class Watcher:
-    """Who is told how the work goes; this one says nothing."""
+    """Receives progress; this one says nothing."""
 
     def begin(self, name: str, left: Sequence[str]) -> None:
-        """One is begun; `left` are those that are not."""
+        """A part is begun; `left` are those that are not."""
 
     def progress(self, name: str, fraction: float) -> None:
-        """So much of it is done."""
+        """A fraction of it is done."""
 
     def end(self, name: str, seconds: float, made: Made | None) -> None:
-        """One is finished; None for the report."""
+        """A part is finished; `made` is None for the report."""
 
 
 class Making:
-    """Mades that are made in the folder `out`, while `watch` is told.
+    """Runs experiments in the folder `out` and reports progress to `watch`.
 
-    make: a part by its name, told a function to call with the fraction done; None where it is no
-    part. made: those that are finished. failed: whether one could not be made.
+    make: makes a part by its name; it gets a function to call with the fraction done, and returns
+    None for the report. made: those that are finished. failed: whether one could not be made.
     """
 
     def __init__(

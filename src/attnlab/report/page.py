@@ -16,14 +16,14 @@ from typing import Any
 from attnlab import __version__
 from attnlab.auditing.document import KNOWN, sections
 from attnlab.auditing.html import said
-from attnlab.experiments import Made, names_of
-from attnlab.experiments.base import WORDS
-from attnlab.experiments.catalogue import by_paper, module_of
-from attnlab.files.citation import ATTNLAB_BIBTEX, PAPER_BIBTEX
+from attnlab.experiments import Made, Standing
+from attnlab.experiments import figures as known_figures
+from attnlab.experiments.catalogue import module_of
+from attnlab.files.citation import ATTNLAB_BIBTEX
 from attnlab.files.pages import environment
 from attnlab.files.provenance import versions
 from attnlab.report.recorded import ShownStudy
-from attnlab.shelf import paper
+from attnlab.shelf import Paper, paper
 
 
 def page(
@@ -34,25 +34,25 @@ def page(
     audit: Made | None,
     claims: Mapping[str, Any] | None,
     seconds: float,
-    story: Made | None = None,
+    opening: Made | None = None,
     playground: bool = False,
     studies: Sequence[ShownStudy] = (),
 ) -> str:
-    """The page as HTML. Every text is escaped, and nothing is loaded from elsewhere.
+    """Return the page as HTML. Every text is escaped, and nothing is loaded from elsewhere.
 
     Parameters
     ----------
     figures, audit, studies
         What to show.
     missing : sequence
-        Figures that were not made.
+        Figures that were not made, as "paper/figure".
     pictures : mapping
-        PNGs by the name of the figure.
+        PNGs by the name of the part.
     claims : mapping, optional
         The audit's document.
     seconds : float
         How long this call took.
-    story
+    opening
         What the page opens with.
     playground
         Whether playground.html stands beside it.
@@ -65,55 +65,63 @@ def page(
     pages = environment()
     pages.filters |= {
         "capitalised": capitalised, "number": number, "said": said, "title": figure_title,
-        "module": module_of,
+        "paper": paper_of, "module": module_of,
     }  # fmt: skip
     template = resources.files("attnlab.report").joinpath("page.html").read_text(encoding="utf-8")
-    groups = [
-        {
-            "title": capitalised(outcome),
-            "outcome": outcome,
-            "parts": [made for made in figures if made.outcome == outcome],
-        }
-        for outcome in WORDS["figure"].values()
-    ]
-    parts = [*([story] if story else []), *figures, *([audit] if audit else [])]
+    parts = [*([opening] if opening else []), *figures, *([audit] if audit else [])]
     parts += [study.made for study in studies if not study.recorded]
     all_pictures = {**pictures, **{study.made.name: study.picture for study in studies}}
-    by_name = {made.name: made for made in figures}
-    shown = {
-        folder: [by_name[name] for name in names] for folder, names in by_paper(by_name).items()
-    }
-    known = by_paper(names_of("figure"))
-    about = [paper(folder) for folder in shown or known]
+    shown = by_paper(figures)
+    serves = served(claims) if claims else {}
+    known = known_figures(ours=False)
+    about = list(shown) or [paper(name) for name in (claims["papers"] if claims else ())]
+    total = [name for name in known if not shown or paper_of(name) in shown]
     return pages.from_string(template).render(
         version=__version__,
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         seconds=seconds,
         figures=figures,
-        groups=[group for group in groups if group["parts"]],
+        groups=by_outcome(figures),
         papers=about,
-        by_paper=[(paper(folder), members) for folder, members in shown.items()],
-        total=sum(len(known[folder]) for folder in shown or known),
+        by_paper=shown,
+        total=len(total),
         missing=missing,
         out_of_bounds={p.name: p.out_of_bounds() for p in parts if p.out_of_bounds()},
         images={name: base64.b64encode(png).decode() for name, png in all_pictures.items()},
         sizes={name: png_size(png) for name, png in all_pictures.items()},
         studies=studies,
-        no_studies=[n for n in names_of("study") if n not in {of.made.name for of in studies}],
+        no_studies=sorted(set(known_figures(ours=True)) - {study.made.name for study in studies}),
         audit=audit,
         sections=sections(claims) if claims else [],
         errata=errata(claims) if claims else {},
         claims=len(claims["claims"]) if claims else 0,
         audited=audited(claims) if claims else [],
-        tested={name: claims_of_figure(claims, name) for name in by_name},
-        shown_figures=set(by_name),
-        story=story,
+        served=serves,
+        tested={of.name: [id for id in serves if serves[id] == of.name] for of in figures},
+        opening=opening,
         playground=playground,
         parts=parts,
         versions=versions(),
         machine=machine(),
-        bibtex=[PAPER_BIBTEX, ATTNLAB_BIBTEX],
+        bibtex=[*(of.citation for of in about if of.reading != "ours"), ATTNLAB_BIBTEX],
     )
+
+
+def by_paper(figures: Sequence[Made]) -> dict[Paper, list[Made]]:
+    """Return figures by the paper that they belong to."""
+    found: dict[Paper, list[Made]] = {}
+    for made in figures:
+        found.setdefault(paper_of(made.name), []).append(made)
+    return found
+
+
+def by_outcome(figures: Sequence[Made]) -> dict[str, list[Made]]:
+    """Return figures by what was found, in the order of the standings."""
+    order = [standing.value for standing in Standing]
+    found: dict[str, list[Made]] = {}
+    for made in sorted(figures, key=lambda made: order.index(made.standing)):
+        found.setdefault(made.outcome, []).append(made)
+    return found
 
 
 def audited(claims: Mapping[str, Any]) -> list[str]:
@@ -126,9 +134,10 @@ def audited(claims: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def claims_of_figure(claims: Mapping[str, Any] | None, name: str) -> list[str]:
-    """The claims that a figure shows."""
-    return [claim["id"] for claim in claims["claims"] if claim["figure"] == name] if claims else []
+def served(claims: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figure, "paper/figure", that each claim serves, by its id."""
+    found = [claim for claim in claims["claims"] if claim["figure"]]
+    return {claim["id"]: f"{claim['paper']}/{claim['figure']}" for claim in found}
 
 
 def errata(claims: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -152,8 +161,13 @@ def capitalised(text: str) -> str:
 
 
 def figure_title(name: str) -> str:
-    """fig6 becomes Figure 6, joma_erf becomes JoMA: erf; other names stay as they are."""
-    return re.sub(r"^joma_", "JoMA: ", re.sub(r"^fig(?=\d+$)", "Figure ", name))
+    """Return how a figure is called under its paper: fig6 becomes Figure 6, length Length."""
+    return capitalised(re.sub(r"^fig(?=\d+$)", "Figure ", name.rpartition("/")[2]))
+
+
+def paper_of(name: str) -> Paper:
+    """Return the paper of "paper/figure"."""
+    return paper(name.partition("/")[0])
 
 
 def png_size(png: bytes) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Studies as recorded: what the documentation shows of a run, for a report that has not made it.
 
 A study takes a minute or two, and a report should not wait for all of them. So the run behind each
-page of docs/studies/ is kept beside it, NAME.json, with the digest of the page's picture. Only a
+page docs/PAPER/NAME.md is kept beside it, NAME.json, with the digest of the page's picture. Only a
 clone has these; without them a report shows the studies that were made in its own folder.
 """
 
@@ -53,4 +53,5 @@ def read_recorded(name: str, docs: Path | None = None) -> ShownStudy | None:
 
 
 def _places(docs: Path, name: str) -> tuple[Path, Path]:
-    return docs / "studies" / f"{name}.json", docs / "images" / "studies" / f"{name}.png"
+    """Return the record and the picture of "paper/figure"."""
+    return docs / f"{name}.json", docs / "images" / f"{name}.png"

@@ -1,11 +1,12 @@
-"""The pages of the studies: what was found goes from a run into docs/studies/, with its picture.
+"""The pages of our own studies: what was found goes from a run into docs/, with its picture.
 
-python -m attnlab.report.study_pages out docs           # all studies
-python -m attnlab.report.study_pages out docs length    # some; the others' rows stay as they are
-python -m attnlab.report.study_pages --wikitext out-wikitext docs dip    # at paper size, on a text
+python -m attnlab.report.study_pages out docs          # all studies
+python -m attnlab.report.study_pages out docs NAME     # some; the others' rows stay as they are
+python -m attnlab.report.study_pages --wikitext out-wikitext docs NAME    # at paper size, on a text
 
-A page is written by hand, but for what stands between marks; so are the questions in the list
-docs/studies/README.md. The run behind it goes into NAME.json beside it, for a report to show.
+A page docs/PAPER/NAME.md is written by hand, but for what stands between marks; so are the
+questions in the list docs/PAPER/README.md. The run behind it goes into NAME.json beside it, for a
+report to show.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnlab.experiments import Made
+from attnlab.experiments import Made, experiment, figures
 from attnlab.experiments.made import the_record
 from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
 from attnlab.report.gallery import at_paper_size, draw_small, refresh_studies, verdict
-from attnlab.report.make import STUDIES
 from attnlab.report.page import capitalised
 from attnlab.report.recorded import read_recorded, write_recorded
 
@@ -48,7 +48,7 @@ def found(made: Made) -> str:
     table = "\n".join([heading, "|---|---|---|---|", *rows])
     return (
         f"**{capitalised(made.outcome)}.** {made.summary}\n\n"
-        f"![{made.alt}](../images/studies/{made.name}.png)\n\n{table}\n"
+        f"![{made.alt}](../images/{made.name}.png)\n\n{table}\n"
     )
 
 
@@ -64,40 +64,44 @@ def _number(made: Made, name: str) -> str:
     return f"{made.numbers[name]:.4g}{sure}{count}"
 
 
-def write_pages(out: Path, docs: Path, names: Sequence[str] = STUDIES) -> None:
+def write_pages(out: Path, docs: Path, names: Sequence[str]) -> None:
     """Bring the pages and pictures of studies up to date with the run in `out`."""
     studies = {name: the_record(out / name) for name in names}
-    (docs / "images" / "studies").mkdir(parents=True, exist_ok=True)
     for name, made in studies.items():
-        draw_small(name, out, docs / "images" / "studies" / f"{name}.png")
+        draw_small(name, out, docs / "images" / f"{name}.png")
         write_recorded(docs, made)
-        _rewrite(docs / "studies" / f"{name}.md", found(made))
+        _rewrite(docs / f"{name}.md", found(made))
     write_list(docs, list(studies.values()))
 
 
 def write_paper_size(out: Path, docs: Path, names: Sequence[str]) -> None:
     """Bring the parts of pages that are about WikiText up to date with the run in `out`."""
     for name in names:
-        picture = f"images/studies/{name}-wikitext.png"
+        picture = f"images/{name}-wikitext.png"
         draw_small(name, out, docs / picture)
-        text = f"{at_paper_size(name, out)}\n![{name} on WikiText-2](../{picture})"
-        _rewrite(docs / "studies" / f"{name}.md", text, WIKITEXT)
+        text = f"{at_paper_size(name, out)}\n![{Path(name).name} on WikiText-2](../{picture})"
+        _rewrite(docs / f"{name}.md", text, WIKITEXT)
     recorded = [read_recorded(name, docs) for name in names]
     write_list(docs, [study.made for study in recorded if study is not None])
 
 
 def write_list(docs: Path, studies: Sequence[Made]) -> None:
-    """Bring the rows of these studies in the list and in the gallery up to date."""
-    lines = (docs / "studies" / "README.md").read_text(encoding="utf-8").splitlines()
-    rows = {name: next(s for s in lines if s.startswith(f"| [{name}](")) for name in STUDIES}
+    """Bring the rows of these studies in the lists and in the gallery up to date."""
+    by_list: dict[Path, list[Made]] = {}
     for made in studies:
-        page = (docs / "studies" / f"{made.name}.md").read_text(encoding="utf-8")
-        larger = page.partition(WIKITEXT[0])[2].partition(WIKITEXT[1])[0]
-        outcome, headline = verdict(made.outcome, made.headline, larger)
-        shown = headline.replace("|", "\\|")  # a bar would end the cell
-        rows[made.name] = f"| [{made.name}]({made.name}.md) | {shown} | {outcome} |"
-    table = "\n".join(["| study | what was found | |", "|---|---|---|", *rows.values()])
-    _rewrite(docs / "studies" / "README.md", table)
+        by_list.setdefault((docs / made.name).parent / "README.md", []).append(made)
+    for path, members in by_list.items():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        table = lines[lines.index(BEGIN) + 1 : lines.index(END)]
+        for made in members:
+            short = Path(made.name).name
+            page = (docs / f"{made.name}.md").read_text(encoding="utf-8")
+            larger = page.partition(WIKITEXT[0])[2].partition(WIKITEXT[1])[0]
+            outcome, headline = verdict(made.outcome, made.headline, larger)
+            shown = headline.replace("|", "\\|")  # a bar would end the cell
+            (at,) = [i for i, row in enumerate(table) if row.startswith(f"| [{short}](")]
+            table[at] = f"| [{short}]({short}.md) | {shown} | {outcome} |"
+        _rewrite(path, "\n".join(table))
     refresh_studies(docs)
 
 
@@ -108,7 +112,7 @@ def _rewrite(path: Path, text: str, marks: tuple[str, str] = FOUND) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--wikitext":
-        write_paper_size(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
-    else:
-        write_pages(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or STUDIES)
+    at_size = sys.argv[1] == "--wikitext"
+    made_in, pages, *given = sys.argv[1 + at_size :]
+    chosen = [experiment(name).full_name for name in given] or figures(ours=True)
+    (write_paper_size if at_size else write_pages)(Path(made_in), Path(pages), chosen)

@@ -18,7 +18,7 @@ from attnlab.shelf.loading import VARIABLE, folder_of, plain_folders, same_folde
 from attnlab.shelf.manifest import MANIFEST, OFFERS, Paper, Reference, read_paper
 
 Offer = Literal["theories", "models", "presets", "figures"]
-Single = Literal["agreement", "expectation", "commentary", "maps"]
+Single = Literal["agreement", "expectation", "commentary", "maps", "opening"]
 
 GROUP = "attnlab.papers"  # of entry points
 BUILT_IN = Path(__file__).resolve().parents[1] / "papers"
@@ -95,7 +95,13 @@ def add_folder(path: str | os.PathLike[str]) -> Paper:
 
 
 def paper(name: str) -> Paper:
-    """Return the paper of this name; of one that cannot be used, say why."""
+    """Return the paper of this name; of one that cannot be used, say why.
+
+    Parameters
+    ----------
+    name : str
+        The paper's name, which is that of its folder.
+    """
     found = {known.name: known for known in shelf().papers}
     if name in found:
         return found[name]
@@ -106,12 +112,26 @@ def paper(name: str) -> Paper:
 
 
 def offered(kind: Offer) -> dict[str, Reference]:
-    """Return what all papers offer of a kind, by name; figures by "paper/figure"."""
+    """Return what all papers offer of a kind, by name; figures by "paper/figure".
+
+    Parameters
+    ----------
+    kind : {"theories", "models", "presets", "figures"}
+        What is offered.
+    """
     return dict(shelf().offers[kind])
 
 
 def reference(kind: Offer, name: str) -> Reference:
-    """Return the reference of this kind and name."""
+    """Return the reference of this kind and name.
+
+    Parameters
+    ----------
+    kind : {"theories", "models", "presets", "figures"}
+        What is offered.
+    name : str
+        The name in the paper's `paper.yaml`; of a figure, "paper/figure".
+    """
     known = shelf().offers[kind]
     if name in known:
         return known[name]
@@ -123,7 +143,13 @@ def reference(kind: Offer, name: str) -> Reference:
 
 
 def single(kind: Single) -> list[tuple[Paper, Reference]]:
-    """Return the papers that have this single reference, with it, in the order of the shelf."""
+    """Return the papers that have this single reference, with it, in the order of the shelf.
+
+    Parameters
+    ----------
+    kind : str
+        The field of `paper.yaml`: "agreement", "expectation", "commentary" and so on.
+    """
     targets = [(known, getattr(known, kind)) for known in shelf().papers]
     return [(known, Reference(known, target)) for known, target in targets if target is not None]
 
@@ -151,6 +177,20 @@ def figure(name: str) -> tuple[Paper, str, Reference]:
         raise InputError(f"figure: {name!r} is not {of}; {did_you_mean(name, words)}")
     found = known[choices[0]]
     return found.paper, short, found
+
+
+def recipe_file(name: str) -> Path:
+    """Return the file of a recipe: the file itself, or that of a figure by its name.
+
+    Parameters
+    ----------
+    name : str
+        A file, or a figure as `figure` takes it.
+    """
+    if os.path.splitext(name)[1] or os.path.exists(name):
+        return Path(name)
+    whose, short, _ = figure(name)
+    return whose.recipe_file(short)
 
 
 @lru_cache(maxsize=8)

@@ -19,7 +19,7 @@ from attnlab.shelf.loading import import_from
 MANIFEST, EXPECTED = "paper.yaml", "expected.json"
 MAX_MANIFEST, MAX_EXPECTED = 1_000_000, 20_000_000  # bytes
 OFFERS = ("theories", "models", "presets", "figures")
-SINGLES = ("agreement", "expectation", "commentary", "maps")
+SINGLES = ("agreement", "expectation", "commentary", "maps", "opening")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _OFFERED = re.compile(
@@ -64,6 +64,7 @@ class _Manifest:
     venue: str = ""
     doi: str | None = None
     arxiv: str | None = None
+    bibtex: str | None = None
     theories: dict[str, str] = field(default_factory=dict, hash=False)
     models: dict[str, str] = field(default_factory=dict, hash=False)
     presets: dict[str, str] = field(default_factory=dict, hash=False)
@@ -74,6 +75,7 @@ class _Manifest:
     expectation: str | None = None
     commentary: str | None = None
     maps: str | None = None
+    opening: str | None = None
 
     def __post_init__(self) -> None:
         from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -113,8 +115,8 @@ class Paper(_Manifest):
     ----------
     name : str
         The name of the folder, by which the paper is called in commands.
-    title, authors, venue, year, doi, arxiv
-        The citation.
+    title, authors, venue, year, doi, arxiv, bibtex
+        The citation; without `bibtex`, an entry is made of the others.
     short : str
         The name in sentences.
     question : str
@@ -129,8 +131,9 @@ class Paper(_Manifest):
         Where its claims stand.
     page : str or None
         The file of its page.
-    agreement, expectation, commentary, maps : str or None
-        Single references that other parts of attnlab ask for.
+    agreement, expectation, commentary, maps, opening : str or None
+        Single references that other parts of attnlab ask for; `opening` is an experiment whose
+        picture a report opens with.
     folder : Path
         Where it stands.
     package : str
@@ -166,6 +169,26 @@ class Paper(_Manifest):
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         return {**found, **document}
+
+    @property
+    def citation(self) -> str:
+        """The BibTeX entry."""
+        if self.bibtex is not None:
+            return self.bibtex.strip()
+        fields = {
+            "title": f"{{{self.title}}}",  # twice in braces: BibTeX leaves its capitals alone
+            "author": f"{{{self.authors}}}",
+            "howpublished": self.venue,
+            "year": str(self.year),
+            "doi": self.doi,
+            "eprint": self.arxiv,
+        }
+        lines = [f"  {key} = {{{text}}}," for key, text in fields.items() if text]
+        return "\n".join([f"@misc{{{self.name},", *lines, "}"])
+
+    def recipe_file(self, figure: str, size: str = "") -> Path:
+        """Return the file of a figure's recipe; `size` is a folder of recipes at another size."""
+        return self.folder / "recipes" / size / f"{figure}.yaml"
 
     def claim_modules(self) -> Iterator[tuple[str, str, str]]:
         """Yield (section, whose statements, module) of the claims, in the order of the sections."""

@@ -118,16 +118,17 @@ class SweepRecipe(Recipe):
         """What the values are of something that is swept and no rate, if there is such a thing."""
         kind = self.kind
         own = kind.swept()
-        inside = _inside(own)
         sources = (self.given[kind.source], *self.grid.get(kind.source, ()))
         parameters = [key for source in sources for key in kind.parameters(source)]
         if name in own:
             return own[name]
-        if name in inside:
+        # looking inside of a model imports the models of all papers
+        if "." in name and name in _inside(own):
             return Any  # its own dataclass knows better
         if name.removeprefix(f"{kind.source}.") in parameters:
             return int | float
-        words = did_you_mean(name, dict.fromkeys([*kind.rates, *own, *parameters, *inside]))
+        known = [*kind.rates, *own, *parameters, *_inside(own)]
+        words = did_you_mean(name, dict.fromkeys(known))
         if not parameters:
             words += f"; {shown(kind.title(sources[0]))} has no parameters of its own"
         raise InputError(f"{within('grid', name)}: unknown key; {words}")

@@ -50,9 +50,14 @@ class Case:
     model: Model = field(default_factory=Pairwise)
 
     @cached_property
+    def setting(self) -> formulas.Setting:
+        """Classes and learning rates, as the formulas take them; they take the case as well."""
+        return formulas.Setting(self.classes, eta_y=self.eta_y, eta_z=self.eta_z)
+
+    @property
     def P(self) -> NDArray[np.float64]:
         """P(l|n) of the contextual tokens, (K, L)."""
-        return self.classes.probs[:, self.classes.in_play]
+        return self.setting.P
 
     @property
     def prior(self) -> NDArray[np.float64]:

@@ -105,7 +105,7 @@ def _predict_set(
     attention = (
         np.stack([np.asarray(shares) for _, shares in given])
         if given
-        else attention_weights(cases[0].P, z, psi=cases[0].psi)
+        else attention_weights(cases[0], z)
     )
     of_tokens["attention"] = _spread(attention, classes)
     grid = replace(simulation.grid, seeds=simulation.grid.seeds[:1])  # they make no difference
@@ -116,10 +116,6 @@ def _predict_set(
     dataset = dataset.assign({name: getattr(measures, name)(dataset) for name in STATISTICS})
     order = (*simulation.grid.dims(), simulation.clock, ...)
     seeds = simulation.grid.seeds
-    alike = {
-        name: dataset[name].expand_dims(seed=seeds).transpose(*order)
-        for name in (*of_tokens, *STATISTICS)
-    }
     beside = {name: _gathered(simulation, [of[name] for of in said]) for name in said[0]}
     for name, (dims, values) in beside.items():
         if dims[-1:] == ("token",):
@@ -129,7 +125,15 @@ def _predict_set(
             dims, plain_steps = beside[name]
             beside[name] = dims, momentum_steps(plain_steps, momentum=momentum)
     assumed = _assumptions(simulation, [assumptions(theory, case) for case in cases])
-    return dataset.assign(alike).assign(beside).merge(assumed)
+    found = dataset.assign(beside)
+    # what a run records is recorded for every seed
+    recorded = (*of_tokens, *STATISTICS, *simulation.model.extra_dims())
+    alike = {
+        name: found[name].expand_dims(seed=seeds).transpose(*order)
+        for name in recorded
+        if name in found
+    }
+    return found.assign(alike).merge(assumed)
 
 
 def _at(at: ArrayLike) -> Save:

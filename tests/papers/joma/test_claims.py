@@ -27,7 +27,7 @@ def test_what_was_not_read_in_print_says_so():
 
 
 def test_the_size_of_z_has_one_tolerance_and_twenty_draws_or_more():
-    """The experiment joma_invariants judges by the same."""
+    """The figure `invariants` judges by the same."""
     assert {claim.tolerance for claim in select(["joma-softmax", "joma-size"])} == {IN_SIZE}
     assert invariants.IN_SIZE == IN_SIZE
     draws = runs.toy_draws()

@@ -109,7 +109,7 @@ def test_other_classes_can_bring_a_claim_within_its_assumptions():
 )
 def test_a_setting_outside_the_assumptions_never_fails(outside):
     (claim,) = select(["theorem-1"])
-    wrong = replace(claim, measure=lambda _: Measurement((Check("x", 1.0, 2.0),)))
+    wrong = replace(claim, measure=lambda _: Measurement(Check("x", 1.0, 2.0)))
     assert wrong.examine(WEAK).verdict is Verdict.FAILS
     assert wrong.examine(outside).verdict is Verdict.OUTSIDE
 

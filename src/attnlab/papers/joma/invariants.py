@@ -16,8 +16,9 @@ from attnlab import formulas
 from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.measures import clock_of
-from attnlab.papers.joma import theory
-from attnlab.papers.joma.predict import joint_model
+
+from . import theory
+from .predict import joint_model, kind
 
 RUNGS = ("joma", "joma-moving")
 
@@ -61,7 +62,7 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
         raise InputError("result: the invariants count from the start; record it too")
     (classes,) = simulation.sets
     tokens = classes.in_play
-    mixture = theory.mixture(classes)
+    setting = formulas.Setting(classes)
     rates = [
         result[name] if name in result.coords else getattr(simulation.grid, name)
         for name in ("eta_y", "eta_z")
@@ -70,12 +71,9 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
     names = list(dims)
     momentum = simulation.moving.momentum or 0.0
     t = np.asarray(formulas.momentum_time(result[clock].values, momentum=momentum))
-    keywords: dict[str, Any] = {
-        "attention": model.attention, "activation": model.activation,
-        "temperature": model.temperature,
-    }  # fmt: skip
+    keywords = kind(model)
     if model.stationary and model.hidden is None:
-        keywords["incoming"] = theory.start_gradient(mixture)
+        keywords["incoming"] = theory.start_gradient(setting)
 
     def one(
         z: NDArray[np.float64], eta_y: float, eta_z: float, *weights: NDArray[np.float64]
@@ -85,10 +83,10 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
         assert v is not None
         how = {"r": r, "upper": V, **keywords}
         speeds: Any = {"eta_w": float(eta_y), "eta_z": float(eta_z)}
-        assumed = theory.joint_assumptions(mixture, v, z, **how)
+        assumed = theory.joint_assumptions(setting, v, z, **how)
         implied = np.stack([
-            _printed(mixture, v, z, speeds, keywords),
-            _moving(mixture, v, z, t, speeds, how),
+            _printed(setting, v, z, speeds, keywords),
+            _moving(setting, v, z, t, speeds, how),
         ])  # fmt: skip
         return implied, assumed.drift, assumed.residual, assumed.change
 
@@ -115,7 +113,7 @@ def joint_invariants(result: xr.Dataset) -> xr.Dataset:
 
 
 def _printed(
-    s: theory.Mixture, v: Any, z: Any, rates: dict[str, float], model: dict[str, Any]
+    s: formulas.Setting, v: Any, z: Any, rates: dict[str, float], model: dict[str, Any]
 ) -> NDArray[np.float64]:
     """Claim 1 for each query as if it were alone, (time, Q, L)."""
     T, start = model["temperature"], theory.attend(s, z[0], **_of_attention(model))
@@ -135,7 +133,7 @@ def _printed(
 
 
 def _moving(
-    s: theory.Mixture, v: Any, z: Any, t: Any, rates: dict[str, float], how: dict[str, Any]
+    s: formulas.Setting, v: Any, z: Any, t: Any, rates: dict[str, float], how: dict[str, Any]
 ) -> NDArray[np.float64]:
     """b-bar of the moment; of several queries, each by its own share: (time, Q, L)."""
     kind, T = how["attention"], how["temperature"]

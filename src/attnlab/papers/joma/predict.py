@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
-from attnlab.papers.joma import theory
-from attnlab.papers.joma.model import Joint
-from attnlab.theory.case import Case
-from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory import Case, Hypothesis, Theory
 from attnlab.theory.relation import AT_MOST, EQUAL
-from attnlab.theory.theory import Labelled, Theory
+from attnlab.theory.theory import Labelled
+
+from . import theory
+from .model import Joint
 
 # What counts as constant, uncorrelated, stationary: a tenth. We know no number of the paper's.
 SMALL = 0.1
@@ -71,11 +71,7 @@ class _Joma(Theory):
         model = joint_model(case.model)
         t = np.array(MEASURED_AT) * case.steps
         path = self._path(case, t)
-        found = theory.joint_assumptions(
-            case.classes, path.weights, path.logits, r=path.query_weights,
-            attention=model.attention, activation=model.activation, temperature=model.temperature,
-            incoming=_held(case),
-        )  # fmt: skip
+        found = _assumed(case, path, _held(case))
         source = "JoMA, claim 1"
         asked = [
             Hypothesis(source, "orthonormal embeddings: overlaps in the model", 0.0, AT_MOST, 0.0),
@@ -102,14 +98,9 @@ class _Joma(Theory):
 
     def _change(self, case: Case, t: NDArray[np.float64]) -> float:
         """How much the incoming gradient would change along the predicted path, at most."""
-        model, path = joint_model(case.model), self._path(case, t)
-        if model.stationary:
+        if joint_model(case.model).stationary:
             return 0.0
-        found = theory.joint_assumptions(
-            case.classes, path.weights, path.logits, r=path.query_weights,
-            attention=model.attention, activation=model.activation, temperature=model.temperature,
-        )  # fmt: skip
-        return float(np.nanmax(found.change))
+        return float(np.nanmax(_assumed(case, self._path(case, t)).change))
 
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
         path = self._path(case, t)
@@ -138,27 +129,18 @@ class _Joma(Theory):
         model = joint_model(case.model)
         if model.attention != "exp":
             return float("inf")
-        return theory.blow_up_time(
-            theory.delta(case.classes)[0], eta_w=case.eta_y, eta_z=case.eta_z,
-            temperature=model.temperature, z0=0.0 if case.z0 is None else case.z0[0],
-        )  # fmt: skip
+        return theory.blow_up_time(theory.delta(case)[0], **_of_law(case))
 
     def _path(self, case: Case, t: NDArray[np.float64]) -> theory.ReducedJoint:
         model = joint_model(case.model)
-        rates: Any = {
-            "eta_w": case.eta_y, "eta_z": case.eta_z, "temperature": model.temperature
-        }  # fmt: skip
         if not self._closed(case):
             return theory.reduced_joint_flow(
-                case.classes, t, attention=model.attention, activation=model.activation,
-                residual=model.residual, z0=case.z0, moving=self.moving,
-                stationary=self.stationary or model.stationary, **rates,
+                case, t, **kind(model), residual=model.residual, z0=case.z0, moving=self.moving,
+                stationary=self.stationary or model.stationary,
             )  # fmt: skip
         law = theory.erf_law if model.attention == "exp" else theory.cosh_law
-        found = law(
-            theory.delta(case.classes)[0], t, z0=0.0 if case.z0 is None else case.z0[0], **rates
-        )
-        g = theory.start_gradient(theory.mixture(case.classes))
+        found = law(theory.delta(case)[0], t, **_of_law(case))
+        g = theory.start_gradient(case)
         pushed = case.eta_y * (case.prior @ g)[:, None] * t[..., None, None] * model.residual
         return theory.ReducedJoint(found.weights, pushed, found.logits[..., None, :])
 
@@ -194,21 +176,40 @@ class JomaMoving(_Joma):
 JOMA_LADDER: tuple[Theory, ...] = (JomaStationary(), Joma(), JomaMoving())
 
 
+def kind(model: Joint) -> dict[str, Any]:
+    """What the theory must know of a model, under its names."""
+    return {name: getattr(model, name) for name in ("attention", "activation", "temperature")}
+
+
+def _of_law(case: Case) -> dict[str, Any]:
+    """Rates, temperature and start, as the closed forms take them."""
+    return {
+        "eta_w": case.eta_y, "eta_z": case.eta_z,
+        "temperature": joint_model(case.model).temperature,
+        "z0": 0.0 if case.z0 is None else case.z0[0],
+    }  # fmt: skip
+
+
+def _assumed(
+    case: Case, path: theory.ReducedJoint, incoming: NDArray[np.float64] | None = None
+) -> theory.JointAssumptions:
+    """What JoMA assumes, measured along a predicted path."""
+    return theory.joint_assumptions(
+        case, path.weights, path.logits, r=path.query_weights, incoming=incoming,
+        **kind(joint_model(case.model)),
+    )  # fmt: skip
+
+
 def _held(case: Case) -> NDArray[np.float64] | None:
     """The incoming gradient, where the model holds it."""
     if not joint_model(case.model).stationary:
         return None
-    return theory.start_gradient(theory.mixture(case.classes))
+    return theory.start_gradient(case)
 
 
 def _shares(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """|b| over its sum, of each class, as a run records it."""
     model = joint_model(case.model)
     with np.errstate(invalid="ignore"):
-        b = np.abs(
-            theory.attend(
-                theory.mixture(case.classes), z, attention=model.attention,
-                temperature=model.temperature,
-            )
-        )  # fmt: skip
+        b = np.abs(theory.attend(case, z, attention=model.attention, temperature=model.temperature))
         return np.asarray(b / b.sum(-1, keepdims=True))

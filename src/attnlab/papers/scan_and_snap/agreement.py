@@ -21,13 +21,14 @@ from attnlab.files.progress import Choice, reporting
 from attnlab.files.provenance import provenance
 from attnlab.measures.received import rank_correlation
 from attnlab.measures.roles import class_count
-from attnlab.papers.scan_and_snap import scores
 from attnlab.plots import style
 from attnlab.text.agreement import CELLS, Agreement
 from attnlab.text.classes import classes_of
 from attnlab.text.corpus import Corpus
 from attnlab.text.fit import fit_windows
 from attnlab.text.windows import Windows, find_windows
+
+from . import scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,19 +61,10 @@ ROWS = {
 
 
 def measure(
-    corpus: Corpus,
-    *,
-    queries: int = 5,
-    following: int = 4,
-    context: int = 35,
-    min_count: int = 10,
-    eta_y: float = 10.0,
-    eta_z: float = 1.0,
-    steps: int = 1000,
-    seeds: int = 3,
-    top: int = 10,
+    corpus: Corpus, *, queries: int = 5, following: int = 4, context: int = 35, min_count: int = 10,
+    eta_y: float = 10.0, eta_z: float = 1.0, steps: int = 1000, seeds: int = 3, top: int = 10,
     progress: Choice = "auto",
-) -> xr.Dataset:
+) -> xr.Dataset:  # fmt: skip
     """Train the paper's model on a text in three ways, and hold six scores against it.
 
     Parameters

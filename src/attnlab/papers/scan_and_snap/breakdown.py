@@ -29,17 +29,13 @@ from attnlab import formulas
 from attnlab.auditing.runs import ratios, trained
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Limit, Sampled, Save, simulate
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import transition_time
-from attnlab.papers.scan_and_snap.density import TURNS, densities, turning_ratio
-from attnlab.papers.scan_and_snap.hypotheses import FAST
-from attnlab.papers.scan_and_snap.readings import (
-    gain_error,
-    logits,
-    most_and_least_frequent,
-    reduced,
-)
-from attnlab.theory.case import Case
+from attnlab.theory import Case
+
+from . import theory
+from .cases import transition_time
+from .density import TURNS, densities, turning_ratio
+from .hypotheses import FAST
+from .readings import gain_error, logits, most_and_least_frequent, reduced
 
 M = 1000
 RATIOS = (0.25, 1.0, 4.0, FAST, 150.0, 1000.0)
@@ -52,15 +48,9 @@ KINDS = {
         "Logit of the dominant token, Eq. 10 over training (1 is right; negative: opposite)",
         "factor",
     ),
-    "sgd_speed": (
-        "The same with the decoder that SGD trains (theory sgd) over training",
-        "factor",
-    ),
+    "sgd_speed": ("The same with the decoder that SGD trains (theory sgd) over training", "factor"),
     "gain": ("Relative error of Eq. 11", "difference"),
-    "fate": (
-        "Share of tokens that end on the wrong side of their fate (Theorem 2)",
-        "difference",
-    ),
+    "fate": ("Share of tokens that end on the wrong side of their fate (Theorem 2)", "difference"),
 }
 TURN = "eta_Y / eta_Z from which on a larger eta_Y is denser (Section 6 (c)); reversed below"
 ETA_Y = 0.9
@@ -85,9 +75,7 @@ def graded(K: int, common_prob: float) -> SequenceClasses:
 def predictions(case: Case, time: float) -> dict[str, NDArray[np.float64]]:
     """Logits (Q, L) at `time`, by the kind of error that they are for."""
     at = np.array([time])
-    sgd = formulas.sgd_flow(
-        case.classes, at, eta_y=case.eta_y, eta_z=case.eta_z, rtol=1e-7, atol=1e-10
-    )
+    sgd = formulas.sgd_flow(case, at, rtol=1e-7, atol=1e-10)
     return {"speed": reduced(case, at).logits[0], "sgd_speed": sgd.logits[0]}
 
 
@@ -97,7 +85,7 @@ def errors(
     """The errors of `predictions`, given the logits (Q, L) of training at the same time."""
     n, high, _ = most_and_least_frequent(case)
     dominant = case.psi[n], high
-    fates = theory.token_fates(case.P, psi=case.psi)
+    fates = theory.token_fates(case)
     return {
         **{kind: float(path[dominant] / z[dominant]) for kind, path in predicted.items()},
         "gain": float(gain_error(case, z)),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import xarray as xr
 
 from attnlab.auditing.runs import TRAINED_RATIOS, ratios, trained
 from attnlab.data import SequenceClasses, single_common, symmetric
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.classes import syn_small
-from attnlab.theory.case import Case
+from attnlab.theory import Case
+
+from . import theory
+from .classes import syn_small
 
 
 def two_by_hand(rows: list[list[float]], vocab_size: int) -> SequenceClasses:
@@ -54,9 +57,14 @@ FIG3 = Case(
 SYN_SMALL = Case(syn_small(), *RATES, 1e6)
 
 
+def clock(case: Case) -> dict[str, Any]:
+    """Return K, M and eta_Y, on which the decoder's clock depends (`theory.gamma` and others)."""
+    return {"K": case.K, "M": case.M, "eta_y": case.eta_y}
+
+
 def transition_time(case: Case) -> float:
     """Return the predicted transition time t_0 (Lemma 9), in steps."""
-    return float(theory.transition_times(K=case.K, M=case.M, eta_y=case.eta_y).t0)
+    return float(theory.transition_times(**clock(case)).t0)
 
 
 def climbed(case: Case) -> xr.Dataset:

@@ -11,22 +11,22 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
+from attnlab.auditing import Trial
 from attnlab.auditing.clocks import Clock
 from attnlab.auditing.document import hypothesis_document, number
 from attnlab.auditing.tokens import agreement, seen_roles
-from attnlab.auditing.trial import Trial
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.hypotheses import ASKED, COROLLARY_2, EQ_10, THEOREM_1
-from attnlab.papers.scan_and_snap.predict import Level
-from attnlab.theory.case import Case
-from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory import Case, Hypothesis
+
+from . import theory
+from .hypotheses import ASKED, COROLLARY_2, EQ_10, THEOREM_1
+from .predict import Level
 
 FEW = 3  # tokens that are named
 
 
 def claimed_fates(case: Case) -> NDArray[np.int64]:
     """Return Theorem 2's fates, and Corollary 2's for several common tokens where it applies."""
-    fates = theory.token_fates(case.P, psi=case.psi)
+    fates = theory.token_fates(case)
     if all(part.holds for hypothesis in COROLLARY_2 for part in hypothesis(case)):
         fates[seen_roles(case) == 2] = -1
     return fates
@@ -189,7 +189,7 @@ def _why_not(trial: Trial, fates: xr.Dataset) -> str:
     distinct, common = (int((silent & (fates["role"].values == role)).sum()) for role in (1, 2))
     reasons = []
     if common:
-        count = int(formulas.token_roles(trial.P).common.sum())
+        count = int(formulas.token_roles(trial).common.sum())
         # what is its own tells more than what all theorems ask for
         asked = sorted(COROLLARY_2, key=lambda of: of in EQ_10)
         missing = [part for of in asked for part in of(trial) if not part.holds]

@@ -7,7 +7,8 @@ import xarray as xr
 
 from attnlab.auditing.runs import RUNS, trained
 from attnlab.data import SequenceClasses
-from attnlab.papers.scan_and_snap.readings import mean_entropy
+
+from .readings import mean_entropy
 
 RATIOS = np.geomspace(1.0, 990.0, 2 * RUNS)
 STEPS = 1e10

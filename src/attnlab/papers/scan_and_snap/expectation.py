@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from attnlab.data import SequenceClasses
 from attnlab.files.errors import InputError
 from attnlab.measures.received import rank_correlation
-from attnlab.papers.scan_and_snap.agreement import SCORES, THEORY, score_all
 from attnlab.text.classes import classes_of
 from attnlab.text.ids import corpus_of_ids
 from attnlab.text.windows import find_windows
+
+from .agreement import SCORES, THEORY, score_all
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from attnlab import formulas
-from attnlab.papers.scan_and_snap import theory
-from attnlab.theory.case import Case
-from attnlab.theory.hypothesis import Hypothesis
+from attnlab.theory import Case, Hypothesis
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, much_greater
+
+from . import theory
 
 MUCH = 10.0
 FAST = 30.0
@@ -53,7 +53,7 @@ def fast_decoder(case: Case) -> tuple[Hypothesis, ...]:
 
 def weak_correlations(case: Case) -> tuple[Hypothesis, ...]:
     """Assumption 2, part by part (at the start: overlaps shrink in training)."""
-    parts = theory.assumption_2(theory.correlation(case.P), M=case.M)
+    parts = theory.assumption_2(theory.correlation(case), M=case.M)
     source = "Assumption 2"
     return (
         Hypothesis(source, "M >> K^2: M/K^2", parts.vocabulary.value, much_greater(MUCH), 1),
@@ -71,9 +71,7 @@ def weak_correlations_with_residual(case: Case) -> tuple[Hypothesis, ...]:
     Two classes of one query are at least 1/2 correlated then, so that no classes that share a query
     are inside.
     """
-    radius = np.abs(
-        np.linalg.eigvalsh(theory.residual_correlation(theory.correlation(case.P), psi=case.psi))
-    ).max()
+    radius = np.abs(np.linalg.eigvalsh(theory.residual_correlation(case))).max()
     says = "|lambda_1| < 1/K for the overlaps with the residual"
     return (Hypothesis("Assumption 2", says, float(radius), BELOW, 1.0 / case.K),)
 
@@ -110,7 +108,7 @@ def many_steps(case: Case) -> tuple[Hypothesis, ...]:
 
 def single_common_token(case: Case) -> tuple[Hypothesis, ...]:
     """|G_CT| = 1."""
-    count = int(formulas.token_roles(case.P).common.sum())
+    count = int(formulas.token_roles(case).common.sum())
     return (Hypothesis("Theorem 2(b), Section 6", "|G_CT| = 1: common tokens", count, EQUAL, 1),)
 
 
@@ -129,7 +127,7 @@ def equal_norms(case: Case) -> tuple[Hypothesis, ...]:
 
 def symmetric_classes(case: Case) -> tuple[Hypothesis, ...]:
     """Hypotheses 2 and 3 of Corollary 2: matching distinct tokens, shared common probabilities."""
-    found = theory.corollary_2(case.P, psi=case.psi)
+    found = theory.corollary_2(case)
     apart = {
         "symmetry: mismatch of distinct tokens": found.asymmetry,
         "P(l|n) = rho_l: mismatch of common tokens": found.spread,
@@ -141,7 +139,7 @@ def symmetric_classes(case: Case) -> tuple[Hypothesis, ...]:
 
 def distinct_tokens(case: Case) -> tuple[Hypothesis, ...]:
     """Some class of every query has a distinct token."""
-    owners = np.asarray(formulas.token_roles(case.P).distinct.any(axis=1))
+    owners = np.asarray(formulas.token_roles(case).distinct.any(axis=1))
     queries = np.unique(case.psi)
     least = min(int(owners[case.psi == query].sum()) for query in queries)
     says = "classes of a query that own a distinct token"

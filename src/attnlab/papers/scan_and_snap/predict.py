@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from attnlab.dynamics import Extended, Pairwise, Simulation
 from attnlab.files.errors import InputError
-from attnlab.papers.scan_and_snap import hypotheses, theory
-from attnlab.theory.case import Case
-from attnlab.theory.hypothesis import Hypothesis
-from attnlab.theory.theory import Labelled, Theory
+from attnlab.theory import Case, Hypothesis, Theory
+from attnlab.theory.theory import Labelled
+
+from . import hypotheses, theory
 
 
 class Level(Theory):
@@ -55,10 +55,8 @@ class _Eq10(Level):
 
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
         # as printed, the weight of a class is 1 instead of its share of the steps
-        flow = theory.attention_flow(
-            case.classes, t, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0, form=self.form,
-            weight=1.0 if self.form == "printed" else None,
-        )  # fmt: skip
+        weight = 1.0 if self.form == "printed" else None
+        flow = theory.attention_flow(case, t, z0=case.z0, weight=weight, form=self.form)
         clock: Any = {"K": 1.0 / case.prior, "M": case.M, "eta_y": case.eta_y}
         each = t[:, None]
         t0_prime, t0 = theory.transition_times(**clock)

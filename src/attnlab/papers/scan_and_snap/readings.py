@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import scipy
 import xarray as xr
@@ -10,9 +13,35 @@ from numpy.typing import NDArray
 from attnlab import formulas, measures
 from attnlab.auditing.runs import TRAINED_RATIOS, trained
 from attnlab.files.errors import InputError
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import climbed, transition_time
-from attnlab.theory.case import Case
+from attnlab.theory import Case, Check, Relation
+from attnlab.theory.comparison import Form
+
+from . import theory
+from .cases import climbed, transition_time
+
+FORMS: tuple[Form, Form] = ("printed", "corrected")
+
+
+def in_both_forms(
+    about: str, predicted: Any, measured: Any, relation: Relation | None = None, **how: Any
+) -> list[Check]:
+    """Check the printed form and the corrected one; what they do not share is given by form."""
+    return [
+        Check(about, _of(form, predicted), _of(form, measured), relation, form=form, **how)
+        for form in FORMS
+    ]
+
+
+def on_both_paths(about: str, predicted: Any, measured: Mapping[str, Any]) -> list[Check]:
+    """Check what is measured along "Eq. 10" and in "training"; predictions may be given by path."""
+    return [
+        Check(f"{about}, {name}", _of(name, predicted), values, training=name == "training")
+        for name, values in measured.items()
+    ]
+
+
+def _of(name: str, values: Any) -> Any:
+    return values[name] if isinstance(values, dict) else values
 
 
 def logits(case: Case, result: xr.Dataset) -> NDArray[np.float64]:
@@ -34,14 +63,25 @@ def run_at(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return result["time"].values, logits(case, result)
 
 
+def falling(about: str, values: Mapping[str, NDArray[np.float64]]) -> list[Check]:
+    """Check each record along both paths against the one before."""
+    before = {name: path[:-1] for name, path in values.items()}
+    return on_both_paths(about, before, {name: path[1:] for name, path in values.items()})
+
+
+def both_paths(
+    case: Case, times: NDArray[np.float64] | None = None
+) -> dict[str, NDArray[np.float64]]:
+    """Logits (time, Q, L) by Eq. 10, at the times of the records or others, and in training."""
+    recorded, z = run_at(case)
+    return {"Eq. 10": reduced(case, recorded if times is None else times).logits, "training": z}
+
+
 def reduced(
     case: Case, times: NDArray[np.float64], z0: NDArray[np.float64] | None = None
 ) -> theory.AttentionFlow:
     """Eq. 10 solved on a case at given steps, with the class weight P(n)."""
-    return theory.attention_flow(
-        case.P, times, psi=case.psi, M=case.M, eta_y=case.eta_y, eta_z=case.eta_z,
-        z0=z0, weight=case.classes.prior,
-    )  # fmt: skip
+    return theory.attention_flow(case, times, z0=z0, weight=case.prior)
 
 
 def as_dataset(case: Case, times: NDArray[np.float64], z: NDArray[np.float64]) -> xr.Dataset:
@@ -49,10 +89,7 @@ def as_dataset(case: Case, times: NDArray[np.float64], z: NDArray[np.float64]) -
     tokens = case.classes.in_play
     return xr.Dataset(
         {
-            "attention": (
-                ("time", "sequence_class", "token"),
-                formulas.attention_weights(case.P, z, psi=case.psi),
-            ),
+            "attention": (("time", "sequence_class", "token"), formulas.attention_weights(case, z)),
             "attention_logits": (("time", "query", "token"), z),
             "probability": (("sequence_class", "token"), case.P),
         },
@@ -71,7 +108,7 @@ def most_and_least_frequent(case: Case) -> tuple[int, int, int]:
 
     The first class with the most distinct tokens; two of them must differ in probability.
     """
-    distinct = formulas.token_roles(case.P).distinct
+    distinct = formulas.token_roles(case).distinct
     n = int(distinct.sum(axis=1).argmax())
     tokens = np.flatnonzero(distinct[n])
     if tokens.size < 2 or np.ptp(case.P[n, tokens]) == 0.0:
@@ -89,10 +126,16 @@ def gain_error(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     z is (..., Q, L). Of r itself, of which that is a small part at first, the error is smaller.
     """
     n, high, low = most_and_least_frequent(case)
-    gain = theory.relative_gain(case.P, z, reference=low, psi=case.psi)[..., n, high]
-    start = theory.relative_gain(case.P, reference=low, psi=case.psi)[n, high]
+    gain = theory.relative_gain(case, z, reference=low)[..., n, high]
+    start = theory.relative_gain(case, reference=low)[n, high]
     grown = theory.growth_factor(z[..., case.psi[n], high]) - 1.0
     return np.asarray(np.abs((gain / start - 1.0) / grown - 1.0))
+
+
+def by_frequency(case: Case, n: int) -> NDArray[np.int64]:
+    """The distinct tokens of class n (as columns of P), the rarest first."""
+    tokens = np.flatnonzero(formulas.token_roles(case).distinct[n])
+    return tokens[np.argsort(case.P[n, tokens])]
 
 
 def mean_entropy(result: xr.Dataset) -> xr.DataArray:

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from attnlab import formulas
 from attnlab.data import SequenceClasses
-from attnlab.papers.scan_and_snap import theory
+from attnlab.formulas import Setting
 from attnlab.text.windows import Windows
+
+from . import theory
 
 
 class Score(NamedTuple):
@@ -31,9 +33,8 @@ _TOLERANCES: Any = {"rtol": 1e-4, "atol": 1e-6}
 
 def printed(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
     """The theory as printed: z after `steps` by Eq. 10 with the class weight 1 and Eq. 88."""
-    flow = theory.attention_flow(
-        classes, steps, eta_y=eta_y, eta_z=eta_z, weight=1.0, form="printed", **_TOLERANCES
-    )
+    setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
+    flow = theory.attention_flow(setting, steps, weight=1.0, form="printed", **_TOLERANCES)
     return _by_logits(classes, flow.logits)
 
 
@@ -43,13 +44,15 @@ def eq10(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) 
     Eq. 10 speaks of every token. Theorems 2 and 3, its corollaries for distinct tokens, are silent
     about common ones, and in a text nearly all tokens are common.
     """
-    flow = theory.attention_flow(classes, steps, eta_y=eta_y, eta_z=eta_z, **_TOLERANCES)
+    setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
+    flow = theory.attention_flow(setting, steps, **_TOLERANCES)
     return _by_logits(classes, flow.logits)
 
 
 def sgd(classes: SequenceClasses, *, eta_y: float, eta_z: float, steps: float) -> Score:
     """Score by the level "sgd" (ours): the decoder that SGD trains in place of Theorem 1's."""
-    flow = formulas.sgd_flow(classes, steps, eta_y=eta_y, eta_z=eta_z, **_TOLERANCES)
+    setting = Setting(classes, eta_y=eta_y, eta_z=eta_z)
+    flow = formulas.sgd_flow(setting, steps, **_TOLERANCES)
     return _by_logits(classes, flow.logits)
 
 

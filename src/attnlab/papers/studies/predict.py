@@ -29,10 +29,7 @@ class Sgd(Level):
     def predict(self, case: Case, t: NDArray[np.float64]) -> Mapping[str, Labelled]:
         # momentum is part of the decoder's motion here, so that its own steps count
         steps = formulas.momentum_steps(t, momentum=case.momentum)
-        flow = formulas.sgd_flow(
-            case.classes, steps, eta_y=case.eta_y, eta_z=case.eta_z, z0=case.z0,
-            momentum=case.momentum,
-        )  # fmt: skip
+        flow = formulas.sgd_flow(case, steps, z0=case.z0, momentum=case.momentum)
         return {
             "attention_logits": (("time", "query", "token"), flow.logits),
             "decoder_error": (("time", "sequence_class"), flow.error),

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from brute_joint import PHI, Brute
 
+from attnlab.formulas import Setting
 from attnlab.papers.joma.theory import (
     exp_invariant,
     joint_gradient,
     linear_invariant,
     mean_attention,
-    mixture,
     moving_invariant,
     shared_invariant,
     softmax_invariant,
@@ -35,8 +35,8 @@ def test_velocities_are_tied_at_any_state(random_classes, activation):
     P, rng = random_classes(6, K=4), np.random.default_rng(1)
     v, z, r = (rng.normal(size=size) for size in ((4, P.shape[1]), (2, P.shape[1]), (4, 2)))
     for kind in ("exp", "linear", "softmax"):
-        at = {"psi": TWO, "attention": kind, "activation": activation, "temperature": T}
-        found = joint_gradient(P, v, z, r=r, **at)
+        at = {"attention": kind, "activation": activation, "temperature": T}
+        found = joint_gradient(Setting(P, psi=TWO), v, z, r=r, **at)
         tied = np.einsum("hl,qhl->ql", v, found.shares)
         if kind == "softmax":
             pulled = found.pull[:, None] * found.attention / len(P)
@@ -75,7 +75,7 @@ def test_the_share_of_a_query_gives_its_logits(random_classes):
     for every in (8, 4):
         brute, (v, r, z) = run(P, "exp", psi=TWO)
         v, r, z, t = v[::every], r[::every], z[::every], np.linspace(0.0, 20.0, 401)[::every]
-        u = joint_gradient(P, v, z, r=r, **brute.keywords).shares
+        u = joint_gradient(brute.setting(), v, z, r=r, **brute.model).shares
         found = shared_invariant(v, u, None, t, z0=z[0], eta_z=RATES["eta_z"], temperature=T)
         errors.append(np.abs(found - z).max())
     assert errors[1] < 1e-3
@@ -83,7 +83,7 @@ def test_the_share_of_a_query_gives_its_logits(random_classes):
 
 
 def means(brute, v, r, z):
-    s = mixture(brute.P, psi=brute.psi, weight=brute.weight, target=brute.target)
+    s = brute.setting()
     return mean_attention(s, joint_gradient(s, v, z, r=r, temperature=T).attention)
 
 
@@ -116,7 +116,10 @@ def test_with_equal_pulls_the_moving_mean_is_exact_and_the_fixed_one_is_not():
 def test_softmax_of_several_queries_needs_the_shares(random_classes):
     P = random_classes(6, K=4)
     brute, (v, r, z) = run(P, "softmax", psi=TWO)
-    t, found = np.linspace(0.0, 20.0, 401), joint_gradient(P, v, z, r=r, **brute.keywords)
+    t, found = (
+        np.linspace(0.0, 20.0, 401),
+        joint_gradient(brute.setting(), v, z, r=r, **brute.model),
+    )
     mean = means(brute, v, r, z)
     shared = shared_invariant(
         v, found.shares, mean, t, z0=z[0], eta_z=RATES["eta_z"], temperature=T

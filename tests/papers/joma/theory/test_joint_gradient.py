@@ -5,6 +5,7 @@ import pytest
 from brute_joint import PHI, Brute
 from scipy.optimize import approx_fprime
 
+from attnlab.formulas import Setting
 from attnlab.papers.joma.theory import (
     blow_up_time,
     cosh_law,
@@ -31,7 +32,7 @@ def test_it_is_minus_the_slope_of_the_loss(random_classes, attention, activation
     v, z = rng.normal(size=(H, brute.L)), rng.normal(1.0, 0.5, (2, brute.L))
     r = rng.normal(size=(H, 2))
     V = rng.normal(size=(H, J)) if upper else None
-    found = joint_gradient(brute.P, v, z, r=r, upper=V, **brute.keywords)
+    found = joint_gradient(brute.setting(), v, z, r=r, upper=V, **brute.model)
 
     def slope(of, at):
         moved = approx_fprime(at.ravel(), lambda x: of(x.reshape(at.shape)), 1e-7)
@@ -45,7 +46,7 @@ def test_it_is_minus_the_slope_of_the_loss(random_classes, attention, activation
         found.query_weights, slope(lambda x: brute.loss(v, x, z, V), r), **close
     )
     np.testing.assert_allclose(found.logits, slope(lambda x: brute.loss(v, r, x, V), z), **close)
-    two = joint_gradient(brute.P, [v, v], [z, z], r=[r, r], upper=V, **brute.keywords)
+    two = joint_gradient(brute.setting(), [v, v], [z, z], r=[r, r], upper=V, **brute.model)
     np.testing.assert_allclose(two.shares, [found.shares] * 2)
     np.testing.assert_allclose(two.logits, [found.logits] * 2)
 
@@ -75,9 +76,9 @@ def test_common_and_distinct_tokens_are_the_two_ends_of_discriminancy():
 
 def test_delta_is_the_first_velocity_and_sums_to_nothing(random_classes):
     P, psi = random_classes(1, K=4), [0, 0, 1, 1]
-    D = delta(P, psi=psi)
+    D = delta(Setting(P, psi=psi))
     zeros = np.zeros((4, P.shape[1])), np.zeros((2, P.shape[1]))
-    found = joint_gradient(P, *zeros, psi=psi, attention="exp")
+    found = joint_gradient(Setting(P, psi=psi), *zeros, attention="exp")
     np.testing.assert_allclose(D, found.shares, atol=1e-15)
     np.testing.assert_allclose(D.sum(1), 0.0, atol=1e-15)
 
@@ -93,7 +94,7 @@ def test_for_one_query_exp_and_linear_attention_are_eliminated_exactly(
     P = random_classes(3, K=4)
     brute = Brute(P, attention=attention, activation=activation, temperature=0.8)
     rates = {"eta_w": 0.7, "eta_z": 0.4}
-    found = reduced_joint_flow(P, [20.0, 0.0], moving=moving, **rates, **brute.keywords)
+    found = reduced_joint_flow(brute.setting(**rates), [20.0, 0.0], moving=moving, **brute.model)
     v, r, z = brute.flow(20.0, **rates)
     np.testing.assert_allclose(found.weights[0], v, atol=2e-6)
     np.testing.assert_allclose(found.query_weights[0], r, atol=2e-6)
@@ -106,8 +107,8 @@ def test_with_its_own_velocity_z_is_exact_for_several_queries(random_classes, at
     P, psi = random_classes(3, K=4), [0, 1, 1, 0]
     brute = Brute(P, psi=psi, attention=attention)
     rates = {"eta_w": 0.7, "eta_z": 0.4}
-    moved = reduced_joint_flow(P, 20.0, moving=True, **rates, **brute.keywords)
-    printed = reduced_joint_flow(P, 20.0, **rates, **brute.keywords)
+    moved = reduced_joint_flow(brute.setting(**rates), 20.0, moving=True, **brute.model)
+    printed = reduced_joint_flow(brute.setting(**rates), 20.0, **brute.model)
     z = brute.flow(20.0, **rates)[2]
     np.testing.assert_allclose(moved.logits, z, atol=2e-6)
     assert np.abs(printed.logits - z).max() > 0.2 * np.abs(z - z.mean()).max()
@@ -119,15 +120,15 @@ def test_without_a_correlation_of_pull_and_attention_softmax_is_exact_too():
     brute = Brute(P)
     rates = {"eta_w": 1.0, "eta_z": 1.0}
     z = brute.flow(100.0, **rates)[2]
-    moving = reduced_joint_flow(P, 100.0, moving=True, **rates).logits
+    moving = reduced_joint_flow(brute.setting(**rates), 100.0, moving=True).logits
     np.testing.assert_allclose(moving, z, atol=2e-6)
-    fixed = reduced_joint_flow(P, 100.0, **rates).logits
+    fixed = reduced_joint_flow(brute.setting(**rates), 100.0).logits
     assert np.abs(fixed - z).max() > 0.1 * np.abs(z).max()  # b-bar has moved
 
 
 def test_a_relu_does_not_start():
     with pytest.raises(ValueError, match="ReLU has no slope"):
-        reduced_joint_flow(np.eye(2), 1.0, eta_w=1.0, eta_z=1.0, activation="relu")
+        reduced_joint_flow(Setting(np.eye(2), eta_y=1.0, eta_z=1.0), 1.0, activation="relu")
 
 
 # -- stationary gradients -------------------------------------------------------------------------
@@ -141,8 +142,9 @@ def test_closed_forms_solve_the_flow_at_a_stationary_gradient(random_classes, at
     end = 0.95 * blow_up_time(D, z0=z0, **rates)
     t = np.array([0.0, 0.3, 1.0]) * end
     flow = reduced_joint_flow(
-        P, t, attention=attention, stationary=True, z0=z0, rtol=1e-11, atol=1e-13, **rates
-    )
+        Setting(P, eta_y=0.7, eta_z=0.3), t, temperature=0.6, attention=attention, stationary=True,
+        z0=z0, rtol=1e-11, atol=1e-13,
+    )  # fmt: skip
     found = law(D, t, z0=z0, **rates)
     np.testing.assert_allclose(found.weights, flow.weights, atol=1e-7)
     np.testing.assert_allclose(found.logits, flow.logits[:, 0], atol=1e-7)

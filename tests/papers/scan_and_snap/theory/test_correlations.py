@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from attnlab.formulas import unit_attention
+from attnlab.formulas import Setting, unit_attention
 from attnlab.papers.scan_and_snap.theory import (
     assumption_2,
     attention_flow,
@@ -126,7 +126,7 @@ def test_assumption_2_window_for_equal_overlaps():
 def test_overlaps_pass_below_the_floor_along_eq_10():
     """Assumption 2 cannot hold at every t: the common token shrinks, and the overlap with it."""
     P = [[0.3, 0.7, 0.0], [0.3, 0.0, 0.7]]
-    z = attention_flow(P, [0.0, 1e3, 1e6, 1e12], psi=None, M=5000, eta_y=0.9, eta_z=0.03).logits
+    z = attention_flow(Setting(P, M=5000, eta_y=0.9, eta_z=0.03), [0.0, 1e3, 1e6, 1e12]).logits
     overlap = correlation(P, z)[:, 0, 1]
     assert assumption_2(correlation(P), M=5000).holds
     assert np.all(np.diff(overlap) < 0)

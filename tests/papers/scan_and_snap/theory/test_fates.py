@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from attnlab.formulas import logit_gradient, unit_attention
+from attnlab.formulas import Setting, logit_gradient, unit_attention
 from attnlab.papers.scan_and_snap.theory import (
     assumption_2,
     attention_path,
@@ -31,8 +31,8 @@ def test_theorem_2a_distinct_tokens_gain(random_classes, seed, K):
     queries = np.random.default_rng(seed).integers(0, 2, K)
     psi = np.unique(queries, return_inverse=True)[1]
     assume(correlation(P).sum(1).max() < 1)
-    v = attention_velocity(P, np.zeros((psi.max() + 1, P.shape[1])), psi=psi, M=1000)
-    assert np.all(v[token_fates(P, psi=psi) > 0] > 0)
+    v = attention_velocity(Setting(P, psi=psi, M=1000), np.zeros((psi.max() + 1, P.shape[1])))
+    assert np.all(v[token_fates(Setting(P, psi=psi)) > 0] > 0)
 
 
 @exact
@@ -42,30 +42,30 @@ def test_theorem_2b_the_single_common_token_loses(one_common, seed, K, p):
     P = one_common(K, 3, p) * rng.uniform(0.5, 1.5, (K, 1 + 3 * K))
     psi = np.unique(rng.integers(0, 2, K), return_inverse=True)[1]
     z = rng.normal(size=(psi.max() + 1, P.shape[1]))
-    v = attention_velocity(P, z, psi=psi, M=1000)
-    fates = token_fates(P, psi=psi)
+    v = attention_velocity(Setting(P, psi=psi, M=1000), z)
+    fates = token_fates(Setting(P, psi=psi))
     assert fates[psi[0], 0] == -1
     assert np.all(v[fates < 0] < 0)
-    if correlation(P, z, psi=psi).sum(1).max() < 1:
+    if correlation(Setting(P, psi=psi), z).sum(1).max() < 1:
         assert np.all(v[fates > 0] > 0)
 
 
 def test_theorem_2a_fails_with_the_printed_beta_at_tiny_overlap(one_common):
     P = one_common(2, 2, 0.015)
     assert 0 < correlation(P)[0, 1] < 1 / 1000
-    v = attention_velocity(P, np.zeros(5), psi=None, M=1000, form="printed")[0]
+    v = attention_velocity(Setting(P, M=1000), np.zeros(5), form="printed")[0]
     assert np.all(v[1:] < 0)
     assert v[0] > 0
-    v = attention_velocity(P, np.zeros(5), psi=None, M=1000)[0]
+    v = attention_velocity(Setting(P, M=1000), np.zeros(5))[0]
     assert np.all(v[1:] > 0)
     assert v[0] < 0
 
 
 def test_a_class_without_overlap_does_not_move():
     P = np.array([[0.5, 0.5, 0, 0, 0], [0.5, 0, 0.5, 0, 0], [0, 0, 0, 0.3, 0.7]])
-    v = attention_velocity(P, np.zeros(5), psi=None, M=100)[0]
+    v = attention_velocity(Setting(P, M=100), np.zeros(5))[0]
     np.testing.assert_allclose(v[3:], 0.0, atol=1e-16)
-    np.testing.assert_array_equal(token_fates(P, psi=None)[0], [-1, 1, 1, 0, 0])
+    np.testing.assert_array_equal(token_fates(P)[0], [-1, 1, 1, 0, 0])
 
 
 def test_a_common_token_can_grow_though_assumption_2_holds():
@@ -73,13 +73,13 @@ def test_a_common_token_can_grow_though_assumption_2_holds():
     assert E[0, 1] == pytest.approx(23 / 66, rel=1e-12)
     assert assumption_2(E, M=1000).holds
     margin = common_token_margin(COUNTEREXAMPLE)
-    v = attention_velocity(COUNTEREXAMPLE, np.zeros(4), psi=None, M=1000)[0]
+    v = attention_velocity(Setting(COUNTEREXAMPLE, M=1000), np.zeros(4))[0]
     assert margin[1] == pytest.approx(0.16816, abs=1e-4)
     assert v[1] == pytest.approx(8.0e-4, rel=0.05)
     assert margin[0] < 0
     assert v[0] < 0
     assert np.all(np.isnan(margin[2:]))
-    assert token_fates(COUNTEREXAMPLE, psi=None)[0].tolist() == [0, 0, 1, 1]
+    assert token_fates(COUNTEREXAMPLE)[0].tolist() == [0, 0, 1, 1]
 
 
 @exact
@@ -87,7 +87,7 @@ def test_a_common_token_can_grow_though_assumption_2_holds():
 def test_criterion_for_two_classes_decides_every_common_token(seed):
     rng = np.random.default_rng(seed)
     P = np.hstack([rng.uniform(0.01, 1, (2, 4)) ** 3, np.eye(2)])
-    v = attention_velocity(P, np.zeros(6), psi=None, M=500)[0, :4]
+    v = attention_velocity(Setting(P, M=500), np.zeros(6))[0, :4]
     assert np.array_equal(v > 0, common_token_margin(P)[:4] > 0)
     with pytest.raises(ValueError, match="exactly 2 classes"):
         common_token_margin(np.eye(3))
@@ -97,8 +97,8 @@ def test_the_criterion_decides_the_first_move_and_not_the_end():
     P = np.array([[0.33, 0.28, 0.07, 0.32, 0.0], [0.19, 0.04, 0.29, 0.0, 0.48]])
     assert assumption_2(correlation(P), M=1000).holds
     assert common_token_margin(P)[1] == pytest.approx(0.0355, abs=1e-4)
-    path = attention_path(P, [0.0, 1.0, 100.0], psi=None, M=1000)
-    v = attention_velocity(P, path.logits, psi=None, M=1000)[:, 0, 1]
+    path = attention_path(Setting(P, M=1000), [0.0, 1.0, 100.0])
+    v = attention_velocity(Setting(P, M=1000), path.logits)[:, 0, 1]
     assert v[0] > 0 > v[-1]
     assert path.logits[-1, 0, 1] < 0
     now = [common_token_margin(P, z)[1] for z in path.logits]
@@ -111,18 +111,18 @@ def test_corollary_2_along_the_flow():
     for n in range(3):
         P[n, :3] = shared
         P[n, 3 + 2 * n : 5 + 2 * n] = own
-    assert corollary_2(P, psi=None).holds
-    path = attention_path(P, [0.0, 1.0, 10.0, 100.0], psi=None, M=2000)
-    v = attention_velocity(P, path.logits, psi=None, M=2000)
+    assert corollary_2(P).holds
+    path = attention_path(Setting(P, M=2000), [0.0, 1.0, 10.0, 100.0])
+    v = attention_velocity(Setting(P, M=2000), path.logits)
     assert np.all(v[:, 0, :3] < 0)
 
 
 def test_corollary_2_conditions_one_by_one(syn_small):
-    assert corollary_2(syn_small, psi=None).holds
-    assert not corollary_2(syn_small, psi=[0, 1]).single_query
-    assert not corollary_2(syn_small, psi=None, z0=np.ones(30)).zero_start
-    assert not corollary_2(COUNTEREXAMPLE, psi=None).shared_probability
-    assert not corollary_2(COUNTEREXAMPLE, psi=None).symmetric
+    assert corollary_2(syn_small).holds
+    assert not corollary_2(Setting(syn_small, psi=[0, 1])).single_query
+    assert not corollary_2(syn_small, z0=np.ones(30)).zero_start
+    assert not corollary_2(COUNTEREXAMPLE).shared_probability
+    assert not corollary_2(COUNTEREXAMPLE).symmetric
 
 
 @exact

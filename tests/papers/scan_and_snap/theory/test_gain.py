@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab.formulas import unit_attention
+from attnlab.formulas import Setting, unit_attention
 from attnlab.papers.scan_and_snap.theory import (
     attention_path,
     attention_velocity,
@@ -19,7 +19,7 @@ TAU = np.array([0.0, 0.5, 5.0, 50.0, 500.0])
 
 @pytest.fixture(scope="module")
 def path(syn_small):
-    return attention_path(syn_small, TAU, psi=None, M=30)
+    return attention_path(Setting(syn_small, M=30), TAU)
 
 
 def test_relative_gain_is_its_definition(syn_small):
@@ -59,7 +59,7 @@ def test_growth_of_one_token_gives_all_others(syn_small, path):
 
 def test_eq_12_and_monotone_dominance(one_common):
     P = one_common(3, 5, 0.3, rising=True)
-    path = attention_path(P, TAU, psi=None, M=1000)
+    path = attention_path(Setting(P, M=1000), TAU)
     f = unit_attention(P, path.logits)
     dominant = 5
     assert np.all(np.diff(f[:, 0, dominant]) > 0)
@@ -72,7 +72,7 @@ def test_eq_12_and_monotone_dominance(one_common):
 
 def test_speed_of_a_distinct_token_is_its_squared_weight(syn_small):
     # Against the summary's "lower-frequency tokens gain faster".
-    v = attention_velocity(syn_small, np.zeros(30), psi=None, M=30)[0, 10:20]
+    v = attention_velocity(Setting(syn_small, M=30), np.zeros(30))[0, 10:20]
     f = unit_attention(syn_small)[0, 10:20]
     np.testing.assert_allclose(v / v[0], (f / f[0]) ** 2, rtol=1e-12)
     # Against the slides: rare distinct tokens gain too, they only gain less.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab.formulas import attention_weights
+from attnlab.formulas import Setting, attention_weights
 from attnlab.papers.scan_and_snap.theory import (
     attention_flow,
     dominant_tokens,
@@ -16,8 +16,8 @@ from attnlab.papers.scan_and_snap.theory import (
 def test_bias_is_a_prior_on_tokens(syn_small):
     bias = np.random.default_rng(2).normal(size=(1, 30))
     rates = {"psi": None, "M": 30, "eta_y": 0.5, "eta_z": 0.5}
-    started = attention_flow(syn_small, 500.0, z0=bias, **rates).logits
-    tilted = attention_flow(logit_prior(syn_small, bias), 500.0, **rates).logits
+    started = attention_flow(Setting(syn_small, **rates), 500.0, z0=bias).logits
+    tilted = attention_flow(Setting(logit_prior(syn_small, bias), **rates), 500.0).logits
     np.testing.assert_allclose(started, tilted + bias, atol=1e-8)
 
 
@@ -49,10 +49,10 @@ def test_heads_are_flows_from_different_starts(syn_small):
     z0[1, 0, 14] = 1.5
     winners = dominant_tokens(syn_small, z0)
     np.testing.assert_array_equal(winners, [[19, 29], [14, 29]])
-    flows = head_flows(syn_small, 1e6, z0=z0, psi=None, M=30, eta_y=0.2, eta_z=2.0)
+    flows = head_flows(Setting(syn_small, M=30, eta_y=0.2, eta_z=2.0), 1e6, z0=z0)
     for head, flow in enumerate(flows):
         c = attention_weights(syn_small, flow.logits)
         assert c[0].argmax() == winners[head, 0]
     np.testing.assert_array_equal(dominant_tokens([[0.5, 0.5], [0.5, 0.5]]), [-1, -1])
     with pytest.raises(ValueError, match="z0 must be"):
-        head_flows(syn_small, 1.0, z0=z0[0], psi=None, M=30, eta_y=1, eta_z=1)
+        head_flows(Setting(syn_small, M=30, eta_y=1, eta_z=1), 1.0, z0=z0[0])

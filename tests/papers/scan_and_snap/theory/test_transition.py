@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad, solve_ivp
 
-from attnlab.formulas import unit_attention
+from attnlab.formulas import Setting, unit_attention
 from attnlab.papers.scan_and_snap.theory import (
     attention_flow,
     attention_velocity,
@@ -156,10 +156,10 @@ def test_eq_13_factors_of_k(one_common):
     K, M = 10, 10**7
     P = one_common(K, 50, 0.02)
     rho = correlation(P)[0, 1]
-    v = attention_velocity(P, np.zeros(P.shape[1]), psi=None, M=M)[0, 0]
+    v = attention_velocity(Setting(P, M=M), np.zeros(P.shape[1]))[0, 0]
     np.testing.assert_allclose(xi(correlation(P), M=M), (K - 1) * rho**2, rtol=0.2)
     assert v == pytest.approx(-(K - 1) * rho**2, rel=0.2)
-    as_printed = attention_velocity(P, np.zeros(P.shape[1]), psi=None, M=M, weight=1.0)[0, 0]
+    as_printed = attention_velocity(Setting(P, M=M), np.zeros(P.shape[1]), weight=1.0)[0, 0]
     assert as_printed == pytest.approx(-K * (K - 1) * rho**2, rel=0.2)
 
 
@@ -167,7 +167,7 @@ def test_distinct_tokens_share_what_the_common_token_loses(one_common):
     K = 5
     P = one_common(K, 4, 0.3, rising=True)
     for weight in (None, 1.0):
-        flow = attention_flow(P, [10.0, 1e4], psi=None, M=1000, eta_y=1, eta_z=1, weight=weight)
+        flow = attention_flow(Setting(P, M=1000, eta_y=1, eta_z=1), [10.0, 1e4], weight=weight)
         z = flow.logits[:, 0]
         for n in range(K):
             gained = z[:, 1 + 4 * n : 5 + 4 * n].sum(1)
@@ -179,7 +179,7 @@ def test_common_token_path_follows_the_flow_when_corrected(one_common):
     P = one_common(K, 50, 0.02)
     rho0 = 1 / unit_attention(P)[0, 0]
     t = np.array([100.0, 1e3, 1e4])
-    flow = attention_flow(P, t, psi=None, M=M, **rates)
+    flow = attention_flow(Setting(P, M=M, **rates), t)
     found = common_token_path(t, K=K, M=M, rho0=rho0, **rates)
     np.testing.assert_allclose(found.logit, flow.logits[:, 0, 0], rtol=0.05)
     np.testing.assert_allclose(found.growth_bound, flow.growth_bound[:, 0], rtol=0.05)

@@ -13,15 +13,17 @@ from functools import cache
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from attnlab import measures
-from attnlab.auditing.claim import Measurement, claim
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
 from attnlab.dynamics import Extended, Model
-from attnlab.papers.joma.claims.runs import PAIRS, stepped_long, trained_long
-from attnlab.papers.joma.model import Joint
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
+from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, BELOW
+
+from ..model import Joint
+from .runs import PAIRS, stepped_long, trained_long
 
 RATIOS = (0.3, 1.0, 3.0)  # eta_z over eta_y
 ONE_HOT, QUIET = 0.9, 0.1
@@ -71,44 +73,36 @@ def disagreement_map() -> xr.Dataset:
     """Over (model, ratio): `top`, the mean share of each class's winner at t = 10^4; `rise`, how
     far entropy is then above its lowest; `late`, how much attention moves in the last tenth of a
     decade, over the most that it ever does."""
-    found = []
+    found: dict[str, list[NDArray[np.float64]]] = {"top": [], "rise": [], "late": []}
     for of in MODELS.values():
         run = of.run(replace(PAIRS, model=of.model), tuple((1.0, r) for r in RATIOS), of.decay)
         A = run["attention"].transpose("run", "time", "sequence_class", "token")
         H = measures.entropy(run).mean("sequence_class").transpose("run", "time").values
         moved = np.abs(np.diff(A.values, axis=1)).sum(-1).mean(-1)
-        found.append(
-            {
-                "top": A.values[:, -1].max(-1).mean(-1),
-                "rise": H[:, -1] - H.min(1),
-                "late": moved[:, -1] / moved.max(1),
-            }
-        )
+        found["top"].append(A.values[:, -1].max(-1).mean(-1))
+        found["rise"].append(H[:, -1] - H.min(1))
+        found["late"].append(moved[:, -1] / moved.max(1))
     return xr.Dataset(
-        {name: (("model", "ratio"), [each[name] for each in found]) for name in found[0]},
+        {name: (("model", "ratio"), values) for name, values in found.items()},
         {"model": list(MODELS), "ratio": list(RATIOS)},
     )
 
 
 def _per_model(of: xr.DataArray) -> str:
     """A map's values for each model, over the ratios."""
-    return "; ".join(
-        f"{name} " + ", ".join(f"{value:.2f}" for value in of.sel(model=name).values)
-        for name in MODELS
-    )
+    return "; ".join(f"{name} {listed(of.sel(model=name).values, '.2f')}" for name in MODELS)
 
 
 @claim(
     "one-hot-or-not", source="Scan and Snap (no winner takes all) against JoMA (claim 2)",
     statement=r"No decay: not one-hot if normalised; else above $0.9$ with no hidden layer or "
     r"$\eta_z = 3 \eta_y$",
-    relation=ABOVE, case=PAIRS, ours=True,
-    code=("discriminancy", "erf_law"),
+    relation=ABOVE, case=PAIRS, ours=True, code=("discriminancy", "erf_law"),
     test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
     training_number="with normalisation at most {:.2f}; with a hidden layer and eta_z <= eta_y "
     "below 0.9",
 )  # fmt: skip
-def one_hot_or_not(case: Case) -> Measurement:
+def one_hot_or_not(s: Case) -> Measurement:
     """Check that winners stay below 0.9 with l2 normalisation, have more without, and are above 0.9
     as stated: twelve models over three ratios of rates, flow to t = 10^4 (ReLU: steps of 0.1).
     One-hot is read as a share of 0.9, at t = 10^4.
@@ -117,16 +111,14 @@ def one_hot_or_not(case: Case) -> Measurement:
     narrow, wide = top.sel(model=list(NARROW)).values, top.sel(model=list(WIDE)).values
     normal = top.sel(model=NORMALISED).values
     return Measurement(
-        (
-            Check("Scan and Snap's winners", ONE_HOT, normal, BELOW, training=True),
-            Check("winners without normalisation, against those", normal.max(),
-                  np.concatenate([narrow, wide]), ABOVE, training=True),
-            Check("without hidden layer, against 0.9", ONE_HOT, narrow, ABOVE, training=True),
-            Check("with hidden layer, eta_z <= eta_y, against 0.9", ONE_HOT, wide[:, :-1], BELOW,
-                  training=True),
-            Check("with hidden layer, eta_z = 3 eta_y, against 0.9", ONE_HOT, wide[:, -1], ABOVE,
-                  training=True),
-        ),
+        Check("Scan and Snap's winners", ONE_HOT, normal, BELOW, training=True),
+        Check("winners without normalisation, against those", normal.max(),
+              np.concatenate([narrow, wide]), ABOVE, training=True),
+        Check("without hidden layer, against 0.9", ONE_HOT, narrow, ABOVE, training=True),
+        Check("with hidden layer, eta_z <= eta_y, against 0.9", ONE_HOT, wide[:, :-1], BELOW,
+              training=True),
+        Check("with hidden layer, eta_z = 3 eta_y, against 0.9", ONE_HOT, wide[:, -1], ABOVE,
+              training=True),
         training_number=float(normal.max()),
         note="mean share of the winners at eta_z/eta_y = 0.3, 1, 3: " + _per_model(top),
     )  # fmt: skip
@@ -135,13 +127,12 @@ def one_hot_or_not(case: Case) -> Measurement:
 @claim(
     "freeze-or-dilution", source="Scan and Snap (Section 6) against JoMA (claim 4)",
     statement=r"One layer: attention settles if $\eta_z \ge \eta_y$; entropy rises only with decay",
-    relation=BELOW, case=PAIRS, ours=True,
-    code=("entropy_dip", "gamma_stages"),
+    relation=BELOW, case=PAIRS, ours=True, code=("entropy_dip", "gamma_stages"),
     test="tests/auditing/test_recorded.py::test_verdicts_and_numbers_are_as_recorded",
     training_number="at eta_z = 0.3 eta_y {:.0f} of 9 models still move faster than a tenth of "
     "their peak",
 )  # fmt: skip
-def freeze_or_dilution(case: Case) -> Measurement:
+def freeze_or_dilution(s: Case) -> Measurement:
     """Check that attention settles and entropy does not rise for any residual, activation and
     width, and that with decay and eta_z > eta_y it rises: twelve models over three ratios of rates,
     flow to t = 10^4 (ReLU: steps of 0.1). Settled means a tenth of the peak speed in ln t, by t =
@@ -153,21 +144,18 @@ def freeze_or_dilution(case: Case) -> Measurement:
     diluted = found["rise"].sel(model=list(DECAYED), ratio=RATIOS[-1]).values
     restless = int((late[:, 0] >= QUIET).sum())
     return Measurement(
-        (
-            Check("attention moves less than a tenth as fast in the end, eta_z >= eta_y", QUIET,
-                  late[:, 1:], BELOW, training=True),
-            Check("the fastest in the end, eta_z = 0.3 eta_y", QUIET, late[:, 0].max(), ABOVE,
-                  training=True),
-            Check("entropy does not rise from its lowest", 1e-3, rise, BELOW, relative=False,
-                  training=True),
-            Check("with weight decay it does, eta_z = 3 eta_y", 0.05, diluted, ABOVE,
-                  relative=False, training=True),
-        ),
+        Check("attention moves less than a tenth as fast in the end, eta_z >= eta_y", QUIET,
+              late[:, 1:], BELOW, training=True),
+        Check("the fastest in the end, eta_z = 0.3 eta_y", QUIET, late[:, 0].max(), ABOVE,
+              training=True),
+        Check("entropy does not rise from its lowest", 1e-3, rise, BELOW, relative=False,
+              training=True),
+        Check("with weight decay it does, eta_z = 3 eta_y", 0.05, diluted, ABOVE, relative=False,
+              training=True),
         training_number=float(restless),
-        note="late motion over its peak at eta_z/eta_y = 0.3, 1, 3: " + _per_model(found["late"])
-        + f"; at eta_z = 0.3 eta_y {restless} of {len(FREE)} models without weight decay are "
-        f"above {QUIET:g}; with weight decay {DECAY:g} and eta_z = 3 eta_y entropy rises from its "
-        "lowest by " + ", ".join(f"{of:.2f}" for of in diluted)
-        + ": here entropy rises only where weights tend to a mu (joma-dip), by decay, and "
-        "attention outruns them",
+        note=f"late motion over its peak at eta_z/eta_y = 0.3, 1, 3: {_per_model(found['late'])}; "
+        f"at eta_z = 0.3 eta_y {restless} of {len(FREE)} models without weight decay are above "
+        f"{QUIET:g}; with weight decay {DECAY:g} and eta_z = 3 eta_y entropy rises from its lowest "
+        f"by {listed(diluted, '.2f')}: here entropy rises only where weights tend to a mu "
+        "(joma-dip), by decay, and attention outruns them",
     )  # fmt: skip

@@ -8,10 +8,15 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from attnlab.auditing.claim import Measurement, claim
+from attnlab.auditing import Measurement, claim
 from attnlab.data import family
-from attnlab.papers.joma import theory
-from attnlab.papers.joma.claims.runs import (
+from attnlab.theory import Case, Check
+from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING
+
+from .. import theory
+from ..model import Joint
+from ..predict import IN_SIZE, SMALL, joint_model
+from .runs import (
     DRAWS,
     PAIRS,
     TOY,
@@ -25,11 +30,6 @@ from attnlab.papers.joma.claims.runs import (
     toy_draws,
     trained,
 )
-from attnlab.papers.joma.model import Joint
-from attnlab.papers.joma.predict import IN_SIZE, SMALL, joint_model
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
-from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL, LEADING
 
 SHORT = replace(PAIRS, steps=100.0)
 # Two queries with two classes each, which share common tokens.
@@ -42,7 +42,7 @@ PERCENT = 0.01
 
 def _velocities(case: Case) -> Check:
     """The velocity of z at a random state, over the largest, and what ties it to that of v."""
-    rng, s, model = np.random.default_rng(0), theory.mixture(case.classes), joint_model(case.model)
+    rng, s, model = np.random.default_rng(0), case.setting, joint_model(case.model)
     J, L, Q = s.wanted.shape[1], s.P.shape[1], case.classes.queries.size
     v, z, r = rng.normal(size=(J, L)), rng.normal(size=(Q, L)), rng.normal(size=(J, Q))
     found = theory.joint_gradient(
@@ -54,24 +54,22 @@ def _velocities(case: Case) -> Check:
     return Check("velocities at a random state", said / size, moved / size, relative=False)
 
 
-def _errors(case: Case, rung: str) -> NDArray[np.float64]:
+def _errors(s: Case, rung: str) -> NDArray[np.float64]:
     """The largest error of z at each record, over how far z has moved by then."""
-    z = in_play(trained(case)["attention_logits"], case)
-    found = in_play(implied(case)["implied_logits"].sel(rung=rung), case)
+    z = in_play(trained(s)["attention_logits"], s)
+    found = in_play(implied(s)["implied_logits"].sel(rung=rung), s)
     moved = np.abs(z - z[0]).max((-2, -1))
     return np.asarray(np.abs(found - z).max((-2, -1))[1:] / moved[1:])
 
 
-def _exact(case: Case) -> Measurement:
-    z = in_play(trained(case)["attention_logits"], case)
-    found = in_play(implied(case)["implied_logits"].sel(rung="joma"), case)
+def _exact(s: Case) -> Measurement:
+    z = in_play(trained(s)["attention_logits"], s)
+    found = in_play(implied(s)["implied_logits"].sel(rung="joma"), s)
     size = np.abs(z).max()
     return Measurement(
-        (
-            _velocities(case),
-            Check("z in training, over its largest", found / size, z / size, relative=False,
-                  training=True),
-        ),
+        _velocities(s),
+        Check("z in training, over its largest", found / size, z / size, relative=False,
+              training=True),
     )  # fmt: skip
 
 
@@ -84,11 +82,11 @@ def _exact(case: Case) -> Measurement:
     test="test_invariants.py::test_velocities_are_tied_at_any_state",
     number="error below 1e-08, at any temperature: it drops out",
 )  # fmt: skip
-def joma_linear(case: Case) -> Measurement:
+def joma_linear(s: Case) -> Measurement:
     """Compare z from the weights v with velocities at a random state, and with the flow of Joint to
     t = 100. It is an identity; in training the tolerance is that of the solver.
     """
-    return _exact(case)
+    return _exact(s)
 
 
 @claim(
@@ -96,16 +94,15 @@ def joma_linear(case: Case) -> Measurement:
     statement=r"Exp attention: $z_m = \frac{1}{2} \sum_k v_k^2 + c$ along gradient flow, whatever "
     r"arrives",
     relation=EQUAL, case=replace(SHORT, model=Joint(attention="exp", temperature=0.5)),
-    hypotheses=(orthonormal, one_query), tolerance=1e-8,
-    code=("exp_invariant", "joint_gradient"),
+    hypotheses=(orthonormal, one_query), tolerance=1e-8, code=("exp_invariant", "joint_gradient"),
     test="test_invariants.py::test_velocities_are_tied_at_any_state",
 )  # fmt: skip
-def joma_exp(case: Case) -> Measurement:
+def joma_exp(s: Case) -> Measurement:
     """Compare z from the weights v, which a temperature divides, with velocities at a random state,
     and with the flow of Joint to t = 100. It is an identity; in training the tolerance is that of
     the solver.
     """
-    return _exact(case)
+    return _exact(s)
 
 
 def _range(of: xr.DataArray) -> str:
@@ -118,12 +115,11 @@ def _range(of: xr.DataArray) -> str:
     r"b_m) + c$ if $\bar b_m = \mathbb{E}[b \mid m]$ is constant and $\mathbb{E}[\sum_k g_k h_k' "
     r"b b^\top] = \bar b_m \mathbb{E}[\sum_k g_k h_k' b]^\top$",
     relation=LEADING, case=TOY_EARLY, hypotheses=(orthonormal, one_query, fixed_mean, factorises),
-    tolerance=IN_SIZE,
-    code=("softmax_invariant", "joint_assumptions"),
+    tolerance=IN_SIZE, code=("softmax_invariant", "joint_assumptions"),
     test="test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
     training_number="error at most {:.2g} of z over 30 draws",
 )  # fmt: skip
-def joma_softmax(case: Case) -> Measurement:
+def joma_softmax(s: Case) -> Measurement:
     """Compare z from the weights v, with b-bar as it starts, with 30 draws of the paper's toy, as
     long as b-bar and factorisation are within a tenth. Drift and residual of a tenth each are
     allowed, and drift counts by its integral.
@@ -133,8 +129,8 @@ def joma_softmax(case: Case) -> Measurement:
     until = inside.argmin("time") - 1  # the last record up to which both hold
     last = draws.isel(time=until)
     return Measurement(
-        (Check("error of z where the hypotheses last hold", 0.0, last["fixed"].values,
-               relative=False, training=True),),
+        Check("error of z where the hypotheses last hold", 0.0, last["fixed"].values,
+              relative=False, training=True),
         training_number=float(last["fixed"].max()),
         note=f"over {DRAWS} draws of the toy, each at the last record up to which drift and "
         f"residual are below {SMALL:g} (t = {_range(last['time'])}): the error is "
@@ -146,19 +142,18 @@ def joma_softmax(case: Case) -> Measurement:
     "joma-correlation", source="JoMA, experiment on claim 1",
     statement="On the paper's toy $z_m$ and what the invariant predicts have a correlation near "
     "$1$",
-    relation=ABOVE, case=TOY, hypotheses=(orthonormal, one_query),
-    code=("softmax_invariant",),
+    relation=ABOVE, case=TOY, hypotheses=(orthonormal, one_query), code=("softmax_invariant",),
     test="test_invariants.py::"
     "test_with_equal_pulls_the_moving_mean_is_exact_and_the_fixed_one_is_not",
     training_number="at least {:.3f} over 30 draws; its size is another matter: joma-size",
 )  # fmt: skip
-def joma_correlation(case: Case) -> Measurement:
+def joma_correlation(s: Case) -> Measurement:
     """Compare z from the weights v, with b-bar as it starts, by Pearson's correlation over tokens
     at t = 200 (2,000 steps at 0.1), in 30 draws. Near 1 is read as above 0.95.
     """
     end = toy_draws()["correlation"].isel(time=-1)
     return Measurement(
-        (Check("correlation at the end", 0.95, end.values, training=True),),
+        Check("correlation at the end", 0.95, end.values, training=True),
         training_number=float(end.min()),
         note=f"over {DRAWS} draws of the toy the correlation is {float(end.min()):.3f} to "
         f"{float(end.max()):.3f}",
@@ -167,13 +162,13 @@ def joma_correlation(case: Case) -> Measurement:
 
 @claim(
     "joma-size", source="JoMA, claim 1, on its own experiment; it reports correlations only",
-    statement="On the paper's toy the softmax invariant gives $z_m$ in size, too",
-    relation=LEADING, case=TOY, hypotheses=(orthonormal, one_query), tolerance=IN_SIZE, ours=True,
+    statement="On the paper's toy the softmax invariant gives $z_m$ in size, too", relation=LEADING,
+    case=TOY, hypotheses=(orthonormal, one_query), tolerance=IN_SIZE, ours=True,
     code=("softmax_invariant", "moving_invariant"),
     test="test_invariants.py::test_with_a_moving_mean_softmax_comes_nearer",
     training_number="b-bar is not constant there: error {:.2g} times z (mean of 30 draws)",
 )  # fmt: skip
-def joma_size(case: Case) -> Measurement:
+def joma_size(s: Case) -> Measurement:
     """Compare z with b-bar fixed by the error's norm over tokens at t = 200, over that of how far z
     has moved, in 30 draws; the corrected form is 1/2 sum v^2 less the integral of b-bar d(|v|^2/2).
     The tolerance is that of joma-softmax; its premise is that b-bar stays within a tenth.
@@ -181,15 +176,13 @@ def joma_size(case: Case) -> Measurement:
     draws = toy_draws().isel(time=-1)
     fixed, moving, drift = (draws[name] for name in ("fixed", "moving", "drift"))
     return Measurement(
-        (
-            Check("error of z, b-bar fixed", 0.0, fixed.values, relative=False, training=True),
-            Check("error of z, b-bar moving", 0.0, moving.values, relative=False, form="corrected",
-                  training=True),
-            Check("drift of b-bar", SMALL, drift.values, AT_MOST, relative=False, tolerance=0.0,
-                  form="premise", training=True),
-        ),
+        Check("error of z, b-bar fixed", 0.0, fixed.values, relative=False, training=True),
+        Check("error of z, b-bar moving", 0.0, moving.values, relative=False, form="corrected",
+              training=True),
+        Check("drift of b-bar", SMALL, drift.values, AT_MOST, relative=False, tolerance=0.0,
+              form="premise", training=True),
         training_number=float(fixed.mean()),
-        note=f"over {DRAWS} draws of the toy: at t = {case.steps:g} b-bar has moved by "
+        note=f"over {DRAWS} draws of the toy: at t = {s.steps:g} b-bar has moved by "
         f"{_range(drift)} of attention; with it fixed the error is {_range(fixed)} of how far z "
         f"has moved, with it moving (ours) {_range(moving)}, mean {float(moving.mean()):.2g}, and "
         f"below {IN_SIZE:g} in {int((moving <= IN_SIZE).sum())} draws",
@@ -206,28 +199,26 @@ def joma_size(case: Case) -> Measurement:
     number="the velocity of z_m is tied to its own share of v': error below 1e-08",
     training_number="each alone is off by {:.2g} of its size; the sum over queries is exact",
 )  # fmt: skip
-def joma_several_queries(case: Case) -> Measurement:
+def joma_several_queries(s: Case) -> Measurement:
     """Compare z_m from v with exp attention and two queries, to t = 100; the corrected form has the
     sum of z_m over queries, and each by its own share of v'. The sum is an identity; each query is
     right to one per cent, which integration takes.
     """
-    run, model = trained(case), joint_model(case.model)
-    z, v = in_play(run["attention_logits"], case), in_play(run["mlp_weights"], case)
+    run, model = trained(s), joint_model(s.model)
+    z, v = in_play(run["attention_logits"], s), in_play(run["mlp_weights"], s)
     total = theory.exp_invariant(
-        v, v0=v[0], z0=z[0], eta_w=case.eta_y, eta_z=case.eta_z, temperature=model.temperature
+        v, v0=v[0], z0=z[0], eta_w=s.eta_y, eta_z=s.eta_z, temperature=model.temperature
     )
     whole, most = z.sum(1), np.abs(z.sum(1)).max()
-    alone, shared = (_errors(case, rung)[-1] for rung in ("joma", "joma-moving"))
+    alone, shared = (_errors(s, rung)[-1] for rung in ("joma", "joma-moving"))
     return Measurement(
-        (
-            _velocities(case),
-            Check("each z_m from the whole of v", 0.0, alone, relative=False, tolerance=PERCENT,
-                  training=True),
-            Check("the sum over queries", total / most, whole / most, relative=False,
-                  form="corrected", training=True),
-            Check("each z_m by its own share of v'", 0.0, shared, relative=False, tolerance=PERCENT,
-                  form="corrected", training=True),
-        ),
+        _velocities(s),
+        Check("each z_m from the whole of v", 0.0, alone, relative=False, tolerance=PERCENT,
+              training=True),
+        Check("the sum over queries", total / most, whole / most, relative=False, form="corrected",
+              training=True),
+        Check("each z_m by its own share of v'", 0.0, shared, relative=False, tolerance=PERCENT,
+              form="corrected", training=True),
         training_number=float(alone),
         note=f"from the whole of v each z_m is off by {alone:.2f} of its size; their sum is exact, "
         f"and by its own share of v' each is right to {shared:.0e} (the rule of integration)",

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 
 from attnlab import formulas
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.papers.joma import theory
-from attnlab.papers.joma.claims.runs import PAIRS, implied, in_play, one_query, trained
-from attnlab.papers.joma.model import Joint
-from attnlab.papers.joma.predict import SMALL
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
+from attnlab.auditing import Measurement, claim
+from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, EQUAL
 
-DELTA = theory.delta(PAIRS.classes)[0]
+from .. import theory
+from ..model import Joint
+from ..predict import SMALL
+from .runs import PAIRS, implied, in_play, one_query, trained
+
+DELTA = theory.delta(PAIRS)[0]
 BLOW_UP = theory.blow_up_time(DELTA)
 # Past the blow-up, where the gradient that arrives has long changed.
 EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0))
@@ -32,19 +32,17 @@ EXP = replace(PAIRS, steps=2.0 * BLOW_UP, model=Joint(attention="exp", scale=0.0
     "test_common_and_distinct_tokens_are_the_two_ends_of_discriminancy",
     number="error below 1e-12; among distinct tokens Delta is frequency, over a factor of {:.3g}",
 )  # fmt: skip
-def joma_delta(case: Case) -> Measurement:
+def joma_delta(s: Case) -> Measurement:
     """Compare discriminancy 0 of tokens that all labels have alike, and 1 of those that one label
     has, with classes of one common and three distinct tokens each. The tolerance is rounding.
     """
-    found = theory.discriminancy(case.classes)[0]
-    roles = formulas.token_roles(case.classes)
+    found = theory.discriminancy(s)[0]
+    roles = formulas.token_roles(s)
     common = np.asarray(roles.common)
-    lengths = np.linalg.norm(theory.delta(case.classes)[0], axis=0)
+    lengths = np.linalg.norm(theory.delta(s)[0], axis=0)
     return Measurement(
-        (
-            Check("discriminancy of common tokens", 0.0, found[common], relative=False),
-            Check("of distinct tokens", 1.0, found[~common]),
-        ),
+        Check("discriminancy of common tokens", 0.0, found[common], relative=False),
+        Check("of distinct tokens", 1.0, found[~common]),
         number=float(lengths.max() / lengths[~common].min()),
     )
 
@@ -59,36 +57,33 @@ def joma_delta(case: Case) -> Measurement:
     number="t* = {:.4g} here",
     training_number="with cross entropy it is right to a tenth up to {:.2f} t*",
 )  # fmt: skip
-def joma_erf(case: Case) -> Measurement:
+def joma_erf(s: Case) -> Measurement:
     """Compare the erf law with |Delta| over hidden units, and its end t*, with its equation,
     solved, and with the flow of Joint with cross entropy and exp attention. The tolerance is the
     solver's near a singularity; in training it is a tenth.
     """
     t = np.array([0.3, 0.6, 0.9]) * BLOW_UP
     flow = theory.reduced_joint_flow(
-        case.classes, t, eta_w=1.0, eta_z=1.0, attention="exp", stationary=True, rtol=1e-11,
-        atol=1e-13,
+        formulas.Setting.of(s, eta_y=1.0, eta_z=1.0), t, attention="exp", stationary=True,
+        rtol=1e-11, atol=1e-13,
     )  # fmt: skip
     law = theory.erf_law(DELTA, t)
-    run = trained(case)
+    run = trained(s)
     times = run["time"].values
     before = (times > 0) & (times < BLOW_UP)
-    v = in_play(run["mlp_weights"], case)[before]
+    v = in_play(run["mlp_weights"], s)[before]
     said = theory.erf_law(DELTA, times[before]).weights
     off = np.abs(v - said).max((-2, -1)) / np.abs(v).max((-2, -1))
-    change = implied(case)["gradient_change"].values[before]
+    change = implied(s)["gradient_change"].values[before]
     part = times[before] / BLOW_UP
     good = part[off <= SMALL][-1]
     return Measurement(
-        (
-            Check("the law and its equation", flow.weights, law.weights, relative=False),
-            Check("error of v up to t*", 0.0, off.max(), AT_MOST, relative=False, tolerance=SMALL,
-                  training=True),
-            Check("change of the incoming gradient up to t*", SMALL, change.max(), AT_MOST,
-                  relative=False, tolerance=0.0, form="premise", training=True),
-        ),
-        number=BLOW_UP,
-        training_number=float(good),
+        Check("the law and its equation", flow.weights, law.weights, relative=False),
+        Check("error of v up to t*", 0.0, off.max(), AT_MOST, relative=False, tolerance=SMALL,
+              training=True),
+        Check("change of the incoming gradient up to t*", SMALL, change.max(), AT_MOST,
+              relative=False, tolerance=0.0, form="premise", training=True),
+        number=BLOW_UP, training_number=float(good),
         note=f"with cross entropy the gradient has changed by {np.interp(0.5, part, change):.2f} "
         f"at t*/2 and by {change.max():.2f} at t*, where v is finite; the law is right to a tenth "
         f"up to {good:.2f} t*",
@@ -99,33 +94,29 @@ def joma_erf(case: Case) -> Measurement:
     "joma-winner", source="JoMA, claim 2; re-derived",
     statement=r"Winner takes all: at $t^*$ one token has all attention, the others are frozen at "
     r"$v_l = \sqrt{2} \operatorname{erf}^{-1}(\Delta_l/\Delta_{\max})$",
-    relation=ABOVE, case=EXP, hypotheses=(one_query,),
-    code=("erf_law", "frozen_weights"),
+    relation=ABOVE, case=EXP, hypotheses=(one_query,), code=("erf_law", "frozen_weights"),
     test="test_stationary.py::test_the_winner_takes_all_at_the_blow_up",
     number="the runner-up is frozen at |v| = {:.2f}",
     training_number="with cross entropy the winners have {:.2f} of attention at 2 t*",
 )  # fmt: skip
-def joma_winner(case: Case) -> Measurement:
+def joma_winner(s: Case) -> Measurement:
     """Check a share above 0.99 for the largest |Delta|, and |v| of the others by frozen_weights:
     the erf law at (1 - 1e-12) t*, and the flow of Joint with cross entropy at 2 t*. All attention
     is read as 0.99.
     """
     close = theory.erf_law(DELTA, BLOW_UP * (1 - 1e-12))
-    share = formulas.attention_weights(case.classes, close.logits[None])
+    share = formulas.attention_weights(s, close.logits[None])
     frozen = theory.frozen_weights(DELTA)
     length = np.linalg.norm(close.weights, axis=0)
     finite = np.isfinite(frozen)
-    run = trained(case)
+    run = trained(s)
     top = run["attention"].max("token").values
-    change = float(implied(case)["gradient_change"].values[-1])
+    change = float(implied(s)["gradient_change"].values[-1])
     return Measurement(
-        (
-            Check("share of each class's winner at t*", 0.99, share.max(1), ABOVE),
-            Check("where the others freeze", frozen[finite], length[finite], EQUAL, tolerance=1e-6),
-            Check("share of each class's winner at 2 t*", 0.99, top[-1], ABOVE, training=True),
-            Check("change of the incoming gradient", SMALL, change, AT_MOST, relative=False,
-                  form="premise", training=True),
-        ),
-        number=float(np.where(finite, frozen, 0.0).max()),
-        training_number=float(top[-1].mean()),
+        Check("share of each class's winner at t*", 0.99, share.max(1), ABOVE),
+        Check("where the others freeze", frozen[finite], length[finite], EQUAL, tolerance=1e-6),
+        Check("share of each class's winner at 2 t*", 0.99, top[-1], ABOVE, training=True),
+        Check("change of the incoming gradient", SMALL, change, AT_MOST, relative=False,
+              form="premise", training=True),
+        number=float(np.where(finite, frozen, 0.0).max()), training_number=float(top[-1].mean()),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 
 import numpy as np
@@ -9,15 +10,16 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses, single_common
-from attnlab.dynamics import Flow, Limit, Model, Optimizer, Save, simulate
-from attnlab.papers.joma.classes import joma_toy
-from attnlab.papers.joma.invariants import joint_invariants
-from attnlab.papers.joma.model import Joint
-from attnlab.papers.joma.predict import SMALL, joint_model
-from attnlab.theory.case import Case
-from attnlab.theory.hypothesis import Hypothesis
+from attnlab.dynamics import Engine, Flow, Limit, Model, Optimizer, Save, simulate
+from attnlab.theory import Case, Hypothesis
 from attnlab.theory.relation import AT_MOST, EQUAL
 
+from ..classes import joma_toy
+from ..invariants import joint_invariants
+from ..model import Joint
+from ..predict import SMALL, joint_model
+
+Rates = tuple[tuple[float, float], ...]
 RECORDS = 201
 STEP = 0.1  # of time, where the flow is followed by small steps
 
@@ -30,50 +32,50 @@ TOY_EARLY = Case(joma_toy(), 1.0, 1.0, 65.0, model=Joint(temperature=0.5, scale=
 PAIRS = Case(single_common(num_classes=3, distinct=3, common_prob=0.4), 1.0, 1.0, 1e4)
 
 
-@lru_cache(maxsize=16)
-def _run(
-    classes: SequenceClasses, rates: tuple[tuple[float, float], ...], at: tuple[float, ...],
-    model: Model, weight_decay: float = 0.0,
+def _simulated(
+    classes: SequenceClasses, engine: Engine, rates: Rates, model: Model, weight_decay: float,
+    *, what: tuple[str, ...], at: Sequence[float], step: float = 1.0,
 ) -> xr.Dataset:  # fmt: skip
+    """A run at several pairs of rates (dim `run`), each times the length of a step."""
     eta_y, eta_z = (xr.DataArray(list(column), dims="run") for column in zip(*rates, strict=True))
     result = simulate(
-        classes, Flow(), eta_y=eta_y, eta_z=eta_z, steps=at[-1], dtype="float64", model=model,
+        classes, engine, eta_y=step * eta_y, eta_z=step * eta_z, steps=at[-1],
+        dtype="float64", model=model, save=Save(what, at=at), progress=False,
         optimizer=Optimizer(momentum=0.0, weight_decay=weight_decay),
-        save=Save(("attention", "logits", "loss"), at=at), progress=False,
     )  # fmt: skip
     return result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
 
 
-def trained(case: Case) -> xr.Dataset:
+@lru_cache(maxsize=16)
+def _run(
+    classes: SequenceClasses, rates: Rates, at: tuple[float, ...], model: Model, decay: float = 0.0
+) -> xr.Dataset:
+    what = ("attention", "logits", "loss")
+    return _simulated(classes, Flow(), rates, model, decay, what=what, at=at)
+
+
+def trained(s: Case) -> xr.Dataset:
     """The gradient flow of a case, at even times."""
-    at = tuple(np.linspace(0.0, case.steps, RECORDS).tolist())
-    return _run(case.classes, ((case.eta_y, case.eta_z),), at, case.model).isel(run=0)
+    at = tuple(np.linspace(0.0, s.steps, RECORDS).tolist())
+    return _run(s.classes, ((s.eta_y, s.eta_z),), at, s.model).isel(run=0)
 
 
-def trained_long(
-    case: Case, rates: tuple[tuple[float, float], ...], weight_decay: float = 0.0
-) -> xr.Dataset:
+def trained_long(s: Case, rates: Rates, weight_decay: float = 0.0) -> xr.Dataset:
     """The gradient flow at several pairs of rates (dim `run`), at times in even ratios."""
-    at = (0.0, *np.geomspace(0.1, case.steps, 61).tolist())
-    return _run(case.classes, rates, at, case.model, weight_decay)
+    at = (0.0, *np.geomspace(0.1, s.steps, 61).tolist())
+    return _run(s.classes, rates, at, s.model, weight_decay)
 
 
-def stepped_long(
-    case: Case, rates: tuple[tuple[float, float], ...], weight_decay: float = 0.0
-) -> xr.Dataset:
+def stepped_long(s: Case, rates: Rates, weight_decay: float = 0.0) -> xr.Dataset:
     """What `trained_long` gives, by small steps: the flow of a ReLU comes to slide along the place
     where a unit turns off, and its solver does not get on."""
-    times = np.geomspace(STEP, case.steps, 61)
-    at = np.unique(np.round(np.append(0.0, times) / STEP).astype(np.int64))
-    eta_y, eta_z = (xr.DataArray(list(column), dims="run") for column in zip(*rates, strict=True))
-    result = simulate(
-        case.classes, Limit(), eta_y=STEP * eta_y, eta_z=STEP * eta_z, steps=int(at[-1]),
-        dtype="float64", model=case.model,
-        optimizer=Optimizer(momentum=0.0, weight_decay=weight_decay),
-        save=Save(("attention", "loss"), at=at.tolist()), progress=False,
+    times = np.append(0.0, np.geomspace(STEP, s.steps, 61))
+    at = np.unique(np.round(times / STEP).astype(np.int64))
+    run = _simulated(
+        s.classes, Limit(), rates, s.model, weight_decay, what=("attention", "loss"),
+        at=at.tolist(), step=STEP,
     )  # fmt: skip
-    by_time = result.isel(seed=0, drop=True).assign_coords(eta_y=eta_y, eta_z=eta_z)
-    return by_time.rename(step="time").assign_coords(time=STEP * at)
+    return run.rename(step="time").assign_coords(time=STEP * at)
 
 
 @lru_cache(maxsize=8)
@@ -83,9 +85,9 @@ def _implied(
     return joint_invariants(trained(Case(classes, eta_y, eta_z, steps, model=model)))
 
 
-def implied(case: Case) -> xr.Dataset:
+def implied(s: Case) -> xr.Dataset:
     """What the invariants imply along the training of a case, and their assumptions."""
-    return _implied(case.classes, case.eta_y, case.eta_z, case.steps, case.model)
+    return _implied(s.classes, s.eta_y, s.eta_z, s.steps, s.model)
 
 
 @cache
@@ -129,35 +131,35 @@ def _norm(of: xr.DataArray) -> xr.DataArray:
     return (of**2).sum("token") ** 0.5
 
 
-def in_play(array: xr.DataArray, case: Case) -> NDArray[np.float64]:
+def in_play(array: xr.DataArray, s: Case) -> NDArray[np.float64]:
     """The values of contextual tokens."""
-    return np.asarray(array.isel(token=case.classes.in_play).values, dtype=np.float64)
+    return np.asarray(array.isel(token=s.classes.in_play).values, dtype=np.float64)
 
 
 # -- hypotheses, measured in training -------------------------------------------------------------
 
 
-def one_query(case: Case) -> tuple[Hypothesis, ...]:
+def one_query(s: Case) -> tuple[Hypothesis, ...]:
     """One query for all classes."""
-    count = float(case.classes.queries.size)
+    count = float(s.classes.queries.size)
     return (Hypothesis("claim 1", "one query for all classes", count, EQUAL, 1.0),)
 
 
-def orthonormal(case: Case) -> tuple[Hypothesis, ...]:
+def orthonormal(s: Case) -> tuple[Hypothesis, ...]:
     """Orthonormal embeddings, which `Joint` has by construction."""
-    joint_model(case.model)
+    joint_model(s.model)
     says = "orthonormal embeddings: overlaps in the model"
     return (Hypothesis("claim 1", says, 0.0, AT_MOST, 0.0),)
 
 
-def fixed_mean(case: Case) -> tuple[Hypothesis, ...]:
+def fixed_mean(s: Case) -> tuple[Hypothesis, ...]:
     """b-bar stays where it starts: at most a tenth of attention moves."""
-    drift = float(implied(case)["mean_attention_drift"].max())
+    drift = float(implied(s)["mean_attention_drift"].max())
     return (Hypothesis("claim 1", "b-bar is constant: its drift", drift, AT_MOST, SMALL),)
 
 
-def factorises(case: Case) -> tuple[Hypothesis, ...]:
+def factorises(s: Case) -> tuple[Hypothesis, ...]:
     """b and S are uncorrelated, to a tenth, at the end: at a random start nothing pulls yet."""
-    residual = float(implied(case)["factorisation_residual"].values[-1].max())
+    residual = float(implied(s)["factorisation_residual"].values[-1].max())
     says = "E[S b] = E[S] b-bar: residual of the factorisation, at the end"
     return (Hypothesis("claim 1", says, residual, AT_MOST, SMALL),)

@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from attnlab import measures
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.papers.joma import theory
-from attnlab.papers.joma.claims.runs import PAIRS, trained_long
-from attnlab.papers.joma.model import Joint
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
+from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, LEADING
+
+from .. import theory
+from ..model import Joint
+from .runs import PAIRS, trained_long
 
 # Theorem 4's picture, as we know it: 5,000 steps of 0.02 from 0.05.
 START, DRAWN = 0.05, 100.0
@@ -29,15 +30,15 @@ def _centres(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float6
     "joma-pull", source="JoMA, claim 3",
     statement=r"A nonlinear activation on mixture data gives $\dot v = (\mu - v) \circ "
     r"\exp(v^2/2)$",
-    relation=LEADING, case=NONLINEAR,
-    code=("salient_flow",), test="test_salient.py::test_it_solves_its_equation",
+    relation=LEADING, case=NONLINEAR, code=("salient_flow",),
+    test="test_salient.py::test_it_solves_its_equation",
     number="a heuristic, which we cannot derive; with cross entropy v has no mu: joma-dip",
 )  # fmt: skip
-def joma_pull(case: Case) -> Measurement:
+def joma_pull(s: Case) -> Measurement:
     """Measure nothing: the step is a heuristic as we know it, we could not derive it, and its
     conditions on data and activation are not known to us.
     """
-    return Measurement(())
+    return Measurement()
 
 
 @claim(
@@ -49,7 +50,7 @@ def joma_pull(case: Case) -> Measurement:
     test="test_salient.py::test_the_ratio_is_reached_as_one_over_time",
     number="at the end of the paper's picture, t = 100, the ratio is {:.3f} of its limit",
 )  # fmt: skip
-def joma_ratio(case: Case) -> Measurement:
+def joma_ratio(s: Case) -> Measurement:
     """Compare the limit, approached as 1/t, with v' = (mu - v) exp(v^2/2), for ten mu in U(1, 4) as
     in the paper's picture; the constant of 1/t is ours, the order may not be. The tolerance is 1/t
     of the last time.
@@ -61,10 +62,8 @@ def joma_ratio(case: Case) -> Measurement:
     ratio = y[:, -1] / y[:, 0]
     rate = np.polyfit(np.log(t), np.log(np.abs(ratio / limit - 1.0)), 1)[0]
     return Measurement(
-        (
-            Check("ratio at t = 10^4", limit, ratio[-1]),
-            Check("exponent of its error", -1.0, rate, tolerance=0.1),
-        ),
+        Check("ratio at t = 10^4", limit, ratio[-1]),
+        Check("exponent of its error", -1.0, rate, tolerance=0.1),
         number=float(ratio[0] / limit),
         note=f"mu from {mu[0]:.2f} to {mu[-1]:.2f}: the limit {limit:.4g} is approached as t^"
         f"{rate:.2f}",
@@ -75,13 +74,12 @@ def joma_ratio(case: Case) -> Measurement:
     "joma-dip", source="JoMA, claim 4; re-derived; the condition on v(0) is ours",
     statement=r"From an equal start, $0 \le v(0) < \min \mu$: the entropy of attention, "
     r"$\operatorname{softmax}(v^2/2)$, falls, then rises: sparse, then dense",
-    relation=BELOW, case=NONLINEAR,
-    code=("entropy_dip", "salient_entropy"),
+    relation=BELOW, case=NONLINEAR, code=("entropy_dip", "salient_entropy"),
     test="test_salient.py::test_entropy_dips_from_an_equal_start_below_every_mu",
     number="it ends {:.2f} above its lowest (mean over 20 draws of mu)",
     training_number="with cross entropy v has no mu: it rises by {:.2g} up to t = 10^4",
 )  # fmt: skip
-def joma_dip(case: Case) -> Measurement:
+def joma_dip(s: Case) -> Measurement:
     """Check that entropy ends above its lowest under v' = (mu - v) exp(v^2/2), not all mu equal, in
     20 draws of ten mu, and in the flow of Joint, one layer, cross entropy, to t = 10^4. Only the
     order counts.
@@ -89,7 +87,7 @@ def joma_dip(case: Case) -> Measurement:
     found = [theory.entropy_dip(_centres(seed, 10), v0=START) for seed in range(20)]
     start, low, end = (np.array([getattr(of, name) for of in found])
                        for name in ("start", "lowest", "end"))  # fmt: skip
-    run = trained_long(case, ((1.0, 0.3), (1.0, 1.0), (1.0, 3.0)))
+    run = trained_long(s, ((1.0, 0.3), (1.0, 1.0), (1.0, 3.0)))
     H = measures.entropy(run).mean("sequence_class").transpose("run", "time").values
     squares = (run["mlp_weights"] ** 2).sum(["unit", "token"])
     size = np.sqrt(squares.transpose("run", "time").values)
@@ -97,19 +95,15 @@ def joma_dip(case: Case) -> Measurement:
     grown = size[:, -1] / size[:, decade][:, 0] - 1.0
     rise = H[:, -1] - H.min(1)
     return Measurement(
-        (
-            Check("lowest against the start", start, low, BELOW),
-            Check("lowest against the end", end, low, BELOW),
-            Check("the end above the lowest", 0.0, rise, ABOVE, relative=False, training=True),
-            Check("growth of |v| in the last decade: is there a mu?", SETTLED, grown, AT_MOST,
-                  relative=False, form="premise", training=True),
-        ),
-        number=float(np.mean(end - low)),
-        training_number=float(rise.max()),
+        Check("lowest against the start", start, low, BELOW),
+        Check("lowest against the end", end, low, BELOW),
+        Check("the end above the lowest", 0.0, rise, ABOVE, relative=False, training=True),
+        Check("growth of |v| in the last decade: is there a mu?", SETTLED, grown, AT_MOST,
+              relative=False, form="premise", training=True),
+        number=float(np.mean(end - low)), training_number=float(rise.max()),
         note=f"GELU, 16 hidden units, cross entropy: entropy falls from {H[0, 0]:.2f} to "
-        + ", ".join(f"{h:.2f}" for h in H[:, -1])
-        + " at eta_z = 0.3, 1, 3 and does not rise by t = 10^4; |v| still grows, by "
-        + ", ".join(f"{g:.2f}" for g in grown) + " in the last decade: it tends to no mu",
+        f"{listed(H[:, -1], '.2f')} at eta_z = 0.3, 1, 3 and does not rise by t = 10^4; |v| still "
+        f"grows, by {listed(grown, '.2f')} in the last decade: it tends to no mu",
     )  # fmt: skip
 
 
@@ -117,23 +111,21 @@ def joma_dip(case: Case) -> Measurement:
     "joma-rank", source="JoMA, claim 4",
     statement=r"The stable rank of the MLP's lower matrix, $\lVert W \rVert_F^2/\lVert W "
     r"\rVert_2^2$, falls, then rises",
-    relation=BELOW, case=NONLINEAR,
-    code=("stable_rank",), test="test_salient.py::test_stable_rank_of_known_matrices",
+    relation=BELOW, case=NONLINEAR, code=("stable_rank",),
+    test="test_salient.py::test_stable_rank_of_known_matrices",
     training_number="it falls and rises again, by {:.2f} at most",
 )  # fmt: skip
-def joma_rank(case: Case) -> Measurement:
+def joma_rank(s: Case) -> Measurement:
     """Check that the rank is lowest in between, in the flow of Joint (GELU, 16 hidden units, from
     N(0, 1)/100) to t = 10^4. Only the order counts.
     """
-    run = trained_long(case, ((1.0, 0.3), (1.0, 1.0), (1.0, 3.0)))
+    run = trained_long(s, ((1.0, 0.3), (1.0, 1.0), (1.0, 3.0)))
     rank = measures.stable_rank(run).transpose("run", "time").values
     low = rank.min(1)
     after = np.array([of[of.argmin() :].max() for of in rank])
     return Measurement(
-        (
-            Check("lowest against the start", rank[:, 0], low, BELOW, training=True),
-            Check("later against the lowest", low, after, ABOVE, training=True),
-        ),
+        Check("lowest against the start", rank[:, 0], low, BELOW, training=True),
+        Check("later against the lowest", low, after, ABOVE, training=True),
         training_number=float((after - low).max()),
         note="stable rank at the start, at its lowest and at its highest after that: "
         + "; ".join(f"{a:.2f}, {b:.2f}, {c:.2f}"

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from attnlab.data import classes_from
 from attnlab.dynamics import Diverged, Flow, Save, Simulation, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.model import Joint
@@ -54,8 +53,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         save=Save("logits", at=[*times, 2 * end]),
     )  # fmt: skip
     try:
-        simulate(held, progress=False)
-        reached, run = np.inf, None
+        reached, run = np.inf, simulate(held, progress=False)
     except Diverged as problem:
         run = problem.dataset
         reached = float(run["diverged_step"].isel(seed=0))
@@ -70,10 +68,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     runs = {"held": run, "cross entropy": trained}
     lengths = np.stack([_lengths(of, tokens)[: times.size] for of in runs.values()])
     law = np.linalg.norm(theory.erf_law(Delta, times).weights, axis=-2)
+    straight = np.sqrt(2 / np.pi) * size * times[:, None]
     with np.errstate(invalid="ignore"):
-        share = scipy.special.erf(lengths / np.sqrt(2)) / (
-            np.sqrt(2 / np.pi) * size * times[:, None]
-        )
+        share = scipy.special.erf(lengths / np.sqrt(2)) / straight
     order = np.argsort(size)[::-1]
     return xr.Dataset(
         {
@@ -119,20 +116,15 @@ def draw(curves: xr.Dataset) -> Figure:
             axes[2].plot(curves["later"], of["trained_weight"], color=colour)
         axes[0].axvline(float(curves["blow_up"]), color=style.ACCENT, linewidth=1)
         axes[0].set_ylim(0, top)
-        axes[0].set_ylabel("$|v_l|$")
         axes[1].plot(time, time, color=style.OUTLINE, linewidth=0.8, linestyle=":")
         axes[1].set_ylim(0, 1.02)
-        axes[1].set_ylabel(r"erf$(|v_l|/\sqrt{2})\, |\Delta|_{\max}/|\Delta_l|$")
-        axes[2].set_ylabel("$|v_l|$")
+        collapse = r"erf$(|v_l|/\sqrt{2})\, |\Delta|_{\max}/|\Delta_l|$"
+        style.y_labels(axes, ["$|v_l|$", collapse, "$|v_l|$"])
         axes[2].axvline(1, color=style.OUTLINE, linewidth=0.8, linestyle=":")
         for ax in axes:
             ax.set_xlabel("time / $t^*$")
         style.panel_titles(axes, ["weights; lines: the law", "on one line", "with cross entropy"])
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=shown.size,
-            title=r"$|\Delta_l|$ of the token over the largest",
-        )  # fmt: skip
+        style.legend_above(figure, axes[0], title=r"$|\Delta_l|$ of the token over the largest")
     return figure
 
 
@@ -145,10 +137,8 @@ def judge(curves: xr.Dataset) -> Judgement:
     reached = curves["weight"].sel(loss="held").isel(time=-1, token=slice(1, None))
     gap = float(abs(reached / frozen - 1).max())
     last = float(curves["time"][-1])
-    at_blow_up, at_the_end = (
-        curves[["trained_weight", "trained_loss"]].isel(token=0).sel(later=when)
-        for when in (last, curves["later"][-1])
-    )
+    trained = curves[["trained_weight", "trained_loss"]].isel(token=0)
+    at_blow_up, at_the_end = trained.sel(later=last), trained.isel(later=-1)
     numbers = {
         "collapse_error": collapse,
         "blow_up_over_theory": blow_up,
@@ -190,6 +180,6 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="joma_erf", kind="figure", title="The erf law and its end in finite time",
+    name="erf", kind="figure", title="The erf law and its end in finite time",
     recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA, as we know it",
 )  # fmt: skip

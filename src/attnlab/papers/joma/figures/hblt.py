@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
+from attnlab.experiments.cells import over_cells
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.papers.joma.classes import LatentTree
@@ -37,15 +38,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
     sampled_error: the standard error of the last, as of independent pairs.
     """
-    made = []
-    for number, rho in enumerate(recipe.rho):
-        made.append(xr.concat([_one(recipe, rho, on) for on in recipe.on], "on"))
-        if progress:
-            progress((number + 1) / len(recipe.rho))
-    return xr.concat(made, "rho").assign_coords(rho=list(recipe.rho), on=list(recipe.on))
+    return over_cells(partial(_one, recipe), progress, rho=recipe.rho, on=recipe.on)
 
 
-def _one(recipe: Recipe, rho: float, on: float) -> xr.Dataset:
+def _one(recipe: Recipe, rho: float, on: float, progress: Progress) -> xr.Dataset:
     tree = LatentTree(recipe.branching, rho, ((on,) * recipe.branching[0],))
     H = np.arange(tree.depth)  # below the root, which is no latent
     heights = tree.heights()
@@ -55,18 +51,17 @@ def _one(recipe: Recipe, rho: float, on: float) -> xr.Dataset:
     leaves = tree.sample(recipe.sequences).leaves
     seen = leaves[leaves[:, 0]][:, other]
     share = seen.mean(axis=0)
+    formula = theory.tree_co_occurrence(H, depth=tree.depth, rho=rho, rho_0=1 - 2 * on)
     return xr.Dataset(
         {
-            "formula": (
-                "H", theory.tree_co_occurrence(H, depth=tree.depth, rho=rho, rho_0=1 - 2 * on)
-            ),
+            "formula": ("H", formula),
             "enumerated": ("H", both / both[0]),
             "sampled": ("H", share),
             "sampled_error": ("H", np.sqrt(share * (1 - share) / len(seen))),
             "alone": float(both[0]),
         },
         {"H": H},
-    )  # fmt: skip
+    )
 
 
 def draw(found: xr.Dataset) -> Figure:
@@ -125,6 +120,6 @@ def judge(found: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="joma_hblt", kind="figure", title="How often tokens of a latent tree occur together",
+    name="hblt", kind="figure", title="How often tokens of a latent tree occur together",
     recipe=Recipe, data=data, judge=judge, draw=draw, source="JoMA, as we know it",
 )  # fmt: skip

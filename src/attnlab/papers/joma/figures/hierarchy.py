@@ -14,6 +14,7 @@ read as its maximum over positions.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,9 +30,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab.dynamics.compiling import compiled
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
 from attnlab.experiments.estimate import standard_error
-from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
 from attnlab.papers.joma.classes import LatentLayers
 from attnlab.plots import style
@@ -91,9 +91,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     (level, way, latents, children, seed, latent), nan past the last. accuracy: the share of labels
     predicted correctly. `way`: untrained, trained with attention left uniform, trained.
     """
-    cells = list(product(range(len(recipe.latents)), recipe.children, range(recipe.seeds)))
-    active = [recipe.layers(recipe.latents[i], children, seed).active()
-              for i, children, seed in cells]  # fmt: skip
+    cells = list(product(recipe.latents, recipe.children, range(recipe.seeds)))
+    active = [recipe.layers(*cell).active() for cell in cells]
     texts = jnp.asarray(_sequences([of[-1] for of in active]))
     trained = _train(recipe, texts, progress)
     most = max(max(of) for of in recipe.latents)
@@ -110,12 +109,10 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
                 found[level, way, cell, : best.size] = best
     shape = len(recipe.latents), len(recipe.children), recipe.seeds
     dims = ("latents", "children", "seed")
+    correlation = found.reshape(len(LEVELS), len(WAYS), *shape, most)
     return xr.Dataset(
         {
-            "correlation": (
-                ("level", "way", *dims, "latent"),
-                found.reshape(len(LEVELS), len(WAYS), *shape, most),
-            ),
+            "correlation": (("level", "way", *dims, "latent"), correlation),
             "accuracy": (("way", *dims), accuracy.reshape(len(WAYS), *shape)),
         },
         {
@@ -173,12 +170,8 @@ def _train(recipe: Recipe, texts: Any, progress: Progress) -> list[Weights]:
         carry = jax.block_until_ready(advance(carry, texts, moves))
         if progress:
             progress((stretch + 1) / STRETCHES)
-    end = carry[0]
-    return [
-        start,
-        jax.tree.map(lambda x: x[:cells], end),
-        jax.tree.map(lambda x: x[cells:], end),
-    ]
+    halves = (slice(cells), slice(cells, None))
+    return [start, *(jax.tree.map(operator.itemgetter(half), carry[0]) for half in halves)]
 
 
 def _begin(recipe: Recipe, key: Any) -> Weights:
@@ -199,9 +192,8 @@ def _layers(weights: Weights, tokens: Any) -> tuple[Any, Any]:
     seen = tokens[:, :-1]  # the query itself is attended to through its residual alone
 
     def attend(scores: Any) -> Any:
-        listed = jnp.where(seen[:, None, :] >= 0, scores[tokens[:, :, None], seen[:, None, :]],
-                           -jnp.inf)  # fmt: skip
-        return jax.nn.softmax(listed, axis=-1)
+        listed = scores[tokens[:, :, None], seen[:, None, :]]
+        return jax.nn.softmax(jnp.where(seen[:, None, :] >= 0, listed, -jnp.inf), axis=-1)
 
     h = there * jax.nn.relu(attend(weights.z) @ weights.V[seen] + weights.R[tokens])
     f = attend(weights.y) @ h[:, :-1] + h
@@ -253,10 +245,9 @@ def draw(found: xr.Dataset) -> Figure:
         for ax, level in zip(axes, reversed(LEVELS), strict=True):
             for i, (way, colour) in enumerate(zip(WAYS, colours, strict=True)):
                 heights, errors = (
-                    np.array([of.sel(level=level, way=way, latents=pair, children=c)
-                              for pair, c in groups])
+                    of.sel(level=level, way=way).transpose("latents", "children").values.ravel()
                     for of in (middle, error)
-                )  # fmt: skip
+                )
                 at = np.arange(len(groups)) + 0.25 * (i - 1)
                 ax.bar(at, heights, width=0.23, color=colour, label=way)
                 ax.vlines(at, heights - errors, heights + errors, color=style.OUTLINE, linewidth=1)
@@ -276,26 +267,23 @@ def table(found: xr.Dataset) -> Table:
     middle, error = _over_seeds(each)
     gain, gain_error = _over_seeds(each - each.sel(way=UNTRAINED))
     told = found["accuracy"].mean("seed")
-    rows = []
-    cells = [["latents", "children", "way", *(f"{level} layer{what}" for level in LEVELS
-                                              for what in ("", ", less untrained")),
-              "labels told"]]  # fmt: skip
+    shown = {"layer": middle, "error": error, "gain": gain, "gain_error": gain_error}
+    layers = [f"{level} layer{what}" for level in LEVELS for what in ("", ", less untrained")]
+    rows, cells = [], [["latents", "children", "way", *layers, "labels told"]]
     for of, c, way in product(found["latents"].values, found["children"].values, WAYS):
         at = {"latents": of, "children": c, "way": way}
         lowest, upper = map(float, of.split(", "))
-        row = {"lowest": lowest, "upper": upper, "children": float(c),
-               "way": float(WAYS.index(way))}  # fmt: skip
+        numbers = (lowest, upper, float(c), float(WAYS.index(way)))
+        row = dict(zip(("lowest", "upper", "children", "way"), numbers, strict=True))
         texts = []
         for level in LEVELS:
-            one = {**at, "level": level}
-            row |= {
-                f"{level}_layer": float(middle.sel(one)), f"{level}_error": float(error.sel(one)),
-                f"{level}_gain": float(gain.sel(one)),
-                f"{level}_gain_error": float(gain_error.sel(one)),
-            }  # fmt: skip
-            changed = f"{gain.sel(one):+.3f} ± {gain_error.sel(one):.3f}"
-            texts += [f"{middle.sel(one):.3f} ± {error.sel(one):.3f}",
-                      "" if way == UNTRAINED else changed]  # fmt: skip
+            one = {name: float(values.sel(at).sel(level=level)) for name, values in shown.items()}
+            row |= {f"{level}_{name}": value for name, value in one.items()}
+            changed = f"{one['gain']:+.3f} ± {one['gain_error']:.3f}"
+            texts += [
+                f"{one['layer']:.3f} ± {one['error']:.3f}",
+                changed if way != UNTRAINED else "",
+            ]
         row["told"] = float(told.sel(at))
         rows.append(row)
         cells.append([f"({of})", str(c), way, *texts, f"{row['told']:.2f}"])
@@ -326,11 +314,10 @@ def judge(found: xr.Dataset) -> Judgement:
     def told(name: str, sign: str = "") -> str:
         return f"{numbers[name]:{sign}.3f} ± {numbers[f'{name}_error']:.3f}"
 
-    learnt = {
-        level: numbers[f"{level}_gain"] > 2 * numbers[f"{level}_gain_error"] for level in LEVELS
-    }
-    inside = all(PUBLISHED[level][0] <= round(numbers[f"{level}_end"], 2) <= PUBLISHED[level][1]
-                 for level in LEVELS)  # fmt: skip
+    learnt = [numbers[f"{of}_gain"] > 2 * numbers[f"{of}_gain_error"] for of in LEVELS]
+    inside = all(
+        low <= round(numbers[f"{level}_end"], 2) <= high for level, (low, high) in PUBLISHED.items()
+    )
     ordered = numbers["lower_gain"] > numbers["upper_gain"]
     headline = (
         f"Best correlations are {told('lower_end')} in the lower layer and {told('upper_end')} in "
@@ -353,14 +340,11 @@ def judge(found: xr.Dataset) -> Judgement:
         f"and {numbers['upper_end']:.2f} in the upper; untrained: {numbers['lower_start']:.2f} and "
         f"{numbers['upper_start']:.2f}; a band shows the published range."
     )
-    if all(learnt.values()) and ordered and inside:
-        standing = Standing.HOLDS
-    else:
-        standing = Standing.PARTLY if any(learnt.values()) else Standing.FAILS
+    standing = Standing.of(all(learnt) and ordered and inside, in_part=any(learnt))
     return Judgement(standing, headline, summary, alt, numbers)
 
 
 EXPERIMENT = Experiment(
-    name="joma_hierarchy", kind="figure", title="Latents found by hidden units, layer by layer",
+    name="hierarchy", kind="figure", title="Latents found by hidden units, layer by layer",
     recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
 )  # fmt: skip

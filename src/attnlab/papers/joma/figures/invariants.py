@@ -20,27 +20,18 @@ from matplotlib.figure import Figure
 
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics import Limit, Optimizer, Save, Simulation, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
+from attnlab.experiments.cells import over_cells
 from attnlab.experiments.estimate import mean_and_range
-from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
+from attnlab.papers.joma import theory
 from attnlab.papers.joma.model import Activation, Attention, Joint
 from attnlab.papers.joma.predict import IN_SIZE
-from attnlab.papers.joma.theory import (
-    attend,
-    blow_up_time,
-    delta,
-    exp_invariant,
-    linear_invariant,
-    mean_attention,
-    mixture,
-    moving_invariant,
-    softmax_invariant,
-)
 from attnlab.plots import style
 
-CELL = ("queries", "attention", "activation")
 ATTENTIONS, ACTIVATIONS = get_args(Attention), get_args(Activation)
+FORMS = ("fixed", "moving")
+PLAIN_EXP = {"attention": "exp", "activation": "linear", "form": "fixed"}
 CLOSE = 0.05  # of how far z has moved: what steps may add to an invariant that the flow keeps
 STRAIGHT = 0.95  # a correlation that a plot shows as a line
 TOGETHER = 2  # programs that are compiled side by side
@@ -86,29 +77,15 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     queries, which the MLP gives for exp and linear attention however many share it. blow_up: the
     first step at which the erf law of a draw ends.
     """
-    cells = list(product(recipe.queries, ATTENTIONS, ACTIVATIONS))
-    done = []
-
-    def one(cell: tuple[int, Attention, Activation]) -> xr.Dataset:
-        found = _compared(recipe, *cell)
-        done.append(cell)
-        if progress:
-            progress(len(done) / len(cells))
-        return found
-
+    axes: Any = {"queries": recipe.queries, "attention": ATTENTIONS, "activation": ACTIVATIONS}
     with ThreadPoolExecutor(TOGETHER) as pool:  # most of the time is compiling
-        found = list(pool.map(one, cells))
-    whole = xr.concat(found, "cell").assign_coords(
-        {name: ("cell", [cell[i] for cell in cells]) for i, name in enumerate(CELL)}
+        running = {cell: pool.submit(_compared, recipe, *cell) for cell in product(*axes.values())}
+        whole = over_cells(lambda *cell: running[cell[:-1]].result(), progress, **axes)
+    rates = {"eta_w": recipe.rate, "eta_z": recipe.rate, "temperature": recipe.temperature}
+    ends = [theory.blow_up_time(theory.delta(toy)[0], **rates) for toy in recipe.toys(1)]
+    return whole.transpose("form", "seed", "step", *axes).assign_attrs(
+        early=recipe.early, blow_up=min(ends)
     )
-    end = min(
-        blow_up_time(delta(toy)[0], eta_w=recipe.rate, eta_z=recipe.rate,
-                     temperature=recipe.temperature)
-        for toy in recipe.toys(1)
-    )  # fmt: skip
-    return whole.set_index(cell=list(CELL)).unstack("cell").reindex(
-        queries=list(recipe.queries), attention=list(ATTENTIONS), activation=list(ACTIVATIONS)
-    ).assign_attrs(early=recipe.early, blow_up=end)  # fmt: skip
 
 
 def _compared(
@@ -127,47 +104,43 @@ def _compared(
     v = run["mlp_weights"].transpose("setting", "step", "unit", "token").values[..., tokens]
     z = run["attention_logits"].transpose("setting", "step", "query", "token").values[..., tokens]
     moved = (z - z[:, :1]).astype(np.float64)
-    forms = {"fixed": np.empty_like(moved), "moving": np.empty_like(moved)}
+    said = {form: np.empty_like(moved) for form in FORMS}
     for draw, toy in enumerate(toys):
-        mixed = mixture(toy)
-        attended = attend(mixed, z[draw], attention=attention, temperature=recipe.temperature)
-        b = mean_attention(mixed, attended)
-        for name, m in product(forms, range(queries)):
-            said = _predicted(attention, name, v[draw], b[:, m], {"z0": z[draw, 0, m]},
-                              recipe.temperature)  # fmt: skip
-            forms[name][draw, :, m] = said - z[draw, 0, m]
-    totals = np.stack([_total_error(attention, *run, recipe.temperature)
-                       for run in zip(v, z, strict=True)])  # fmt: skip
+        T = recipe.temperature
+        attended = theory.attend(toy, z[draw], attention=attention, temperature=T)
+        b = theory.mean_attention(toy, attended)
+        for form, m in product(FORMS, range(queries)):
+            z0 = z[draw, 0, m]
+            said[form][draw, :, m] = _predicted(attention, form, v[draw], b[:, m], z0, T) - z0
+    totals = [_total_error(attention, *of, recipe.temperature) for of in zip(v, z, strict=True)]
     dims = ("form", "seed", "step")
-    gap = np.stack([np.linalg.norm(said - moved, axis=(2, 3)) for said in forms.values()])
+    far = np.linalg.norm(moved, axis=(2, 3))
     with np.errstate(invalid="ignore", divide="ignore"):
-        size = np.stack([np.linalg.norm(said, axis=(2, 3)) for said in forms.values()])
-        far = np.linalg.norm(moved, axis=(2, 3))
-        straight = np.stack([_correlation(said, moved) for said in forms.values()])
+        error = [np.linalg.norm(of - moved, axis=(2, 3)) / far for of in said.values()]
+        straight = [_correlation(of, moved) for of in said.values()]
+        size = [np.linalg.norm(of, axis=(2, 3)) / far for of in said.values()]
         return xr.Dataset(
             {
-                "error": (dims, gap / far),
-                "correlation": (dims, straight),
-                "size": (dims, size / far),
-                "total_error": (("seed", "step"), totals),
+                "error": (dims, np.stack(error)),
+                "correlation": (dims, np.stack(straight)),
+                "size": (dims, np.stack(size)),
+                "total_error": (("seed", "step"), np.stack(totals)),
                 "moved": (("seed", "step"), far / np.sqrt(moved.shape[2] * moved.shape[3])),
             },
-            {"form": list(forms), "seed": np.arange(recipe.seeds), "step": run["step"].values},
+            {"form": list(FORMS), "seed": np.arange(recipe.seeds), "step": run["step"].values},
         )
 
 
-def _predicted(
-    attention: Attention, form: str, v: Any, b: Any, of: dict[str, Any], temperature: float
-) -> Any:
+def _predicted(attention: Attention, form: str, v: Any, b: Any, z0: Any, temperature: float) -> Any:
     """z by the invariant, (step, token)."""
     if attention == "linear":
-        squares = linear_invariant(v, v0=v[0], **of)
-        return np.sign(of["z0"]) * np.sqrt(np.maximum(squares, 0.0))
+        squares = theory.linear_invariant(v, v0=v[0], z0=z0)
+        return np.sign(z0) * np.sqrt(np.maximum(squares, 0.0))
     if attention == "exp":
-        return exp_invariant(v, v0=v[0], temperature=temperature, **of)
+        return theory.exp_invariant(v, v0=v[0], temperature=temperature, z0=z0)
     if form == "moving":
-        return moving_invariant(v, b, temperature=temperature, **of)
-    return softmax_invariant(v, b[0], v0=v[0], temperature=temperature, **of)
+        return theory.moving_invariant(v, b, temperature=temperature, z0=z0)
+    return theory.softmax_invariant(v, b[0], v0=v[0], temperature=temperature, z0=z0)
 
 
 def _total_error(attention: Attention, v: Any, z: Any, temperature: float) -> Any:
@@ -175,9 +148,9 @@ def _total_error(attention: Attention, v: Any, z: Any, temperature: float) -> An
     if attention == "softmax":
         return np.full(len(z), np.nan)
     if attention == "linear":
-        found, said = (z**2).sum(axis=1), linear_invariant(v, v0=v[0], z0=z[0])
+        found, said = (z**2).sum(axis=1), theory.linear_invariant(v, v0=v[0], z0=z[0])
     else:
-        said = exp_invariant(v, v0=v[0], z0=z[0], temperature=temperature)
+        said = theory.exp_invariant(v, v0=v[0], z0=z[0], temperature=temperature)
         found = z.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):  # nothing has moved at the start
         off, far = (np.linalg.norm(of, axis=1) for of in (said - found, found - found[0]))
@@ -212,10 +185,8 @@ def draw(runs: xr.Dataset) -> Figure:
             ax.axhline(1, color=style.OUTLINE, linewidth=0.7, linestyle=":")
             noun = "query" if queries == 1 else "queries"
             ax.set_title(f"{attention}, {queries} {noun}", loc="left")
-            if j == 0:
-                ax.set_ylabel("error of $z$ / its change")
-            if i == rows.size - 1:
-                ax.set_xlabel("step")
+            ax.set_ylabel("error of $z$ / its change" if j == 0 else "")
+            ax.set_xlabel("step" if i == rows.size - 1 else "")
         style.legend_above(figure, axes[0][0], ncols=3)
     return figure
 
@@ -228,8 +199,7 @@ def table(runs: xr.Dataset) -> Table:
                         "from", "to", "largest on the way", "size over that of z"]]  # fmt: skip
     for queries, attention, activation in product(runs["queries"].values, ATTENTIONS, ACTIVATIONS):
         for form in runs["form"].values[: 2 if attention == "softmax" else 1]:
-            where = {"queries": queries, "attention": attention, "activation": activation,
-                     "form": form}  # fmt: skip
+            where = dict(queries=queries, attention=attention, activation=activation, form=form)
             of = last.sel(where)
             numbers = {
                 "correlation": float(of["correlation"].mean()),
@@ -244,16 +214,16 @@ def table(runs: xr.Dataset) -> Table:
                 "activation": float(ACTIVATIONS.index(activation)),
                 "moving": float(form == "moving"), **numbers,
             })  # fmt: skip
-    exp = float(last["error"].isel(queries=0).sel(attention="exp", activation="linear",
-                                                  form="fixed").mean())  # fmt: skip
+    plain_exp = last["error"].isel(queries=0).sel(PLAIN_EXP)
     return Table(
         rows,
         f"z as its invariant gives it, against z: Pearson's correlation over tokens, the norm of "
         f"the difference over that of the change of z at the end, with its range over draws, and "
         f"at worst, and the predicted change over the real one; means over {runs.sizes['seed']} "
         f"draws of toy and start. For softmax attention, with the mean attention of the start "
-        f"(fixed) and of the moment (moving). {_reason(runs, exp)} In table.csv attention and "
-        f"activation are numbers: {', '.join(ATTENTIONS)}; {', '.join(ACTIVATIONS)}.",
+        f"(fixed) and of the moment (moving). {_reason(runs, float(plain_exp.mean()))} In "
+        f"table.csv attention and activation are numbers: {', '.join(ATTENTIONS)}; "
+        f"{', '.join(ACTIVATIONS)}.",
         cells,
     )
 
@@ -301,7 +271,7 @@ def judge(runs: xr.Dataset) -> Judgement:
     kept = numbers["exact_early_error"] <= CLOSE
     step, end, queries = runs.attrs["early"], int(runs["step"][-1]), int(runs["queries"][-1])
     draws = runs.sizes["seed"]
-    plain_exp = one["error"].sel(attention="exp", activation="linear", form="fixed")
+    plain_exp = float(one["error"].sel(PLAIN_EXP))
 
     def told(name: str) -> str:
         return f"{numbers[f'{name}_least']:.2g} to {numbers[f'{name}_most']:.2g}"
@@ -317,8 +287,7 @@ def judge(runs: xr.Dataset) -> Judgement:
     summary = (
         f"{headline} At step {end:,} the error is {100 * numbers['linear_error']:.1g} % of what z "
         f"has moved for linear attention, but up to {numbers['exp_error']:.1f} times that for exp. "
-        f"{_reason(runs, float(plain_exp))} "
-        f"For softmax attention at step {step} the fixed form is off by "
+        f"{_reason(runs, plain_exp)} For softmax attention at step {step} the fixed form is off by "
         f"{100 * numbers['fixed_early_error']:.2g} % at worst and the moving one by "
         f"{100 * numbers['moving_early_error']:.2g} %; at the end the moving one by up to "
         f"{100 * numbers['nonlinear_moving_error']:.0f} % with ReLU or GELU (means over draws). "
@@ -346,6 +315,6 @@ def judge(runs: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="joma_invariants", kind="figure", title="Attention logits as a function of the MLP",
+    name="invariants", kind="figure", title="Attention logits as a function of the MLP",
     recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
 )  # fmt: skip

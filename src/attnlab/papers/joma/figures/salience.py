@@ -11,9 +11,9 @@ import scipy
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing, Table
+from attnlab.experiments.cells import over_cells
 from attnlab.experiments.estimate import mean_and_range
-from attnlab.experiments.recipe import ExperimentRecipe
 from attnlab.files.progress import Progress
 from attnlab.papers.joma import theory
 from attnlab.plots import style
@@ -49,12 +49,11 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """
     rng = np.random.default_rng(0)
     mu = np.sort(rng.uniform(recipe.low, recipe.high, (recipe.draws, recipe.components)), axis=1)
-    made = []
-    for form in FORMS:
-        made.append(xr.concat([_one(recipe, form, centres) for centres in mu], "draw"))
-        if progress:
-            progress(len(made) / len(FORMS))
-    together = xr.concat(made, "form").assign_coords(form=list(FORMS))
+
+    def one(form: str, draw: int, report: Progress) -> xr.Dataset:
+        return _one(recipe, form, mu[draw])
+
+    together = over_cells(one, progress, form=FORMS, draw=range(recipe.draws)).drop_vars("draw")
     return together.assign(mu=(("draw", "component"), mu)).assign_attrs(
         rate=recipe.rate, steps=recipe.steps, v0=recipe.v0
     )
@@ -72,9 +71,8 @@ def _one(recipe: Recipe, form: str, mu: Any) -> xr.Dataset:
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(recipe.steps):
             lift = c * stepped**2
-            stepped = stepped + recipe.rate * (mu - stepped) * (
-                scipy.special.softmax(lift) if normalised else np.exp(lift)
-            )
+            speed = scipy.special.softmax(lift) if normalised else np.exp(lift)
+            stepped = stepped + recipe.rate * (mu - stepped) * speed
     error = abs(stepped - v[-1]) / mu
     return xr.Dataset(
         {
@@ -99,14 +97,11 @@ def draw(curves: xr.Dataset) -> Figure:
             of = curves.sel(form=form).isel(draw=0, time=slice(1, None))
             for component, colour in enumerate(colours):
                 mu = float(of["mu"][component])
-                row[0].plot(
-                    of["time"], of["v"].isel(component=component) / mu, color=colour,
-                    label=rf"$\mu$ = {mu:.2f}",
-                )  # fmt: skip
+                v = of["v"].isel(component=component) / mu
+                row[0].plot(of["time"], v, color=colour, label=rf"$\mu$ = {mu:.2f}")
             row[1].plot(of["time"], of["entropy"], color=style.DISTINCT)
             row[1].axhline(float(of["last_entropy"]), color=style.OUTLINE, linestyle=":")
-            row[0].set_ylabel(r"$v_l/\mu_l$")
-            row[1].set_ylabel("entropy of attention")
+            style.y_labels(row, [r"$v_l/\mu_l$", "entropy of attention"])
             for ax in row:
                 ax.set_xscale("log")
         for ax in axes[-1]:
@@ -123,23 +118,19 @@ def draw(curves: xr.Dataset) -> Figure:
 def table(curves: xr.Dataset) -> Table:
     """Ratios of ln(1/delta) to that of the smallest mu, of the draw that is shown."""
     of = curves.isel(draw=0)
-    rows, cells = [], [["mu", *(f"{form}, {what}" for form in FORMS for what in
-                               ("at the end", "100 times later", "limit"))]]  # fmt: skip
-    for component in range(curves.sizes["component"]):
-        numbers = {"mu": float(of["mu"][component])}
-        for form in FORMS:
-            one = of.sel(form=form)
-            last = one["closeness"].isel(time=-1)
-            numbers[f"{form}_end"] = float(last[component] / last[0])
-            numbers[f"{form}_late"] = float(one["late"][component] / one["late"][0])
-            numbers[f"{form}_limit"] = float(one["limit"][component])
-        rows.append(numbers)
-        cells.append([f"{x:.4g}" for x in numbers.values()])
+    heading, columns = ["mu"], {"mu": of["mu"].values.tolist()}
+    for form in FORMS:
+        one = of.sel(form=form)
+        last, late = one["closeness"].isel(time=-1), one["late"]
+        shown = {"end": last / last[0], "late": late / late[0], "limit": one["limit"]}
+        columns |= {f"{form}_{name}": ratios.values.tolist() for name, ratios in shown.items()}
+        heading += [f"{form}, {what}" for what in ("at the end", "100 times later", "limit")]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return Table(
         rows,
         "ln(1/delta) of a component over that of the smallest mu: at the end of the picture, a "
         "hundred times later, and its limit (1 without attention). One draw of mu.",
-        cells,
+        [heading, *([f"{x:.4g}" for x in row.values()] for row in rows)],
     )
 
 
@@ -171,9 +162,8 @@ def judge(curves: xr.Dataset) -> Judgement:
 
     headline = (
         f"Salient components are {'' if ordered else 'not always '}first. As claimed (as we read "
-        f"it) the ratios are those of the limit to "
-        f"{100 * numbers['claimed_ratio_error_most']:.2g} % and entropy falls to "
-        f"{numbers['claimed_lowest_entropy']:.2f} and comes back to "
+        f"it) the ratios are those of the limit to {100 * numbers['claimed_ratio_error_most']:.2g} "
+        f"% and entropy falls to {numbers['claimed_lowest_entropy']:.2f} and comes back to "
         f"{numbers['claimed_last_entropy']:.2f}; as drawn the ratios are off by "
         f"{percent('drawn_ratio_error')} and entropy makes {percent('drawn_entropy_back')} of the "
         f"way back (mean {100 * numbers['drawn_entropy_back']:.0f} %, {curves.sizes['draw']} draws "
@@ -209,6 +199,6 @@ def judge(curves: xr.Dataset) -> Judgement:
 
 
 EXPERIMENT = Experiment(
-    name="joma_salience", kind="figure", title="Salient components first, the others later",
+    name="salience", kind="figure", title="Salient components first, the others later",
     recipe=Recipe, data=data, judge=judge, draw=draw, table=table, source="JoMA, as we know it",
 )  # fmt: skip

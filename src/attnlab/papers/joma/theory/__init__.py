@@ -1,29 +1,67 @@
 """JoMA's joint dynamics of MLP and attention as functions of numpy arrays, as we know them.
 
-Read in this order: `gradient` (the model written out), `delta`, `invariants` (what ties attention
-to the MLP), `assumptions`, `stationary` and `reduced` (what follows), `salient`, `rank`, `tree`.
+Read in this order: `gradient` (the model, and what is assumed of it), `invariants` (what
+ties attention to the MLP), `stationary` and `reduced` (what follows), `salient`, `tree`.
+Symbols that are not here are those of `attnlab.formulas`; the MLP learns at the eta_y of a setting.
+
+Symbols
+-------
+t
+    Flow time, in any order.
+v
+    Lower weights of the MLP, (..., H, L): a row v_k for each of H hidden units.
+v0
+    The same at the start.
+z0
+    Logits at the start, (L,), or (Q, L) where there are several queries.
+r
+    Weights of the queries, (..., H, Q), zero by default.
+upper
+    Upper layer V, (..., H, J), if there is one.
+eta_w
+    The learning rate of the MLP.
+eta_z
+    The learning rate of attention.
+temperature
+    T, by which attention logits are divided.
+attention
+    "softmax", "exp" or "linear": what becomes of the logits.
+activation
+    "linear", "relu" or "gelu", of the hidden units.
+mean_attention
+    b-bar of one query, (L,) or (time, L).
+incoming
+    g, (K, H), where it does not follow the outputs.
+Delta
+    What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
+mu, other
+    Centres to which tokens are pulled, (L,).
+sharpness
+    c; 1/2 in the paper, 0 without attention.
+normalised
+    Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
 """
 
-from attnlab.papers.joma.theory.assumptions import JointAssumptions, joint_assumptions
-from attnlab.papers.joma.theory.delta import delta, discriminancy, start_gradient
-from attnlab.papers.joma.theory.gradient import (
+from .gradient import (
+    JointAssumptions,
     JointGradient,
-    Mixture,
     attend,
+    delta,
+    discriminancy,
+    joint_assumptions,
     joint_gradient,
     mean_attention,
-    mixture,
+    start_gradient,
 )
-from attnlab.papers.joma.theory.invariants import (
+from .invariants import (
     exp_invariant,
     linear_invariant,
     moving_invariant,
     shared_invariant,
     softmax_invariant,
 )
-from attnlab.papers.joma.theory.rank import stable_rank
-from attnlab.papers.joma.theory.reduced import ReducedJoint, reduced_joint_flow
-from attnlab.papers.joma.theory.salient import (
+from .reduced import ReducedJoint, reduced_joint_flow
+from .salient import (
     EntropyDip,
     SalientFlow,
     entropy_dip,
@@ -31,47 +69,17 @@ from attnlab.papers.joma.theory.salient import (
     salient_flow,
     salient_lag,
     salient_ratio,
+    stable_rank,
 )
-from attnlab.papers.joma.theory.stationary import (
-    StationaryLaw,
-    blow_up_time,
-    cosh_law,
-    erf_law,
-    frozen_weights,
-)
-from attnlab.papers.joma.theory.tree import tree_co_occurrence
+from .stationary import StationaryLaw, blow_up_time, cosh_law, erf_law, frozen_weights
+from .tree import tree_co_occurrence
 
 __all__ = [
-    "EntropyDip",
-    "JointAssumptions",
-    "JointGradient",
-    "Mixture",
-    "ReducedJoint",
-    "SalientFlow",
-    "StationaryLaw",
-    "attend",
-    "blow_up_time",
-    "cosh_law",
-    "delta",
-    "discriminancy",
-    "entropy_dip",
-    "erf_law",
-    "exp_invariant",
-    "frozen_weights",
-    "joint_assumptions",
-    "joint_gradient",
-    "linear_invariant",
-    "mean_attention",
-    "mixture",
-    "moving_invariant",
-    "reduced_joint_flow",
-    "salient_entropy",
-    "salient_flow",
-    "salient_lag",
-    "salient_ratio",
-    "shared_invariant",
-    "softmax_invariant",
-    "stable_rank",
-    "start_gradient",
+    "EntropyDip", "JointAssumptions", "JointGradient", "ReducedJoint", "SalientFlow",
+    "StationaryLaw", "attend", "blow_up_time", "cosh_law", "delta", "discriminancy",
+    "entropy_dip", "erf_law", "exp_invariant", "frozen_weights", "joint_assumptions",
+    "joint_gradient", "linear_invariant", "mean_attention", "moving_invariant",
+    "reduced_joint_flow", "salient_entropy", "salient_flow", "salient_lag", "salient_ratio",
+    "shared_invariant", "softmax_invariant", "stable_rank", "start_gradient",
     "tree_co_occurrence",
-]
+]  # fmt: skip

@@ -11,30 +11,35 @@ v_k' = eta_w sum_m u_mk and z_m' = eta_z (...), where
 
     u_mk = sum over classes n of m of P(n) g_nk h'_nk b_n           (the share of query m in v_k')
     sum over classes n of m of P(n) (db_n/dz_m)^T q_n,  q_n = sum_k g_nk h'_nk v_k.
+
+Delta says how discriminative and how frequent a token is (claim 2, as we know it). At the start the
+outputs are equal, and the gradient that arrives at hidden unit j, which is the logit of label j, is
+g_j = 1[j is the label] - 1/J. What first moves v_jl is
+
+    Delta_jl = E[g_j x_l] = P(l) E[g_j | l] = P(l) (P(j|l) - 1/J),
+
+frequency times discriminancy. Scan and Snap's two kinds of tokens are the two ends of the second
+factor: it vanishes where a token says nothing about the label (a common token, equally frequent
+under all labels), and is largest where one label alone has the token (a distinct token).
+
+What JoMA assumes of a run can be measured at any state, except orthonormal embeddings, which are a
+property of the model: with coordinates v_k for its weights there is nothing left to measure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
-from attnlab.formulas.checks import (
-    Classes,
-    Contexts,
-    FloatArray,
-    IntArray,
-    at_least,
-    class_weights,
-    contexts,
-    count_queries,
-    shares,
-)
+from attnlab.formulas import Setting
+from attnlab.formulas.checks import FloatArray, at_least
+from attnlab.formulas.setting import SettingLike
 from attnlab.formulas.tokens import attention_weights
 
 KINDS = ("softmax", "exp", "linear")
@@ -53,102 +58,22 @@ ACTIVATIONS: dict[str, tuple[Callable[..., FloatArray], Callable[..., FloatArray
 }
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """Labelled classes in letters.
-
-    Attributes
-    ----------
-    P
-        P(l|n), (K, L).
-    rows
-        psi: the query of each class, (K,).
-    share
-        P(n), (K,).
-    wanted
-        Labels, one-hot, (K, J).
-    """
-
-    P: FloatArray
-    rows: IntArray
-    share: FloatArray
-    wanted: FloatArray
-
-    @cached_property
-    def owner(self) -> FloatArray:
-        """P(n) at the query of class n, (K, Q)."""
-        return np.asarray(np.eye(count_queries(self.rows))[self.rows] * self.share[:, None])
-
-    def by_query(self, each: FloatArray) -> FloatArray:
-        """Sums over the classes of each query, as often as they are drawn: (..., K, A) to Q, A."""
-        return np.asarray(self.owner.T @ each)
-
-
-def mixture(
-    P: Contexts | Mixture,
-    *,
-    psi: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
-    target: ArrayLike | None = None,
-) -> Mixture:
-    """Classes in the letters of JoMA.
-
-    Parameters
-    ----------
-    P : array_like, SequenceClasses or Mixture
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        and a `Mixture` bring the following three with them.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-    weight : array_like, optional
-        How often each class is drawn, P(n); 1/K by default.
-    target : array_like, optional
-        The label of each class, numbered from 0 without gaps. By default each class has its own, or
-        what `SequenceClasses` have as next tokens.
-
-    Returns
-    -------
-    Mixture
-        The same, labelled.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import mixture
-    >>> mixture([[0.5, 0.5, 0], [0.5, 0, 0.5]]).wanted
-    array([[1., 0.],
-           [0., 1.]])
-    """
-    if isinstance(P, Mixture):
-        return P
-    weight = shares(P, weight)
-    if target is None and isinstance(P, Classes):
-        target = np.unique(P.next_token, return_inverse=True)[1]
-    P, rows = contexts(P, psi)
-    goal = np.arange(len(P)) if target is None else np.asarray(target)
-    return Mixture(P, rows, class_weights(weight, len(P)), np.eye(int(goal.max()) + 1)[goal])
+def by_query(s: Setting, each: FloatArray) -> FloatArray:
+    """Sums over the classes of each query, as often as they are drawn: (..., K, A) to Q, A."""
+    return np.asarray(s.owner.T @ each)
 
 
 @dataclass(frozen=True)
 class JointGradient:
     """One state of an MLP over attention, or several along leading axes; rates are left out.
 
-    Attributes
-    ----------
-    attention
-        b, (..., K, L).
-    incoming
-        g, (..., K, H).
-    slope
-        h', (..., K, H).
-    shares
-        u, the part of each query in the velocity of v, (..., Q, H, L).
-    logits
-        The velocity of z, (..., Q, L).
-    query_weights
-        That of r, (..., H, Q).
-    pull
-        S_n = q_n . b_n, (..., K).
+    attention: b, (..., K, L).
+    incoming: g, (..., K, H).
+    slope: h', (..., K, H).
+    shares: u, the part of each query in the velocity of v, (..., Q, H, L).
+    logits: the velocity of z, (..., Q, L).
+    query_weights: that of r, (..., H, Q).
+    pull: S_n = q_n . b_n, (..., K).
     """
 
     attention: FloatArray
@@ -161,67 +86,18 @@ class JointGradient:
 
 
 def joint_gradient(
-    P: Contexts | Mixture,
-    v: ArrayLike,
-    z: ArrayLike,
-    *,
-    r: ArrayLike | None = None,
-    upper: ArrayLike | None = None,
-    psi: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
-    target: ArrayLike | None = None,
-    attention: str = "softmax",
-    activation: str = "linear",
-    temperature: float = 1.0,
-    incoming: ArrayLike | None = None,
-) -> JointGradient:
+    setting: SettingLike, v: ArrayLike, z: ArrayLike, *, r: ArrayLike | None = None,
+    upper: ArrayLike | None = None, attention: str = "softmax", activation: str = "linear",
+    temperature: float = 1.0, incoming: ArrayLike | None = None,
+) -> JointGradient:  # fmt: skip
     """The gradient of minus the loss in all weights of an MLP over attention.
 
-    Parameters
-    ----------
-    P : array_like, SequenceClasses or Mixture
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        and a `Mixture` bring the following three with them.
-    v : array_like
-        Lower weights of the MLP, (..., H, L).
-    z : array_like
-        Attention logits, (..., Q, L).
-    r : array_like, optional
-        Weights of the queries, (..., H, Q); zero unless given.
-    upper : array_like, optional
-        Upper layer V, (..., H, J), if there is one.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-    weight : array_like, optional
-        How often each class is drawn, P(n); 1/K by default.
-    target : array_like, optional
-        The label of each class, numbered from 0 without gaps. By default each class has its own, or
-        what `SequenceClasses` have as next tokens.
-    attention : {"softmax", "exp", "linear"}
-        What becomes of the logits.
-    activation : {"linear", "relu", "gelu"}
-        Of the hidden units.
-    temperature : float, optional
-        T, by which attention logits are divided.
-    incoming : array_like, optional
-        g, (K, H), where it does not follow the outputs.
-
-    Returns
-    -------
-    JointGradient
-        The state, and the velocities in it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import joint_gradient
     >>> found = joint_gradient([[0.5, 0.5, 0], [0.5, 0, 0.5]], np.zeros((2, 3)), np.zeros((1, 3)))
     >>> found.shares.sum(0)  # what moves v: Delta
     array([[ 0.   ,  0.125, -0.125],
            [ 0.   , -0.125,  0.125]])
     """
-    s = mixture(P, psi=psi, weight=weight, target=target)
+    s = Setting.of(setting)
     v, z = np.asarray(v, dtype=np.float64), np.asarray(z, dtype=np.float64)
     T = float(at_least("temperature", temperature, 0.0, strict=True))
     phi, slope_of = _activation(activation)
@@ -252,75 +128,49 @@ def joint_gradient(
         incoming=np.asarray(g),
         slope=slope,
         shares=np.swapaxes(of_query, -1, -2) @ b[..., None, :, :],
-        logits=s.by_query(back),
-        query_weights=np.swapaxes(s.by_query(felt), -1, -2),
+        logits=by_query(s, back),
+        query_weights=np.swapaxes(by_query(s, felt), -1, -2),
         pull=pull,
     )
 
 
 def attend(
-    s: Mixture, z: FloatArray, *, attention: str = "softmax", temperature: float = 1.0
+    setting: SettingLike, z: FloatArray, *, attention: str = "softmax", temperature: float = 1.0
 ) -> FloatArray:
-    """b of each class: what it attends to.
+    """b of each class, what it attends to, (..., K, L).
 
-    Parameters
-    ----------
-    s : Mixture
-        Labelled classes (`mixture`).
-    z : ndarray
-        Attention logits, (..., Q, L).
-    attention : {"softmax", "exp", "linear"}
-        What becomes of the logits.
-    temperature : float, optional
-        T, by which attention logits are divided.
-
-    Returns
-    -------
-    ndarray
-        b, (..., K, L).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import attend, mixture
-    >>> attend(mixture([[0.5, 0.5, 0], [0.5, 0, 0.5]]), np.zeros((1, 3)))
+    >>> attend([[0.5, 0.5, 0], [0.5, 0, 0.5]], np.zeros((1, 3)))
     array([[0.5, 0.5, 0. ],
            [0.5, 0. , 0.5]])
     """
     if attention not in KINDS:
         raise InputError(f"attention must be one of {', '.join(KINDS)}; got {attention!r}")
+    s = Setting.of(setting)
     if attention == "softmax":
-        return attention_weights(s.P, z / temperature, psi=s.rows)
+        return attention_weights(s, z / temperature)
     sigma = np.exp(z / temperature) if attention == "exp" else z / temperature
     return np.asarray(s.P * sigma[..., s.rows, :])
 
 
-def mean_attention(s: Mixture, b: FloatArray) -> FloatArray:
-    """b-bar_m = E[b | m], the attention of a query on average over its classes.
+def mean_attention(setting: SettingLike, b: FloatArray) -> FloatArray:
+    """b-bar_m = E[b | m], the attention of a query on average over its classes, (..., Q, L).
 
     Parameters
     ----------
-    s : Mixture
-        Labelled classes (`mixture`).
     b : ndarray
         Attention of each class, (..., K, L).
 
-    Returns
-    -------
-    ndarray
-        b-bar, (..., Q, L).
-
     Examples
     --------
-    >>> from attnlab.papers.joma.theory import mean_attention, mixture
-    >>> s = mixture([[0.5, 0.5, 0], [0.5, 0, 0.5]])
-    >>> mean_attention(s, s.P)
+    >>> P = np.array([[0.5, 0.5, 0], [0.5, 0, 0.5]])
+    >>> mean_attention(P, P)
     array([[0.5 , 0.25, 0.25]])
     """
-    return np.asarray(s.by_query(b) / s.owner.sum(0)[:, None])
+    s = Setting.of(setting)
+    return np.asarray(by_query(s, b) / s.owner.sum(0)[:, None])
 
 
-def _errors(s: Mixture, logits: FloatArray) -> FloatArray:
+def _errors(s: Setting, logits: FloatArray) -> FloatArray:
     """1[label] - softmax(logits), (..., K, J)."""
     if logits.shape[-1] != s.wanted.shape[1]:
         raise InputError(
@@ -335,3 +185,92 @@ def _activation(name: str) -> tuple[Callable[..., FloatArray], Callable[..., Flo
     if name not in ACTIVATIONS:
         raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {name!r}")
     return ACTIVATIONS[name]
+
+
+def start_gradient(setting: SettingLike) -> FloatArray:
+    """g at equal outputs: 1[j is the label of class n] - 1/J, (K, J).
+
+    >>> start_gradient([[0.5, 0.5, 0], [0.5, 0, 0.5]])
+    array([[ 0.5, -0.5],
+           [-0.5,  0.5]])
+    """
+    wanted = Setting.of(setting).wanted
+    return np.asarray(wanted - 1.0 / wanted.shape[1])
+
+
+def delta(setting: SettingLike) -> FloatArray:
+    """Delta of each query, label and token, at equal outputs: frequency times discriminancy.
+
+    The share P(m) of a query is part of it, since it is part of what moves v: the sum over queries
+    is the whole. Returns Delta, (Q, J, L).
+
+    >>> delta([[0.5, 0.5, 0], [0.5, 0, 0.5]])[0]  # what both classes have says nothing
+    array([[ 0.   ,  0.125, -0.125],
+           [ 0.   , -0.125,  0.125]])
+    """
+    s = Setting.of(setting)
+    return np.einsum("kq,kj,kl->qjl", s.owner, start_gradient(s), s.P)
+
+
+def discriminancy(setting: SettingLike) -> FloatArray:
+    """How much a token tells of the label under each query, from 0 to 1.
+
+    The norm over labels of E[g_j | l, m] = P(j|l,m) - 1/J, over its largest value sqrt(1 - 1/J): 0
+    if all labels are equally likely given the token, 1 if one is certain. Returns (Q, L); nan where
+    the query never sees the token.
+
+    >>> discriminancy([[0.5, 0.5, 0], [0.5, 0, 0.5]]).round(9)
+    array([[0., 1., 1.]])
+    """
+    s = Setting.of(setting)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        expected = delta(s) / by_query(s, s.P)[:, None, :]
+    J = s.wanted.shape[1]
+    return np.asarray(np.linalg.norm(expected, axis=1) / np.sqrt(1.0 - 1.0 / J))
+
+
+@dataclass(frozen=True)
+class JointAssumptions:
+    """How far a run is from what is assumed, along its first axis; 0 is as assumed.
+
+    drift: half of |b-bar_m(t) - b-bar_m(0)|_1, for each query, (time, Q).
+    residual: of the factorisation, |E[S b | m] - E[S | m] b-bar_m| / |E[S b | m]|, (time, Q); nan
+        where nothing pulls.
+    change: |g(t) - g(0)| / |g(0)| over classes and hidden units, (time,).
+    """
+
+    drift: FloatArray
+    residual: FloatArray
+    change: FloatArray
+
+
+def joint_assumptions(
+    setting: SettingLike, v: ArrayLike, z: ArrayLike, **model: Any
+) -> JointAssumptions:
+    """Measure what JoMA assumes of a run, whose records (time, ...) begin at the start.
+
+    b-bar is of attention as it is: its sum is 1 for softmax alone.
+
+    Parameters
+    ----------
+    **model
+        The other arguments of `joint_gradient`.
+
+    Examples
+    --------
+    >>> v, z = np.zeros((2, 2, 3)), np.zeros((2, 1, 3))
+    >>> joint_assumptions([[0.5, 0.5, 0], [0.5, 0, 0.5]], v, z).drift  # nothing has moved
+    array([[0.],
+           [0.]])
+    """
+    s = Setting.of(setting)
+    found = joint_gradient(s, v, z, **model)
+    mean = mean_attention(s, found.attention)
+    together = by_query(s, found.pull[..., None] * found.attention)
+    apart = by_query(s, found.pull[..., None]) * mean
+    size = np.linalg.norm(together, axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        residual = np.linalg.norm(together - apart, axis=-1) / size
+    g = found.incoming
+    moved = np.linalg.norm(g - g[0], axis=(-2, -1)) / np.linalg.norm(g[0])
+    return JointAssumptions(np.abs(mean - mean[0]).sum(-1) / 2.0, residual, np.asarray(moved))

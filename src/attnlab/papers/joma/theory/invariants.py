@@ -48,38 +48,14 @@ def _squares(v: ArrayLike, v0: ArrayLike) -> FloatArray:
 
 
 def linear_invariant(
-    v: ArrayLike,
-    *,
-    v0: ArrayLike = 0.0,
-    z0: ArrayLike = 1.0,
-    eta_w: float = 1.0,
+    v: ArrayLike, *, v0: ArrayLike = 0.0, z0: ArrayLike = 1.0, eta_w: float = 1.0,
     eta_z: float = 1.0,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """z^2 = z(0)^2 + (eta_z/eta_w) sum_k (v_k^2 - v_k(0)^2), for linear attention: exact.
 
-    The temperature drops out.
+    The temperature drops out. Returns z^2 of one query, (..., L); of several, the sum of z_m^2 over
+    them.
 
-    Parameters
-    ----------
-    v : array_like
-        Lower weights of the MLP, (..., H, L).
-    v0 : array_like, optional
-        The same at the start.
-    z0 : array_like, optional
-        Logits at the start, (L,) or (Q, L).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-
-    Returns
-    -------
-    ndarray
-        z^2 of one query, (..., L); of several, the sum of z_m^2 over them.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import linear_invariant
     >>> linear_invariant([[0.0, 1.0], [0.0, 2.0]])
     array([1., 6.])
     """
@@ -89,39 +65,13 @@ def linear_invariant(
 
 
 def exp_invariant(
-    v: ArrayLike,
-    *,
-    v0: ArrayLike = 0.0,
-    z0: ArrayLike = 0.0,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
-) -> FloatArray:
+    v: ArrayLike, *, v0: ArrayLike = 0.0, z0: ArrayLike = 0.0, eta_w: float = 1.0,
+    eta_z: float = 1.0, temperature: float = 1.0,
+) -> FloatArray:  # fmt: skip
     """z = z(0) + (eta_z/(2 eta_w T)) sum_k (v_k^2 - v_k(0)^2), for exp attention: exact.
 
-    Parameters
-    ----------
-    v : array_like
-        Lower weights of the MLP, (..., H, L).
-    v0 : array_like, optional
-        The same at the start.
-    z0 : array_like, optional
-        Logits at the start, (L,) or (Q, L).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
+    Returns z of one query, (..., L); of several, the sum over them.
 
-    Returns
-    -------
-    ndarray
-        z of one query, (..., L); of several, the sum over them.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import exp_invariant
     >>> exp_invariant([[0.0, 1.0], [0.0, 2.0]])
     array([0. , 2.5])
     """
@@ -132,44 +82,13 @@ def exp_invariant(
 
 
 def softmax_invariant(
-    v: ArrayLike,
-    mean_attention: ArrayLike,
-    *,
-    v0: ArrayLike = 0.0,
-    z0: ArrayLike = 0.0,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
-) -> FloatArray:
+    v: ArrayLike, mean_attention: ArrayLike, *, v0: ArrayLike = 0.0, z0: ArrayLike = 0.0,
+    eta_w: float = 1.0, eta_z: float = 1.0, temperature: float = 1.0,
+) -> FloatArray:  # fmt: skip
     """z = z(0) + (eta_z/(2 eta_w T)) sum_k (v_k^2 - |v_k|^2 b-bar), differences from the start.
 
     For one query, and a mean attention that does not move.
 
-    Parameters
-    ----------
-    v : array_like
-        Lower weights of the MLP, (..., H, L).
-    mean_attention : array_like
-        b-bar, (L,).
-    v0 : array_like, optional
-        The same at the start.
-    z0 : array_like, optional
-        Logits at the start, (L,).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-
-    Returns
-    -------
-    ndarray
-        z, (..., L).
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import softmax_invariant
     >>> softmax_invariant([[0.0, 1.0], [0.0, 2.0]], [0.5, 0.5])
     array([-1.25,  1.25])
     """
@@ -180,42 +99,15 @@ def softmax_invariant(
 
 
 def moving_invariant(
-    v: ArrayLike,
-    mean_attention: ArrayLike,
-    *,
-    z0: ArrayLike = 0.0,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
-) -> FloatArray:
+    v: ArrayLike, mean_attention: ArrayLike, *, z0: ArrayLike = 0.0, eta_w: float = 1.0,
+    eta_z: float = 1.0, temperature: float = 1.0,
+) -> FloatArray:  # fmt: skip
     """z = z(0) + (eta_z/(eta_w T)) (1/2 sum_k v_k^2 - integral of b-bar ds), s = 1/2 sum_k |v_k|^2.
 
-    For one query. Ours. The integral is the trapezoidal rule between records, which is right to
-    second order in their distance; it needs no times, only b-bar as a function of s.
+    For one query, along a run (time, ...) from its start on. Ours. The integral is the trapezoidal
+    rule between records, which is right to second order in their distance; it needs no times, only
+    b-bar as a function of s.
 
-    Parameters
-    ----------
-    v : array_like
-        Lower weights of a run, from the start on, (time, H, L).
-    mean_attention : array_like
-        b-bar(t), (time, L).
-    z0 : array_like, optional
-        Logits at the start, (L,).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-
-    Returns
-    -------
-    ndarray
-        z, (time, L).
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import moving_invariant
     >>> moving_invariant([[[0.0, 0.0]], [[0.0, 2.0]]], [[0.5, 0.5], [0.3, 0.7]])
     array([[ 0. ,  0. ],
            [-0.8,  0.8]])
@@ -236,17 +128,10 @@ def moving_invariant(
 
 
 def shared_invariant(
-    v: ArrayLike,
-    shares: ArrayLike,
-    mean_attention: ArrayLike | None,
-    t: ArrayLike,
-    *,
-    z0: ArrayLike = 0.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
-    linear: bool = False,
-) -> FloatArray:
-    """z of each of several queries that share one MLP (ours).
+    v: ArrayLike, shares: ArrayLike, mean_attention: ArrayLike | None, t: ArrayLike, *,
+    z0: ArrayLike = 0.0, eta_z: float = 1.0, temperature: float = 1.0, linear: bool = False,
+) -> FloatArray:  # fmt: skip
+    """z of each of several queries that share one MLP, along a run (time, ...) (ours).
 
         z_m = z_m(0) + (eta_z/T) integral of sum_k (v_k * u_mk - (v_k . u_mk) b-bar_m) dt
 
@@ -255,32 +140,15 @@ def shared_invariant(
 
     Parameters
     ----------
-    v : array_like
-        Lower weights of a run, (time, H, L).
     shares : array_like
         u of `joint_gradient`, (time, Q, H, L).
     mean_attention : array_like or None
         b-bar, (time, Q, L), for softmax attention; None for exp and linear attention.
-    t : array_like
-        The times of the records, (time,).
-    z0 : array_like, optional
-        Logits at the start, (Q, L).
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
     linear : bool, optional
         Whether attention is linear.
 
-    Returns
-    -------
-    ndarray
-        z, (time, Q, L).
-
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnlab.papers.joma.theory import shared_invariant
     >>> v, u = np.ones((2, 1, 2)), np.ones((2, 1, 1, 2))
     >>> shared_invariant(v, u, None, [0.0, 1.0])[-1]
     array([[1., 1.]])

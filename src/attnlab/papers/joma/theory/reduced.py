@@ -19,31 +19,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
-from attnlab.formulas.checks import Contexts, FloatArray, at_least, start_logits
-from attnlab.formulas.solving import solve
-from attnlab.papers.joma.theory.delta import start_gradient
-from attnlab.papers.joma.theory.gradient import (
-    Mixture,
-    attend,
-    joint_gradient,
-    mean_attention,
-    mixture,
-)
-from attnlab.papers.joma.theory.invariants import rate_ratio
+from attnlab.formulas import Setting, solve
+from attnlab.formulas.checks import FloatArray, at_least
+from attnlab.formulas.setting import SettingLike
+
+from .gradient import attend, joint_gradient, mean_attention, start_gradient
+from .invariants import rate_ratio
 
 
 @dataclass(frozen=True)
 class ReducedJoint:
     """The reduced dynamics at the times asked for, whose shape leads.
 
-    Attributes
-    ----------
-    weights
-        v, (..., H, L).
-    query_weights
-        r, (..., H, Q).
-    logits
-        z, (..., Q, L).
+    weights: v, (..., H, L).
+    query_weights: r, (..., H, Q).
+    logits: z, (..., Q, L).
     """
 
     weights: FloatArray
@@ -52,51 +42,16 @@ class ReducedJoint:
 
 
 def reduced_joint_flow(
-    P: Contexts | Mixture,
-    t: ArrayLike,
-    *,
-    eta_w: float,
-    eta_z: float,
-    psi: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
-    target: ArrayLike | None = None,
-    attention: str = "softmax",
-    activation: str = "linear",
-    temperature: float = 1.0,
-    residual: bool = True,
-    z0: ArrayLike | None = None,
-    moving: bool = False,
-    stationary: bool = False,
-    rtol: float = 1e-8,
-    atol: float = 1e-11,
-) -> ReducedJoint:
+    setting: SettingLike, t: ArrayLike, *, attention: str = "softmax", activation: str = "linear",
+    temperature: float = 1.0, residual: bool = True, z0: ArrayLike | None = None,
+    moving: bool = False, stationary: bool = False, rtol: float = 1e-8, atol: float = 1e-11,
+) -> ReducedJoint:  # fmt: skip
     """Solve the reduced dynamics at times t, from v(0) = 0 and r(0) = 0.
 
     Parameters
     ----------
-    P : array_like, SequenceClasses or Mixture
-        P(l|n): a row for each class, a column for each contextual token, (K, L). `SequenceClasses`
-        and a `Mixture` bring the following three with them.
-    t : array_like
-        Times, in any order.
-    eta_w : float
-        Rate of the MLP.
-    eta_z : float
-        Rate of attention.
-    psi : array_like, optional
-        The row of z of each class, 0 to Q - 1, as `classes.query_index` has it. By default one
-        query for all.
-    weight : array_like, optional
-        How often each class is drawn, P(n); 1/K by default.
-    target : array_like, optional
-        The label of each class, numbered from 0 without gaps. By default each class has its own, or
-        what `SequenceClasses` have as next tokens.
-    attention : {"softmax", "exp", "linear"}
-        What becomes of the logits.
     activation : {"linear", "gelu"}
         Of the hidden units; a ReLU has no slope at v = 0.
-    temperature : float, optional
-        T, by which attention logits are divided.
     residual : bool, optional
         Whether hidden units see the query.
     z0 : array_like, optional
@@ -105,27 +60,19 @@ def reduced_joint_flow(
         For softmax attention, and for several queries of any, integrate z with its own velocity.
     stationary : bool, optional
         Keep the gradient that arrives as it starts.
-    rtol, atol : float, optional
-        Tolerances of the solver.
-
-    Returns
-    -------
-    ReducedJoint
-        v, r and z at each t.
 
     Examples
     --------
-    >>> from attnlab.papers.joma.theory import reduced_joint_flow
-    >>> flow = reduced_joint_flow([[0.5, 0.5, 0], [0.5, 0, 0.5]], 5.0, eta_w=1.0, eta_z=1.0)
-    >>> flow.logits.round(3)
+    >>> setting = Setting([[0.5, 0.5, 0], [0.5, 0, 0.5]], eta_y=1.0, eta_z=1.0)
+    >>> reduced_joint_flow(setting, 5.0).logits.round(3)
     array([[-0.318,  0.159,  0.159]])
     """
     if activation == "relu":
         raise InputError("activation: from v(0) = 0 a ReLU has no slope; take 'linear' or 'gelu'")
-    s = mixture(P, psi=psi, weight=weight, target=target)
-    L, J = s.P.shape[1], s.wanted.shape[1]
+    s = Setting.of(setting)
+    L, J, (eta_w, eta_z) = s.L, s.wanted.shape[1], s.rates
     T = float(at_least("temperature", temperature, 0.0, strict=True))
-    start = start_logits(z0, s.rows, L)
+    start = s.start(z0)
     if z0 is None and attention == "linear":
         start = start + T
     Q, ratio = len(start), rate_ratio(eta_w, eta_z)

@@ -33,8 +33,8 @@ import scipy
 from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
+from attnlab.formulas import solve
 from attnlab.formulas.checks import FloatArray, at_least, unwrap
-from attnlab.formulas.solving import solve
 
 # Where the entropy is looked at, for its lowest point.
 LOOKS = 4001
@@ -44,12 +44,8 @@ LOOKS = 4001
 class SalientFlow:
     """Tokens on the way to their centres, at the times asked for, whose shape leads.
 
-    Attributes
-    ----------
-    weights
-        v, (..., L).
-    closeness
-        y = ln(1/delta), (..., L).
+    weights: v, (..., L).
+    closeness: y = ln(1/delta), (..., L).
     """
 
     weights: FloatArray
@@ -60,16 +56,10 @@ class SalientFlow:
 class EntropyDip:
     """The entropy of attention.
 
-    Attributes
-    ----------
-    start
-        At the start.
-    lowest
-        At its lowest.
-    time
-        When that is.
-    end
-        In the end.
+    start: at the start.
+    lowest: at its lowest.
+    time: when that is.
+    end: in the end.
     """
 
     start: float
@@ -79,40 +69,11 @@ class EntropyDip:
 
 
 def salient_flow(
-    mu: ArrayLike,
-    t: ArrayLike,
-    *,
-    v0: ArrayLike = 0.0,
-    sharpness: float = 0.5,
-    normalised: bool = False,
-    rtol: float = 1e-10,
-    atol: float = 1e-12,
-) -> SalientFlow:
+    mu: ArrayLike, t: ArrayLike, *, v0: ArrayLike = 0.0, sharpness: float = 0.5,
+    normalised: bool = False, rtol: float = 1e-10, atol: float = 1e-12,
+) -> SalientFlow:  # fmt: skip
     """v' = (mu - v) * exp(c v^2) from v0, which is below every mu.
 
-    Parameters
-    ----------
-    mu : array_like
-        Centres to which the tokens are pulled, (L,).
-    t : array_like
-        Times, in any order.
-    v0 : array_like, optional
-        Where the tokens start, 0 <= v0 < mu.
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-    normalised : bool, optional
-        Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
-    rtol, atol : float, optional
-        Tolerances of the solver.
-
-    Returns
-    -------
-    SalientFlow
-        v and ln(1/delta) at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import salient_flow
     >>> salient_flow([1.0, 2.0], [0.0, 0.5, 5.0]).weights.round(3)
     array([[0.   , 0.   ],
            [0.403, 0.874],
@@ -132,23 +93,6 @@ def salient_flow(
 def salient_ratio(mu: ArrayLike, other: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
     """The limit of ln(1/delta)/ln(1/delta') of two tokens: exp(c (mu^2 - mu'^2)).
 
-    Parameters
-    ----------
-    mu : array_like
-        The centre of the one token.
-    other : array_like
-        The centre of the other.
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-
-    Returns
-    -------
-    ndarray
-        The ratio.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import salient_ratio
     >>> float(salient_ratio(2.0, 1.0).round(3))
     4.482
     """
@@ -159,23 +103,6 @@ def salient_ratio(mu: ArrayLike, other: ArrayLike, *, sharpness: float = 0.5) ->
 def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> FloatArray:
     """C of each mu: how far ln(1/delta) stays behind a token that had its speed from the start.
 
-    Parameters
-    ----------
-    mu : array_like
-        Centres to which the tokens are pulled, (L,).
-    v0 : float, optional
-        Where the tokens start.
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-
-    Returns
-    -------
-    ndarray
-        C, in the shape of mu.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import salient_lag
     >>> salient_lag([1.0, 2.0]).round(3)
     array([0.881, 6.344])
     """
@@ -194,23 +121,8 @@ def salient_lag(mu: ArrayLike, *, v0: float = 0.0, sharpness: float = 0.5) -> Fl
 
 
 def salient_entropy(v: ArrayLike, *, sharpness: float = 0.5) -> FloatArray:
-    """The entropy of softmax(c v^2) over the last axis.
+    """The entropy of softmax(c v^2) over the last axis, in nats.
 
-    Parameters
-    ----------
-    v : array_like
-        Weights, (..., L).
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-
-    Returns
-    -------
-    ndarray
-        In nats.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import salient_entropy
     >>> salient_entropy([[0.0, 0.0], [0.0, 3.0]]).round(3)
     array([0.693, 0.06 ])
     """
@@ -223,25 +135,6 @@ def entropy_dip(
 ) -> EntropyDip:
     """The entropy of softmax(c v^2) along `salient_flow`: its two limits and its lowest point.
 
-    Parameters
-    ----------
-    mu : array_like
-        Centres to which the tokens are pulled, (L,).
-    v0 : float, optional
-        Where all tokens start, 0 <= v0 < min mu.
-    sharpness : float, optional
-        c; 1/2 in the paper, 0 without attention.
-    normalised : bool, optional
-        Take softmax(c v^2) for attention instead of exp(c v^2): all tokens then share one clock.
-
-    Returns
-    -------
-    EntropyDip
-        Start, lowest, when, and end.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import entropy_dip
     >>> dip = entropy_dip([1.0, 2.0, 3.0])
     >>> dip.lowest < dip.end < dip.start
     True
@@ -266,3 +159,21 @@ def _centres(mu: ArrayLike, v0: ArrayLike) -> tuple[FloatArray, FloatArray]:
     if np.any(start >= mu):
         raise InputError(f"v0 must be below every mu; got {v0!r}")
     return mu, np.broadcast_to(-np.log1p(-start / mu), mu.shape)
+
+
+def stable_rank(W: ArrayLike) -> FloatArray:
+    """|W|_F^2/|W|_2^2 over the last two axes, from 1 to the rank; nan for a zero matrix.
+
+    Parameters
+    ----------
+    W : array_like
+        Matrices, (..., m, n).
+
+    Examples
+    --------
+    >>> float(stable_rank(np.diag([2.0, 1.0, 1.0])))
+    1.5
+    """
+    sizes = np.linalg.svd(np.asarray(W, dtype=np.float64), compute_uv=False) ** 2
+    with np.errstate(invalid="ignore"):
+        return unwrap(sizes.sum(-1) / sizes.max(-1))

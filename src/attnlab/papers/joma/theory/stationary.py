@@ -35,12 +35,8 @@ from attnlab.formulas.checks import FloatArray, at_least
 class StationaryLaw:
     """Weights and logits at the times asked for, whose shape leads; nan from the blow-up on.
 
-    Attributes
-    ----------
-    weights
-        v, (..., H, L).
-    logits
-        z, (..., L).
+    weights: v, (..., H, L).
+    logits: z, (..., L).
     """
 
     weights: FloatArray
@@ -60,36 +56,13 @@ def _unit(D: FloatArray) -> FloatArray:
 
 
 def blow_up_time(
-    Delta: ArrayLike,
-    *,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
+    Delta: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0, temperature: float = 1.0,
     z0: ArrayLike = 0.0,
-) -> float:
+) -> float:  # fmt: skip
     """t* = T sqrt(pi/(2 eta_w eta_z)) / max over tokens of |Delta_l|.
 
-    Parameters
-    ----------
-    Delta : array_like
-        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-    z0 : array_like, optional
-        Logits at the start, (L,).
+    Infinite if nothing moves.
 
-    Returns
-    -------
-    float
-        t*; infinite if nothing moves.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import blow_up_time
     >>> round(blow_up_time([0.5, 0.25]), 4)
     2.5066
     """
@@ -99,39 +72,11 @@ def blow_up_time(
 
 
 def erf_law(
-    Delta: ArrayLike,
-    t: ArrayLike,
-    *,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
-    z0: ArrayLike = 0.0,
-) -> StationaryLaw:
+    Delta: ArrayLike, t: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0,
+    temperature: float = 1.0, z0: ArrayLike = 0.0,
+) -> StationaryLaw:  # fmt: skip
     """v and z of exp attention at times t, from v(0) = 0 and z(0) = z0.
 
-    Parameters
-    ----------
-    Delta : array_like
-        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
-    t : array_like
-        Times.
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-    z0 : array_like, optional
-        Logits at the start, (L,).
-
-    Returns
-    -------
-    StationaryLaw
-        Both at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import erf_law
     >>> erf_law([0.5, 0.25], [1.0, 2.0]).logits.round(4)
     array([[0.1367, 0.0319],
            [0.8135, 0.1367]])
@@ -149,36 +94,13 @@ def erf_law(
 
 
 def frozen_weights(
-    Delta: ArrayLike,
-    *,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
+    Delta: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0, temperature: float = 1.0,
     z0: ArrayLike = 0.0,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """|v_l| at t*: sqrt(2/r) erfinv(|Delta_l|/max |Delta|), with r = eta_z/(eta_w T^2).
 
-    Parameters
-    ----------
-    Delta : array_like
-        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-    z0 : array_like, optional
-        Logits at the start, (L,).
+    Infinite for the winner.
 
-    Returns
-    -------
-    ndarray
-        (L,); infinite for the winner.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import frozen_weights
     >>> frozen_weights([0.5, 0.25]).round(4)
     array([   inf, 0.6745])
     """
@@ -188,39 +110,11 @@ def frozen_weights(
 
 
 def cosh_law(
-    Delta: ArrayLike,
-    t: ArrayLike,
-    *,
-    eta_w: float = 1.0,
-    eta_z: float = 1.0,
-    temperature: float = 1.0,
-    z0: ArrayLike = 1.0,
-) -> StationaryLaw:
+    Delta: ArrayLike, t: ArrayLike, *, eta_w: float = 1.0, eta_z: float = 1.0,
+    temperature: float = 1.0, z0: ArrayLike = 1.0,
+) -> StationaryLaw:  # fmt: skip
     """v and z of linear attention at times t, from v(0) = 0 and z(0) = z0.
 
-    Parameters
-    ----------
-    Delta : array_like
-        What first moves the MLP (`delta`): (L,) or, with several hidden units, (H, L).
-    t : array_like
-        Times.
-    eta_w : float, optional
-        Rate of the MLP.
-    eta_z : float, optional
-        Rate of attention.
-    temperature : float, optional
-        T, by which attention logits are divided.
-    z0 : array_like, optional
-        Logits at the start, (L,).
-
-    Returns
-    -------
-    StationaryLaw
-        Both at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.joma.theory import cosh_law
     >>> cosh_law([0.5, 0.25], 2.0).logits.round(4)
     array([1.5431, 1.1276])
     """

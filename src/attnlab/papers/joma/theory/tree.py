@@ -31,14 +31,8 @@ def tree_co_occurrence(
     rho_0 : array_like, optional
         The mean spin of the root's child above the two leaves, P(off) - P(on), over all labels.
 
-    Returns
-    -------
-    ndarray
-        The probability.
-
     Examples
     --------
-    >>> from attnlab.papers.joma.theory import tree_co_occurrence
     >>> tree_co_occurrence([0, 1, 2], depth=3, rho=0.8).round(3)
     array([1.   , 0.82 , 0.705])
     """

@@ -8,35 +8,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.auditing.fit import slope
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
 from attnlab.files.errors import InputError
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import SYMMETRIC, UNEVEN, WEAK, climbed, transition_time
-from attnlab.papers.scan_and_snap.hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
-from attnlab.papers.scan_and_snap.readings import (
+from attnlab.theory import Case, Check
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
+
+from .. import theory
+from ..cases import SYMMETRIC, UNEVEN, WEAK, climbed, clock, transition_time
+from ..hypotheses import ASSUMPTION_1, COROLLARY_2, EQ_10
+from ..readings import (
     first_turn,
     gain_error,
+    in_both_forms,
     logits,
     most_and_least_frequent,
     reduced,
     run_at,
     slopes,
 )
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
-from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, LEADING
 
 TIMES = np.geomspace(1.0, 1e7, 60)
 # How near Eq. 10 must be to training to count as a description of it.
 DESCRIBES = 0.25
 
 
-def eq_10_in_training(case: Case) -> tuple[Check, float]:
+def eq_10_in_training(s: Case) -> tuple[Check, float]:
     """The premise that attention moves by Eq. 10, held against the joint flow: the size of z from
     t_0 on, and how many times too large Eq. 10 makes it by t_0."""
-    s = case
     times, path = run_at(s)
     late = times >= transition_time(s)
     if not late.any():
@@ -61,32 +61,30 @@ def eq_10_in_training(case: Case) -> tuple[Check, float]:
     number="as printed, {:.3g} times too fast when t counts steps",
     training_number="at t_0 Theorem 1's decoder makes the norm of z {:.3g} times too large",
 )  # fmt: skip
-def lemma_4(case: Case) -> Measurement:
+def lemma_4(s: Case) -> Measurement:
     """Compare dz/dt per step with Lemma 1 averaged over classes at Theorem 5's Y, and Eq. 10 with
     the joint flow at eta_Y/eta_Z = 30; the corrected form has the share P(n) = 1/K of the steps
     that class n gets. The tolerance is rounding; in training 25 % count as a description.
     """
-    s, t = case, transition_time(case)
+    t = transition_time(s)
     rng = np.random.default_rng(9)
     z = rng.normal(scale=0.3, size=(s.classes.queries.size, s.P.shape[1]))
-    f = formulas.unit_attention(s.P, z, psi=s.psi)
+    f = formulas.unit_attention(s, z)
     Y = theory.decoder_weights(f, theory.h(t / s.K, M=s.M, eta_y=s.eta_y), M=s.M)
     mean = np.zeros(z.shape)
     for n in range(s.K):
         step = formulas.sample_gradient(s.P[n], z[s.psi[n]], Y, target=n).logits
         mean[s.psi[n]] += s.classes.prior[n] * step
-    speed = theory.gamma(t, K=s.K, M=s.M, eta_y=s.eta_y)
+    speed = theory.gamma(t, **clock(s))
     predicted = {
-        form: speed * theory.attention_velocity(s.P, z, psi=s.psi, M=s.M, weight=weight)
-        for form, weight in (("printed", 1.0), ("corrected", s.classes.prior))
+        form: speed * theory.attention_velocity(s, z, weight=weight)
+        for form, weight in (("printed", 1.0), ("corrected", None))
     }
-    checks = [
-        Check("dz/dt over eta_Z, per step", value, mean, relative=False, form=form)  # type: ignore[arg-type]
-        for form, value in predicted.items()
-    ]
     premise, factor = eq_10_in_training(s)
     return Measurement(
-        (*checks, premise, replace(premise, form="printed")),
+        *in_both_forms("dz/dt over eta_Z, per step", predicted, mean, relative=False),
+        premise,
+        replace(premise, form="printed"),
         number=float(np.linalg.norm(predicted["printed"]) / np.linalg.norm(mean)),
         training_number=factor,
         note="Eq. 10 is what the decoder of Eq. 26 does to attention; SGD trains another decoder "
@@ -95,7 +93,7 @@ def lemma_4(case: Case) -> Measurement:
 
 
 def without_memory(
-    case: Case, times: NDArray[np.float64], path: NDArray[np.float64]
+    s: Case, times: NDArray[np.float64], path: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return dz/dt along a path of z, (time, Q, L), with SGD's decoder trained at each z anew.
 
@@ -103,10 +101,10 @@ def without_memory(
     that g_n has the form of Eq. 9. The decoder of the joint flow also keeps what it learnt from
     earlier attention.
     """
-    s, velocity = case, np.zeros(path.shape)
+    velocity = np.zeros(path.shape)
     for i, (t, z) in enumerate(zip(times, path, strict=True)):
-        f = formulas.unit_attention(s.P, z, psi=s.psi)
-        w = formulas.sgd_flow(s.classes, t, eta_y=s.eta_y, eta_z=0.0, z0=z).outputs
+        f = formulas.unit_attention(s, z)
+        w = formulas.sgd_flow(formulas.Setting.of(s, eta_z=0.0), t, z0=z).outputs
         outputs = np.hstack([w[:, :-1], np.repeat(w[:, -1:], s.M + 1 - w.shape[1], axis=1)])
         target = np.unique(s.classes.next_token, return_inverse=True)[1]
         g = theory.gradient_coefficients(outputs, theory.gram(f), next_token=target) @ f
@@ -126,22 +124,21 @@ def without_memory(
     number="under Eq. 10 the smallest velocity at the start is {:.2g} (times eta_Z gamma)",
     training_number="no logit goes against its fate before t = {:.2g} (the decoder's memory)",
 )  # fmt: skip
-def theorem_2(case: Case) -> Measurement:
+def theorem_2(s: Case) -> Measurement:
     """Compare the sign of dz/dt of each token at every time with the velocity along Eq. 10, and
     with the slope of z in the joint flow at eta_Y/eta_Z = 30. Only the sign counts; 25 % to say
     that a decoder without memory describes training.
     """
-    s = case
-    fates = theory.token_fates(s.P, psi=s.psi)
+    fates = theory.token_fates(s)
     claimed = fates != 0
     if not claimed.any():
         raise InputError("classes: Theorem 2 says nothing of these; give classes that overlap")
     path = reduced(s, TIMES).logits
-    velocity = theory.attention_velocity(s.P, path, psi=s.psi, M=s.M, weight=s.classes.prior)
+    velocity = theory.attention_velocity(s, path)
     along = (velocity * fates)[:, claimed]
     times, z = run_at(s)
     trained_along = (slopes(times, z) * fates)[:, claimed]
-    start = (theory.attention_velocity(s.P, 0 * path[0], psi=s.psi, M=s.M) * fates)[claimed]
+    start = (theory.attention_velocity(s, 0 * path[0]) * fates)[claimed]
     last = times.size - 2  # of the intervals between records
     first = min(int(np.searchsorted(times, transition_time(s))), last)
     late = np.unique(np.geomspace(first, last, 6).astype(int))
@@ -152,22 +149,19 @@ def theorem_2(case: Case) -> Measurement:
     told = ", ".join(f"{turn:.2g}" if np.isfinite(turn) else "never" for turn in turns)
     row, column = (index[int(trained_along.min(axis=0).argmin())] for index in np.nonzero(claimed))
     return Measurement(
-        (
-            Check("velocity along its fate, Eq. 10", 0.0, along),
-            Check("velocity along its fate, SGD's decoder trained anew", 0.0, anew_along),
-            Check("velocity along its fate, training", 0.0, trained_along, training=True),
-            Check("velocity with a decoder that has no memory, from t_0 on", trained_along[late],
-                  anew_along, LEADING, tolerance=DESCRIBES, form="premise", training=True),
-        ),
-        number=float(start.min()),
-        training_number=_first_against(times, z, fates),
+        Check("velocity along its fate, Eq. 10", 0.0, along),
+        Check("velocity along its fate, SGD's decoder trained anew", 0.0, anew_along),
+        Check("velocity along its fate, training", 0.0, trained_along, training=True),
+        Check("velocity with a decoder that has no memory, from t_0 on", trained_along[late],
+              anew_along, LEADING, tolerance=DESCRIBES, form="premise", training=True),
+        number=float(start.min()), training_number=_first_against(times, z, fates),
         note=f"{s.classes.origin}, in training: the first logit turns against its fate at t = "
-        f"{told}, for eta_Y/eta_Z = " + ", ".join(f"{ratio:g}" for ratio in TRAINED_RATIOS)
-        + f" (to t = {times[-1]:.0e}); at {s.eta_y / s.eta_z:.3g} token "
-        f"{s.classes.in_play[column]} rises to z = {z[:, row, column].max():+.4f} and ends at "
-        f"{z[-1, row, column]:+.4f}. The form of Eq. 9 and xi_n > 0, from which the signs follow, "
-        "hold for a decoder that SGD trains at the attention of the time alone; the decoder of "
-        "the joint flow remembers earlier attention. What attention does: see distinct-attention",
+        f"{told}, for eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')} (to t = {times[-1]:.0e}); at "
+        f"{s.eta_y / s.eta_z:.3g} token {s.classes.in_play[column]} rises to z = "
+        f"{z[:, row, column].max():+.4f} and ends at {z[-1, row, column]:+.4f}. The form of Eq. 9 "
+        "and xi_n > 0, from which the signs follow, hold for a decoder that SGD trains at the "
+        "attention of the time alone; the decoder of the joint flow remembers earlier attention. "
+        "What attention does: see distinct-attention",
         holds_from=holds_from([not np.isfinite(turn) for turn in turns]),
     )  # fmt: skip
 
@@ -189,21 +183,18 @@ def _first_against(
     number="the slowest common token starts at {:.2g} (times eta_Z gamma)",
     training_number="in training the common token that loses least ends at z = {:.2g}",
 )  # fmt: skip
-def corollary_2(case: Case) -> Measurement:
+def corollary_2(s: Case) -> Measurement:
     """Check that dz/dt of each common token is negative at every time, along Eq. 10 and in the
     joint flow at eta_Y/eta_Z = 30. Only the sign counts.
     """
-    s = case
-    common = np.flatnonzero(formulas.token_roles(s.P).common)
-    velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
+    common = np.flatnonzero(formulas.token_roles(s).common)
+    velocity = theory.attention_velocity(s, reduced(s, TIMES).logits)
     falling = velocity[:, 0, common]
     times, z = run_at(s)
     in_training = slopes(times, z)[:, 0, common]
     return Measurement(
-        (
-            Check("velocity of common tokens, Eq. 10", 0.0, falling),
-            Check("velocity of common tokens, training", 0.0, in_training, training=True),
-        ),
+        Check("velocity of common tokens, Eq. 10", 0.0, falling),
+        Check("velocity of common tokens, training", 0.0, in_training, training=True),
         number=float(falling[0].max()),
         training_number=float(z[-1, 0, common].max()),
     )
@@ -215,40 +206,34 @@ def corollary_2(case: Case) -> Measurement:
     r"distinct tokens $l$, $l'$ of class $n$, where $r_{l/l' \mid n}(t) := "
     r"f_{nl}^2(t)/f_{nl'}^2(t) - 1$",
     relation=EQUAL, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10), tolerance=1e-8, general=True,
-    figure="fig4",
-    code=("relative_gain", "growth_factor", "gain_invariant"),
+    figure="fig4", code=("relative_gain", "growth_factor", "gain_invariant"),
     test="test_gain.py::test_eq_11_along_the_flow",
     training_number="in training the error of r/r_0 - 1 by Eq. 11 goes as (eta_Y/eta_Z)^{:.2f}",
 )  # fmt: skip
-def theorem_3(case: Case) -> Measurement:
+def theorem_3(s: Case) -> Measurement:
     """Compare the relative gain of each distinct token from its own logit with Eq. 10 solved
     numerically, and with the joint flow at eta_Y/eta_Z from 1 to 1000. The tolerance is that of the
     ODE solver; in training 1 % of r/r_0 - 1, and an error that goes as eta_Z/eta_Y.
     """
-    s = case
     n, _, low = most_and_least_frequent(s)
-    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[n])
+    tokens = np.flatnonzero(formulas.token_roles(s).distinct[n])
     z = reduced(s, TIMES).logits
-    gain = theory.relative_gain(s.P, z, reference=low, psi=s.psi)[:, n, tokens]
-    start = theory.relative_gain(s.P, reference=low, psi=s.psi)[n, tokens]
+    gain = theory.relative_gain(s, z, reference=low)[:, n, tokens]
+    start = theory.relative_gain(s, reference=low)[n, tokens]
     predicted = start * theory.growth_factor(z[:, s.psi[n], tokens])
     late = climbed(s).sel(time=10 * transition_time(s))
     errors = gain_error(s, logits(s, late))
     rate = slope(TRAINED_RATIOS[2:], errors[2:])
     small = 0.01
     return Measurement(
-        (
-            Check("relative gain r_{l/l'} (Eq. 11)", predicted, gain),
-            Check("exponent of Eq. 11's error in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1,
-                  training=True),
-            Check("Eq. 11's error at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0,
-                  training=True),
-        ),
+        Check("relative gain r_{l/l'} (Eq. 11)", predicted, gain),
+        Check("exponent of Eq. 11's error in eta_Y/eta_Z", -1.0, rate, LEADING, tolerance=0.1,
+              training=True),
+        Check("Eq. 11's error at eta_Y/eta_Z = 30", small, errors[3], AT_MOST, tolerance=0.0,
+              training=True),
         training_number=rate,
         note="relative error of r/r_0 - 1 by Eq. 11, in training at 10 t_0: "
-        + ", ".join(f"{e:.1%}" for e in errors)
-        + " at eta_Y/eta_Z = "
-        + ", ".join(f"{r:g}" for r in TRAINED_RATIOS),
+        f"{listed(errors, '.1%')} at eta_Y/eta_Z = {listed(TRAINED_RATIOS, 'g')}",
         holds_from=holds_from((errors <= small).tolist()),
     )  # fmt: skip
 
@@ -262,23 +247,20 @@ def theorem_3(case: Case) -> Measurement:
     test="test_gain.py::test_eq_12_and_monotone_dominance",
     number="ln chi ends at {:.3g} of the upper bound 2 B_n",
 )  # fmt: skip
-def eq_12(case: Case) -> Measurement:
+def eq_12(s: Case) -> Measurement:
     """Compare the two bounds, with B_n = eta_Z int P(n) xi_n dt (the class weight is needed), with
     Eq. 10 solved numerically. The tolerance is that of the ODE solver near t = 0, where both bounds
     meet.
     """
-    s = case
     n, high, _ = most_and_least_frequent(s)
     flow = reduced(s, TIMES)
     B = flow.growth_bound[:, n]
     chi = theory.growth_factor(flow.logits[:, s.psi[n], high])
-    f = formulas.unit_attention(s.P, flow.logits, psi=s.psi)[:, n, high]
-    lower, upper = theory.growth_bounds(B, formulas.unit_attention(s.P)[n, high] ** 2)
+    f = formulas.unit_attention(s, flow.logits)[:, n, high]
+    lower, upper = theory.growth_bounds(B, formulas.unit_attention(s)[n, high] ** 2)
     return Measurement(
-        (
-            Check("chi_l0 above exp(2 f^2 B_n)", lower, chi, AT_LEAST),
-            Check("chi_l0 below exp(2 B_n)", upper, chi),
-            Check("f_l0 increases", f[:-1], f[1:], AT_LEAST),
-        ),
+        Check("chi_l0 above exp(2 f^2 B_n)", lower, chi, AT_LEAST),
+        Check("chi_l0 below exp(2 B_n)", upper, chi),
+        Check("f_l0 increases", f[:-1], f[1:], AT_LEAST),
         number=float(np.log(chi[-1]) / (2.0 * B[-1])),
     )

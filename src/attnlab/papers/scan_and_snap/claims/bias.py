@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,40 +10,30 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.auditing.fit import slope
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS, holds_from
 from attnlab.dynamics import Flow, Save, simulate
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import (
-    LATE,
-    SYN_SMALL,
-    TURNING,
-    UNEVEN,
-    WEAK,
-    climbed,
-    two_by_hand,
-)
-from attnlab.papers.scan_and_snap.claims.attention import TIMES
-from attnlab.papers.scan_and_snap.hypotheses import (
-    ASSUMPTION_1,
-    EQ_10,
-    FAST,
-    single_common_token,
-    single_query,
-)
-from attnlab.papers.scan_and_snap.readings import (
+from attnlab.theory import Case, Check
+from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
+
+from .. import theory
+from ..cases import LATE, SYN_SMALL, TURNING, UNEVEN, WEAK, climbed, clock, two_by_hand
+from ..hypotheses import ASSUMPTION_1, EQ_10, FAST, single_common_token, single_query
+from ..readings import (
     as_dataset,
+    both_paths,
+    by_frequency,
+    falling,
     first_turn,
     logits,
     mean_entropy,
     most_and_least_frequent,
+    on_both_paths,
     reduced,
     run_at,
 )
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
-from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
+from .attention import TIMES
 
 
 @claim(
@@ -54,75 +45,59 @@ from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, SETTLES
     number="the rarest distinct token keeps {:.2g} of its share against the most frequent",
     training_number="in training it keeps {:.2g} of it",
 )  # fmt: skip
-def frequency_bias(case: Case) -> Measurement:
+def frequency_bias(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the logits of distinct tokens, by Eq. 10 and in the
     joint flow on Syn-Small, eta_Y/eta_Z = 30. Only the order counts.
     """
-    s = case
     n, _, _ = most_and_least_frequent(s)
-    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[n])
-    tokens = tokens[np.argsort(s.P[n, tokens])]
-    tokens = tokens[
-        np.append(True, np.diff(s.P[n, tokens]) > 0)
-    ]  # an order needs unequal probabilities
-    checks, share = [], {}
-    times, z = run_at(s)
-    for name, path in (("Eq. 10", reduced(s, times).logits), ("training", z)):
-        rising = np.diff(path[-1, s.psi[n], tokens])
-        c = formulas.attention_weights(s.P, path, psi=s.psi)[:, n]
-        share[name] = float(
-            c[-1, tokens[0]] / c[-1, tokens[-1]] / (c[0, tokens[0]] / c[0, tokens[-1]])
-        )
-        checks.append(
-            Check(f"z rises with P(l|n), {name}", 0.0, rising, training=name == "training")
-        )
-    return Measurement(tuple(checks), number=share["Eq. 10"], training_number=share["training"])
+    tokens = by_frequency(s, n)
+    # an order needs unequal probabilities
+    tokens = tokens[np.append(True, np.diff(s.P[n, tokens]) > 0)]
+    rising, share = {}, {}
+    for name, path in both_paths(s).items():
+        rising[name] = np.diff(path[-1, s.psi[n], tokens])
+        c = formulas.attention_weights(s, path)[:, n]
+        rarest = c[:, tokens[0]] / c[:, tokens[-1]]
+        share[name] = float(rarest[-1] / rarest[0])
+    return Measurement(
+        *on_both_paths("z rises with P(l|n)", 0.0, rising),
+        number=share["Eq. 10"], training_number=share["training"],
+    )  # fmt: skip
 
 
-def _dominant_attention(case: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
+def _dominant_attention(s: Case, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Attention to each class's most frequent distinct token, (..., K); z is (..., Q, L)."""
-    distinct = formulas.token_roles(case.P).distinct
-    top = np.where(distinct, case.P, 0.0).argmax(axis=1)
-    c = formulas.attention_weights(case.P, z, psi=case.psi)
-    return np.asarray(c[..., np.arange(case.K), top])
+    top = np.where(formulas.token_roles(s).distinct, s.P, 0.0).argmax(axis=1)
+    return np.asarray(formulas.attention_weights(s, z)[..., np.arange(s.K), top])
 
 
 @claim(
     "distinct-attention", source="Abstract, Section 5",
     statement="Over training distinct tokens gain attention (of each class the dominant one)",
     relation=ABOVE, case=UNEVEN, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    figure="fig2",
-    code=("attention_weights", "attention_flow"),
+    figure="fig2", code=("attention_weights", "attention_flow"),
     test="test_gain.py::test_eq_12_and_monotone_dominance",
     number="it rises throughout: in class 0 from 0.400 to {:.3f} at t = 10^7",
     training_number="rises to 10^10 (0.400 to {:.3f}); another falls from 5e12 on, net it gains",
 )  # fmt: skip
-def distinct_attention(case: Case) -> Measurement:
+def distinct_attention(s: Case) -> Measurement:
     """Check that attention to the most frequent distinct token of each class rises, along Eq. 10 to
     t = 10^7 and in the joint flow to 10^10 (net gain: to 10^20). Only the sign counts.
     """
-    s = case
     times, z = run_at(s)
-    checks = []
-    for name, path in (("Eq. 10", reduced(s, TIMES).logits), ("training", z)):
-        gained = np.diff(_dominant_attention(s, path), axis=0)
-        checks.append(
-            Check(f"gain of attention between records, {name}", 0.0, gained,
-                  training=name == "training")
-        )  # fmt: skip
+    paths = both_paths(s, TIMES)
+    gained = {name: np.diff(_dominant_attention(s, of), axis=0) for name, of in paths.items()}
     ladder = np.diff(_dominant_attention(s, logits(s, climbed(s))), axis=1)
     attention = _dominant_attention(s, z)[:, 0]
     late = climbed(LATE)
     rare = _dominant_attention(LATE, logits(LATE, late))[..., 1]
     turns = [first_turn(late["time"].values, path) for path in rare]
-    checks.append(
-        Check(f"attention at t = {LATE.steps:.0e} above the start, where it turns, training",
-              rare[:, 0], rare[:, -1], training=True)
-    )  # fmt: skip
     rung = TRAINED_RATIOS.index(FAST)
-    turned = [(r, turn) for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)]
+    turned = {r: turn for r, turn in zip(TRAINED_RATIOS, turns, strict=True) if np.isfinite(turn)}
     return Measurement(
-        tuple(checks),
+        *on_both_paths("gain of attention between records", 0.0, gained),
+        Check(f"attention at t = {LATE.steps:.0e} above the start, where it turns, training",
+              rare[:, 0], rare[:, -1], training=True),
         number=float(_dominant_attention(s, reduced(s, TIMES[-1:]).logits)[0, 0]),
         training_number=float(attention[-1]),
         note=f"{s.classes.origin}: attention to token 1 goes from {attention[0]:.3f} to "
@@ -130,39 +105,34 @@ def distinct_attention(case: Case) -> Measurement:
         f"because the common token's falls faster. It can fall, much later: {LATE.classes.origin}, "
         f"attention to token 2 rises from {rare[rung, 0]:.3f} to {rare[rung].max():.3f}, at t = "
         f"{turns[rung]:.1e}, and is {rare[rung, -1]:.3f} at {LATE.steps:.0e}; for eta_Y/eta_Z = "
-        + ", ".join(f"{ratio:g}" for ratio, _ in turned)
-        + " it turns at t = "
-        + ", ".join(f"{turn:.1e}" for _, turn in turned),
+        f"{listed(turned, 'g')} it turns at t = {listed(turned.values(), '.1e')}",
         holds_from=holds_from([bool((rung > 0).all()) for rung in ladder]),
-    )
+    )  # fmt: skip
 
 
 @claim(
     "discriminative-bias", source="Abstract, Section 1; Section 5 after Theorem 2",
     statement='A common token loses attention (for several it "can be a bit involved")',
     relation=BELOW, case=WEAK, hypotheses=(*ASSUMPTION_1, *EQ_10, single_common_token),
-    figure="fig2",
-    code=("attention_weights", "attention_flow"),
+    figure="fig2", code=("attention_weights", "attention_flow"),
     test="test_fates.py::test_theorem_2b_the_single_common_token_loses",
     number="it keeps {:.2g} of its attention to t = 10^7",
     training_number="in training it keeps {:.2g} to t = 10^10",
 )  # fmt: skip
-def discriminative_bias(case: Case) -> Measurement:
+def discriminative_bias(s: Case) -> Measurement:
     """Check that attention to the common token falls, along Eq. 10 to t = 10^7 and in the joint
     flow to t = 10^10. Only the sign counts.
     """
-    s = case
-    common = int(np.flatnonzero(formulas.token_roles(s.P).common)[0])
-    _, z = run_at(s)
-    kept, checks = {}, []
-    for name, path in (("Eq. 10", reduced(s, TIMES).logits), ("training", z)):
-        c = formulas.attention_weights(s.P, path, psi=s.psi)[:, 0, common]
-        kept[name] = float(c[-1] / s.P[0, common])
-        checks.append(
-            Check(f"attention to the common token, {name}", c[:-1], c[1:],
-                  training=name == "training")
-        )  # fmt: skip
-    return Measurement(tuple(checks), number=kept["Eq. 10"], training_number=kept["training"])
+    common = int(np.flatnonzero(formulas.token_roles(s).common)[0])
+    weights = {
+        name: formulas.attention_weights(s, path)[:, 0, common]
+        for name, path in both_paths(s, TIMES).items()
+    }
+    kept = {name: float(c[-1] / s.P[0, common]) for name, c in weights.items()}
+    return Measurement(
+        *falling("attention to the common token", weights),
+        number=kept["Eq. 10"], training_number=kept["training"],
+    )  # fmt: skip
 
 
 # The draw on which the criterion is tried: pairs of classes of one query with three common tokens
@@ -187,23 +157,23 @@ def random_pairs(M: int) -> NDArray[np.float64]:
     statement=r"$K = 2$ equally frequent classes of one query: the first move of a common token "
     r"$l$ is a loss iff $f_1^\top f_2 < \frac{2 f_{1l} f_{2l}}{f_{1l}^2 + f_{2l}^2}$ at the start",
     relation=EQUAL, case=TURNING, hypotheses=(*ASSUMPTION_1, *EQ_10, single_query), ours=True,
-    figure="fig2",
-    code=("common_token_margin", "attention_velocity"),
+    figure="fig2", code=("common_token_margin", "attention_velocity"),
     test="test_fates.py::test_criterion_for_two_classes_decides_every_common_token",
     number="the first move; by t = 10^7 under Eq. 10 {:.0f} of 600 random tokens have turned",
     training_number="the first move; by t = 10^7 {:.0f} of 600 have turned",
 )  # fmt: skip
-def several_common_tokens(case: Case) -> Measurement:
+def several_common_tokens(s: Case) -> Measurement:
     """Compare the sign of dz/dt at the start by the criterion with Eq. 10's velocity at t = 0, and
     with z in the joint flow at t = 0.01 (200 random pairs); nothing is said about the end. Only the
     sign counts.
     """
-    s, rest = case, np.zeros((1, 5))
+    rest = np.zeros((1, 5))
     pairs = random_pairs(s.M)
     rates: Any = {"eta_y": s.eta_y, "eta_z": s.eta_z}
     predicted = np.sign([theory.common_token_margin(P)[:3] for P in pairs])
-    first = [theory.attention_velocity(P, rest, psi=None, M=s.M)[0, :3] for P in pairs]
-    end = [theory.attention_flow(P, s.steps, psi=None, M=s.M, **rates).logits[0, :3] for P in pairs]
+    settings = [formulas.Setting(P, M=s.M, **rates) for P in pairs]
+    first = [theory.attention_velocity(of, rest)[0, :3] for of in settings]
+    end = [theory.attention_flow(of, s.steps).logits[0, :3] for of in settings]
     trained = simulate(
         [two_by_hand(P.tolist(), s.M) for P in pairs], Flow(), **rates, steps=s.steps,
         save=Save("logits", at=[0.0, 1e-2, s.steps]), dtype="float64", progress=False,
@@ -212,15 +182,12 @@ def several_common_tokens(case: Case) -> Measurement:
     turned, turned_trained = (int((np.sign(z) != predicted).sum()) for z in (end, end_trained))
     _, z = run_at(s)
     return Measurement(
-        (
-            Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
-            Check(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted,
-                  np.sign(first_trained), training=True),
-        ),
-        number=float(turned),
-        training_number=float(turned_trained),
+        Check(f"sign of dz/dt at t = 0, {PAIRS} random pairs", predicted, np.sign(first)),
+        Check(f"sign of z at t = 0.01, {PAIRS} random pairs, training", predicted,
+              np.sign(first_trained), training=True),
+        number=float(turned), training_number=float(turned_trained),
         note=f"the criterion is about the first move. {s.classes.origin}: token 1 is "
-        f"{theory.common_token_margin(s.P)[1]:.3f} above the border, rises to z = "
+        f"{theory.common_token_margin(s)[1]:.3f} above the border, rises to z = "
         f"{z[:, 0, 1].max():+.1e} in training and ends at {z[-1, 0, 1]:+.4f} at t = {s.steps:.0e}. "
         f"Of {predicted.size} common tokens of {PAIRS} random pairs (uniform on the simplex, "
         f"within Assumption 2, seed 27) {turned} have the other sign by then under Eq. 10, "
@@ -237,12 +204,11 @@ def several_common_tokens(case: Case) -> Measurement:
     number="{:.3g} of 10 distinct tokens are left at t = 10^12 (but B_n goes to infinity)",
     training_number="{:.3g} of 10 are left at t = 10^6 in training",
 )  # fmt: skip
-def no_winner_takes_all(case: Case) -> Measurement:
+def no_winner_takes_all(s: Case) -> Measurement:
     """Check that the effective number of distinct tokens stays above 2, and changes about
     logarithmically in time, by Eq. 10 to 10^12 and in training to 10^6. At 2 nearly one token would
     be left; an exponent below 0.05 is logarithmic to the eye.
     """
-    s = case
     times = np.geomspace(1.0, 1e12, 40)
     path = as_dataset(s, times, reduced(s, times).logits)
     run = climbed(s).sel(ratio=FAST)
@@ -250,13 +216,8 @@ def no_winner_takes_all(case: Case) -> Measurement:
     for name, result in (("Eq. 10", path), ("training", run)):
         entropy = mean_entropy(result)
         left[name] = float(np.exp(entropy[-1]))
-        end = result["time"][-1]
-        moved = [
-            float(
-                abs(entropy.interp(time=end / 10.0**i) - entropy.interp(time=end / 10.0 ** (i + 1)))
-            )
-            for i in (1, 0)
-        ]
+        decades = [entropy.interp(time=result["time"][-1] / 10.0**i) for i in (2, 1, 0)]
+        moved = [float(abs(later - sooner)) for sooner, later in pairwise(decades)]
         checks += [
             Check(f"effective distinct tokens at the end, {name}", 2.0, left[name],
                   training=name == "training"),
@@ -264,7 +225,7 @@ def no_winner_takes_all(case: Case) -> Measurement:
                   SETTLES, relative=False, tolerance=0.05, training=name == "training"),
         ]  # fmt: skip
     return Measurement(
-        tuple(checks),
+        *checks,
         number=left["Eq. 10"],
         training_number=left["training"],
         note="at finite t: by Theorems 3 and 4 B_n goes to infinity, so that the limit is one-hot",
@@ -276,18 +237,16 @@ def no_winner_takes_all(case: Case) -> Measurement:
     statement=r"$\chi_{l_0}(t)$ of the dominant token grows (sub-)linearly up to $t_0'$, as "
     r"$O(\ln t)$ from $t_0$ on",
     relation=SETTLES, case=WEAK, hypotheses=(*ASSUMPTION_1, single_query, single_common_token),
-    figure="fig3",
-    code=("growth_factor", "attention_flow"),
+    figure="fig3", code=("growth_factor", "attention_flow"),
     test="test_transition.py::test_growth_is_ln_t_then_ln_ln_t",
     number="after t_0 an e-fold of t adds at most {:.2g} times as much as at t_0",
     training_number="bounded, but up to {:.2g} times as much: t_0 is not where it slows down",
 )  # fmt: skip
-def scan_and_snap(case: Case) -> Measurement:
+def scan_and_snap(s: Case) -> Measurement:
     """Check that chi, under Eq. 10 and in the joint flow to t = 10^10, is at most linear in t up to
     t_0', and that from t_0 on an e-fold of t adds a bounded amount. Both are judged by exponents.
     """
-    s = case
-    t0_prime, t0 = theory.transition_times(K=s.K, M=s.M, eta_y=s.eta_y)
+    t0_prime, t0 = theory.transition_times(**clock(s))
     times, path = run_at(s)
     _, high, _ = most_and_least_frequent(s)
     checks, quicker, fastest = [], {}, {}
@@ -311,7 +270,7 @@ def scan_and_snap(case: Case) -> Measurement:
         ]  # fmt: skip
     done = float(path[times == t0, 0, high].item() / path[-1, 0, high])
     return Measurement(
-        tuple(checks),
+        *checks,
         number=quicker["Eq. 10"],
         training_number=quicker["training"],
         note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:.3g}: in training an e-fold of t adds "

@@ -9,20 +9,14 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import WEAK
-from attnlab.papers.scan_and_snap.claims.correlation import FORMS
-from attnlab.papers.scan_and_snap.hypotheses import (
-    MUCH,
-    large_vocabulary,
-    many_steps,
-    uniform_classes,
-)
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
-from attnlab.theory.hypothesis import Hypothesis
+from attnlab.auditing import Measurement, claim
+from attnlab.theory import Case, Check, Hypothesis
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_smaller, up_to
+
+from .. import theory
+from ..cases import WEAK
+from ..hypotheses import MUCH, large_vocabulary, many_steps, uniform_classes
+from ..readings import FORMS
 
 STEPS = np.array([1e3, 1e4, 1e5])
 CLASSES = np.array([2.0, 5.0, 10.0])
@@ -49,14 +43,14 @@ def coverage(
     code=("visits_radius",), test="test_concentration.py::test_lemma_10_covers",
     number="the least room above 1 - delta is {:.2g}",
 )  # fmt: skip
-def lemma_10(case: Case) -> Measurement:
+def lemma_10(s: Case) -> Measurement:
     """Compare the stated probability, at least 1 - delta, with the radius's exact coverage, from
     the binomial distribution. The tolerance is the rounding of the binomial distribution function.
     """
     N, K, delta = np.meshgrid(*GRID, indexing="ij")
     inside = coverage(N, K, theory.visits_radius(N, delta=delta))
     return Measurement(
-        (Check("coverage", 1.0 - delta, inside, AT_LEAST),),
+        Check("coverage", 1.0 - delta, inside, AT_LEAST),
         number=float((inside - (1.0 - delta)).min()),
     )
 
@@ -64,23 +58,20 @@ def lemma_10(case: Case) -> Measurement:
 @claim(
     "eq-58", source="Eq. 58, last inequality",
     statement=r"$\sqrt{\frac{N}{2} \ln \frac{2}{\delta}} + 1 < \sqrt{N \ln \frac{2}{\delta}}$",
-    relation=BELOW, case=WEAK, hypotheses=(many_steps,),
-    code=("visits_radius",),
+    relation=BELOW, case=WEAK, hypotheses=(many_steps,), code=("visits_radius",),
     test="test_concentration.py::test_eq_58_last_inequality_fails_for_few_steps",
     number="right minus left is at least {:.2g}",
 )  # fmt: skip
-def eq_58(case: Case) -> Measurement:
+def eq_58(s: Case) -> Measurement:
     """Compare both sides for N from 10 K^2 = 40 on (N >> K^2, as in Appendix D.1). The inequality
     is strict.
     """
-    N, delta = MUCH * case.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
+    N, delta = MUCH * s.K**2 * np.array([1.0, 4.0, 16.0]), np.array([0.01, 0.5, 0.99])
     n, d = np.meshgrid(N, delta, indexing="ij")
-    middle, right = (
-        theory.visits_radius(n, delta=d, form=form) for form in ("corrected", "printed")
-    )
+    right, middle = (theory.visits_radius(n, delta=d, form=form) for form in FORMS)
     few = [float(theory.visits_radius(8, delta=0.5, form=form)) for form in FORMS]
     return Measurement(
-        (Check("middle < right", right, middle),),
+        Check("middle < right", right, middle),
         number=float((right - middle).min()),
         note="it needs N ln(2/delta) > 11.66, which N >> K^2 gives; N = 8, delta = 0.5: the "
         f"middle is {few[1]:.4f}, the right-hand side {few[0]:.4f}",
@@ -96,7 +87,7 @@ def eq_58(case: Case) -> Measurement:
     code=("visits_radius",), test="test_concentration.py::test_lemma_10_covers",
     number="the least room above 1 - delta is {:.2g}",
 )  # fmt: skip
-def remark_4(case: Case) -> Measurement:
+def remark_4(s: Case) -> Measurement:
     """Compare the stated probability with the exact coverage of Delta (with ln(1/delta), where
     Lemma 10 has ln(2/delta)), from the binomial distribution. The tolerance is the rounding of the
     binomial distribution function.
@@ -105,12 +96,8 @@ def remark_4(case: Case) -> Measurement:
     radius = np.ceil(np.sqrt(N * np.log(1.0 / delta)))
     inside = coverage(N, K, radius)
     return Measurement(
-        (
-            Check("coverage of Delta", 1.0 - delta, inside, AT_LEAST),
-            Check(
-                "Delta over N/K falls with N", (radius * K / N)[:-1], (radius * K / N)[1:], BELOW
-            ),
-        ),
+        Check("coverage of Delta", 1.0 - delta, inside, AT_LEAST),
+        Check("Delta over N/K falls with N", (radius * K / N)[:-1], (radius * K / N)[1:], BELOW),
         number=float((inside - (1.0 - delta)).min()),
     )
 
@@ -119,7 +106,7 @@ def remark_4(case: Case) -> Measurement:
 STRAY = 1.0 / MUCH
 
 
-def concentrated_visits(case: Case) -> tuple[Hypothesis, ...]:
+def concentrated_visits(s: Case) -> tuple[Hypothesis, ...]:
     """Delta << N/K, in the grid on which Lemma 11 is tested."""
     says = "Delta << N/K: the largest Delta/(N/K)"
     return (Hypothesis("Remark 4, Eq. 60", says, STRAY, much_smaller(MUCH), 1),)
@@ -161,24 +148,22 @@ def strayed(stray: float) -> Strayed:
     r"\frac{1}{M-1+\exp(M h(\bar N))} \right\rvert \lesssim \frac{\sigma'}{M-1+\exp(M h(\bar "
     r"N))}$ with $\sigma' \le \frac{1}{3} \eta_Y \Delta$",
     relation=up_to(3.0), case=WEAK, hypotheses=(uniform_classes, concentrated_visits),
-    tolerance=1e-12,
-    code=("decoder_deviations", "h"), test="test_concentration.py::test_lemma_11_below_the_mean",
+    tolerance=1e-12, code=("decoder_deviations", "h"),
+    test="test_concentration.py::test_lemma_11_below_the_mean",
     number="sigma' is at most {:.3g} times eta_Y Delta/3",
 )  # fmt: skip
-def lemma_11(case: Case) -> Measurement:
+def lemma_11(s: Case) -> Measurement:
     """Compare the bounds on theta and sigma', for every N_n within Delta of the mean, with both at
     N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. The tolerance is rounding.
     """
     found, far = strayed(STRAY), strayed(3 * STRAY)
     third = ETA_Y * far.radius / 3.0
     return Measurement(
-        (
-            Check("theta over Delta/(N/K) (Eq. 61)", found.bound.theta, found.theta),
-            Check("sigma' below eta_Y Delta/3, N < t_0", found.bound.sigma[~found.late],
-                  found.sigma[~found.late], AT_MOST),
-            Check("sigma' over Delta/(N/K), N >= t_0", found.bound.sigma[found.late],
-                  found.sigma[found.late]),
-        ),
+        Check("theta over Delta/(N/K) (Eq. 61)", found.bound.theta, found.theta),
+        Check("sigma' below eta_Y Delta/3, N < t_0", found.bound.sigma[~found.late],
+              found.sigma[~found.late], AT_MOST),
+        Check("sigma' over Delta/(N/K), N >= t_0", found.bound.sigma[found.late],
+              found.sigma[found.late]),
         number=float((found.sigma / found.bound.sigma)[~found.late].max()),
         note="Eq. 65 is proved for N_n above the mean; below it, for any Delta, 1/3 becomes 1 "
         f"(sigma' <= eta_Y Delta by Eq. 45): at Delta = 0.3 N/K sigma' reaches "
@@ -187,22 +172,18 @@ def lemma_11(case: Case) -> Measurement:
 
 
 @claim(
-    "eq-62", source="Lemma 11 (after Eq. 62), Theorem 1's sigma",
-    statement=r"$\sigma' \ll \ln M$",
+    "eq-62", source="Lemma 11 (after Eq. 62), Theorem 1's sigma", statement=r"$\sigma' \ll \ln M$",
     relation=much_smaller(MUCH), case=WEAK, hypotheses=(uniform_classes, concentrated_visits),
     code=("h",), test="test_concentration.py::test_lemma_11_below_the_mean",
     number="sigma' is at most {:.2g} ln M",
 )  # fmt: skip
-def eq_62(case: Case) -> Measurement:
+def eq_62(s: Case) -> Measurement:
     """Compare ln M with sigma' at N_n = N/K - Delta, M from 10^3 to 10^9, N/K from 5 to 500. It is
     a bound.
     """
     sigma = strayed(STRAY).sigma
     log = np.log(VOCABULARIES)[:, None] + 0 * sigma
-    return Measurement(
-        (Check("sigma' against ln M", log, sigma),),
-        number=float((sigma / log).max()),
-    )
+    return Measurement(Check("sigma' against ln M", log, sigma), number=float((sigma / log).max()))
 
 
 @claim(
@@ -215,7 +196,7 @@ def eq_62(case: Case) -> Measurement:
     test="test_concentration.py::test_lemma_11_corrected_bounds_every_count",
     number="in {:.2%} of 12,000 draws all 5 classes are within the bound (95% is claimed)",
 )  # fmt: skip
-def lemma_12(case: Case) -> Measurement:
+def lemma_12(s: Case) -> Measurement:
     """Compare the bound, with constant 1 and probability 1 - delta for all K deviations, with 4,000
     draws of the visits at each N, K = 5, delta = 0.05. The probability has much room above 0.95.
     """
@@ -229,7 +210,7 @@ def lemma_12(case: Case) -> Measurement:
         radius = K / np.sqrt(N) * np.sqrt(np.log(K / delta))
         inside.append((np.abs(theta) <= radius).all(axis=1).mean())
     return Measurement(
-        (Check("all K classes within the bound", 1 - delta, inside, AT_LEAST),),
+        Check("all K classes within the bound", 1 - delta, inside, AT_LEAST),
         number=float(min(inside)),
     )
 
@@ -245,12 +226,12 @@ def lemma_12(case: Case) -> Measurement:
     test="test_concentration.py::test_sigma_of_corollary_1_stays_within_its_bounds",
     number="delta = 0.01: the second bound holds with probability {:.4%} or more (99% is claimed)",
 )  # fmt: skip
-def corollary_1_sigma(case: Case) -> Measurement:
+def corollary_1_sigma(s: Case) -> Measurement:
     """Compare both bounds, with constant 1 and probability at least 1 - delta, with their exact
     coverage, from the binomial distribution of N_n, N from 10^3 to 10^6. The tolerance is the
     rounding of the binomial distribution function.
     """
-    M, y, N = float(case.M), ETA_Y, np.array([1e3, 1e4, 1e5, 1e6])
+    M, y, N = float(s.M), ETA_Y, np.array([1e3, 1e4, 1e5, 1e6])
     t0 = theory.transition_times(K=1, M=M, eta_y=y).t0
     early, late, lowest = [], [], []
     for n, K, delta in product(N, CLASSES, DELTA):
@@ -266,11 +247,9 @@ def corollary_1_sigma(case: Case) -> Measurement:
             late.append((delta, weight[np.abs(sigma) <= K * stray / n].sum()))
     allowed, covered = np.array(late).T
     return Measurement(
-        (
-            Check("sigma above -1", -1.0, lowest, ABOVE),
-            Check("coverage of eta_Y sqrt(N ln(1/delta)), above 1 - delta", 0.0, early, AT_LEAST),
-            Check("coverage of (K/sqrt N) sqrt(ln(1/delta))", 1.0 - allowed, covered, AT_LEAST),
-        ),
+        Check("sigma above -1", -1.0, lowest, ABOVE),
+        Check("coverage of eta_Y sqrt(N ln(1/delta)), above 1 - delta", 0.0, early, AT_LEAST),
+        Check("coverage of (K/sqrt N) sqrt(ln(1/delta))", 1.0 - allowed, covered, AT_LEAST),
         number=float(covered[allowed == DELTA[0]].min()),
         note=f"with constant 1, {len(early)} cases for the first and {len(late)} for the second "
         "bound, where N is at least 10 K (sqrt(N ln(1/delta)) + 2 (1 + omega_1) ln M/eta_Y)",

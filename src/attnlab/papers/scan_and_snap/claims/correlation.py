@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import FAINT, FIG3, SYN_SMALL, WEAK, climbed
-from attnlab.papers.scan_and_snap.hypotheses import fast_decoder, weak_correlations
-from attnlab.papers.scan_and_snap.readings import logits, reduced
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check, Form
+from attnlab.auditing import Measurement, claim
+from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL
 
+from .. import theory
+from ..cases import FAINT, FIG3, SYN_SMALL, WEAK, climbed
+from ..hypotheses import fast_decoder, weak_correlations
+from ..readings import FORMS, in_both_forms, logits, on_both_paths, reduced
+
 SAMPLES = 200
-FORMS: tuple[Form, Form] = ("printed", "corrected")
 
 
 @cache
@@ -30,14 +31,30 @@ def random_attention() -> tuple[NDArray[np.float64], ...]:
         K = int(rng.integers(2, 7))
         shared = rng.uniform(0, 1, (K, 4)) * (rng.random((K, 4)) < 0.6) * rng.uniform(0.02, 0.5)
         f = formulas.unit_attention(np.hstack([shared, np.diag(rng.uniform(0.5, 1.0, K))]))
-        if np.abs(np.linalg.eigvalsh(theory.gram(f))).max() < 1.0 / K:
+        if radius(theory.gram(f)) < 1.0 / K:
             found.append(f)
     return tuple(found)
 
 
-def _tightest(predicted: list[float], measured: list[float]) -> float:
-    pairs = [(m / p) for p, m in zip(predicted, measured, strict=True) if p > 0]
-    return float(max(pairs))
+@cache
+def random_correlations() -> tuple[NDArray[np.float64], ...]:
+    """E of each set of `random_attention`."""
+    return tuple(theory.gram(f) for f in random_attention())
+
+
+def radius(E: NDArray[np.float64]) -> float:
+    """The largest |eigenvalue|."""
+    return float(np.abs(np.linalg.eigvalsh(E)).max())
+
+
+def tightest(predicted: Iterable[float], measured: Iterable[float]) -> float:
+    """The largest measurement over its bound, where that is above 0."""
+    return float(max(m / p for p, m in zip(predicted, measured, strict=True) if p > 0))
+
+
+def _below(about: str, bound: list[float], size: list[float]) -> Measurement:
+    """A bound for each set, and how near to it the nearest comes."""
+    return Measurement(Check(about, bound, size, AT_MOST), number=tightest(bound, size))
 
 
 @claim(
@@ -50,21 +67,19 @@ def _tightest(predicted: list[float], measured: list[float]) -> float:
     test="test_correlations.py::test_assumption_2_is_impossible_in_fig_3_and_syn_small",
     number="Fig. 3's M is {:.3g} of the 36 K^2 that any E would need",
 )  # fmt: skip
-def assumption_2(case: Case) -> Measurement:
+def assumption_2(s: Case) -> Measurement:
     """Check whether the paper's own settings (Fig. 3: K = 10, M = 1000; Syn-Small) meet each part,
     by its margin. The inequalities are strict.
     """
-    parts = theory.assumption_2(theory.correlation(case.P), M=case.M)
+    parts = theory.assumption_2(theory.correlation(s), M=s.M)
     small = theory.assumption_2(theory.correlation(SYN_SMALL.P), M=SYN_SMALL.M)
     return Measurement(
-        (
-            Check("margins in Fig. 3", 0.0, [part.margin for part in parts], ABOVE),
-            Check("margins in Syn-Small", 0.0, [part.margin for part in small], ABOVE),
-        ),
-        number=case.M / (36.0 * case.K**2),
-        note=f"K = {case.K}, M = {case.M}: the eigenvalue bounds 6/sqrt(M) = "
-        f"{6 / np.sqrt(case.M):.3f} and 1/K = {1 / case.K:.3f} exclude each other for any E "
-        f"(they need M > 36 K^2 = {36 * case.K**2}); Syn-Small needs {36 * SYN_SMALL.K**2}, "
+        Check("margins in Fig. 3", 0.0, [part.margin for part in parts], ABOVE),
+        Check("margins in Syn-Small", 0.0, [part.margin for part in small], ABOVE),
+        number=s.M / (36.0 * s.K**2),
+        note=f"K = {s.K}, M = {s.M}: the eigenvalue bounds 6/sqrt(M) = "
+        f"{6 / np.sqrt(s.M):.3f} and 1/K = {1 / s.K:.3f} exclude each other for any E "
+        f"(they need M > 36 K^2 = {36 * s.K**2}); Syn-Small needs {36 * SYN_SMALL.K**2}, "
         f"has {SYN_SMALL.M}",
     )
 
@@ -72,25 +87,20 @@ def assumption_2(case: Case) -> Measurement:
 @claim(
     "full-rank", source="Section 4, after Assumption 2",
     statement=r"By Assumption 2 $F^\top F$ is invertible and $F$ has full column rank",
-    relation=ABOVE, case=WEAK, hypotheses=(weak_correlations,),
-    code=("gram", "unit_attention"), test="test_correlations.py::test_f_has_full_column_rank",
+    relation=ABOVE, case=WEAK, hypotheses=(weak_correlations,), code=("gram", "unit_attention"),
+    test="test_correlations.py::test_f_has_full_column_rank",
     number="in 200 random sets the smallest singular value is {:.3g}",
 )  # fmt: skip
-def full_rank(case: Case) -> Measurement:
+def full_rank(s: Case) -> Measurement:
     """Check that the smallest singular value of F is above 0, for 200 random sets of 2 to 6 classes
     with |lambda_1| < 1/K. The inequality is strict; 1e-12 is left for rounding.
     """
     least = [float(np.linalg.svd(f, compute_uv=False).min()) for f in random_attention()]
-    floor = [
-        float(np.sqrt(1.0 - np.abs(np.linalg.eigvalsh(theory.gram(f))).max()))
-        for f in random_attention()
-    ]
+    floor = [float(np.sqrt(1.0 - radius(E))) for E in random_correlations()]
     return Measurement(
-        (
-            Check("smallest singular value of F", 0.0, least, ABOVE, tolerance=0.0),
-            Check("smallest singular value of F above sqrt(1 - |lambda_1|)", floor, least,
-                  AT_LEAST, tolerance=1e-12),
-        ),
+        Check("smallest singular value of F", 0.0, least, ABOVE, tolerance=0.0),
+        Check("smallest singular value of F above sqrt(1 - |lambda_1|)", floor, least, AT_LEAST,
+              tolerance=1e-12),
         number=min(least),
         note="|lambda_1| < 1/K alone gives it: the eigenvalues of F^T F = I + E are at least "
         "1 - 1/K; neither M >> K^2 nor the floor 6/sqrt(M) is needed",
@@ -107,24 +117,21 @@ def full_rank(case: Case) -> Measurement:
     number="under Eq. 10 overlaps pass below it at t = {:.3g}",
     training_number="in training they are still {:.2f} times the floor at t = 10^10",
 )  # fmt: skip
-def assumption_2_floor(case: Case) -> Measurement:
+def assumption_2_floor(s: Case) -> Measurement:
     """Compare the floor with the smallest |eigenvalue| of E along Eq. 10 to t = 10^6 and in the
     joint flow to 10^10, where common tokens lose attention.
     """
-    s, t = case, np.geomspace(1.0, 1e6, 61)
+    t = np.geomspace(1.0, 1e6, 61)
     result = climbed(s).sel(ratio=s.eta_y / s.eta_z, method="nearest")
     paths = {"Eq. 10": reduced(s, t).logits, "training": logits(s, result)}
     least = {
-        name: np.abs(np.linalg.eigvalsh(theory.correlation(s.P, z, psi=s.psi))).min(-1)
+        name: np.abs(np.linalg.eigvalsh(theory.correlation(s, z))).min(-1)
         for name, z in paths.items()
     }
     floor = 6.0 / np.sqrt(s.M)
     passed = float(np.interp(-floor, -least["Eq. 10"], t))
     return Measurement(
-        tuple(
-            Check(f"min |lambda_i(E)|, {name}", floor, value, training=name == "training")
-            for name, value in least.items()
-        ),
+        *on_both_paths("min |lambda_i(E)|", floor, least),
         number=passed,
         training_number=float(least["training"][-1] / floor),
         note=f"two classes, M = {s.M}: min |lambda_i| goes from {least['Eq. 10'][0]:.3f} to "
@@ -138,31 +145,27 @@ def assumption_2_floor(case: Case) -> Measurement:
     statement=r"With $E' := (I + E)^{-1} - I$ Eq. 26 moves only row $n$ of $W$: $F^\top (f_n - F "
     r"E' e_n) = e_n$ (Eqs. 27-30; the minus is inferred: in our machine reading the operator is "
     r"lost)",
-    relation=EQUAL, case=WEAK, hypotheses=(weak_correlations,), tolerance=1e-13,
-    code=("e_prime",),
+    relation=EQUAL, case=WEAK, hypotheses=(weak_correlations,), tolerance=1e-13, code=("e_prime",),
     test="test_correlations.py::test_printed_sign_of_e_prime_breaks_eqs_26_to_30",
     number="if D.1 has a minus, as we infer, Eq. 30 is off by {:.3g} (twice f_1.f_2)",
 )  # fmt: skip
-def e_prime(case: Case) -> Measurement:
+def e_prime(s: Case) -> Measurement:
     """Compare F^T (F - F E') with I for two classes; the corrected form has E' = I - (I + E)^-1.
     The tolerance is rounding.
     """
-    f, inverse = (
-        formulas.unit_attention(case.P),
-        np.linalg.inv(np.eye(case.K) + theory.correlation(case.P)),
-    )
-    checks, missed = [], 0.0
-    for form in FORMS:
-        Ep = theory.e_prime(theory.correlation(case.P), form=form)
-        moved = f @ (f.T - f.T @ Ep)
-        missed = missed or float(np.abs(moved - np.eye(case.K)).max())
-        checks.append(Check("F^T (F - F E') = I", np.eye(case.K), moved, relative=False, form=form))
-    rho = float(theory.correlation(case.P).max())
+    f, E, eye = formulas.unit_attention(s), theory.correlation(s), np.eye(s.K)
+
+    def moved(Ep: NDArray[Any]) -> NDArray[np.float64]:
+        return np.asarray(f @ (f.T - f.T @ Ep))
+
+    by_form = {form: moved(theory.e_prime(E, form=form)) for form in FORMS}
+    checks = in_both_forms("F^T (F - F E') = I", eye, by_form, relative=False)
+    missed, inverse, rho = checks[0].error, np.linalg.inv(eye + E), E.max()
     # In our text of D.1 the operator is lost: the other two that it could be are tried as well.
-    others = {"plus": inverse + np.eye(case.K), "nothing": inverse}
-    off = {name: np.abs(f @ (f.T - f.T @ Ep) - np.eye(case.K)).max() for name, Ep in others.items()}
+    others = {"plus": inverse + eye, "nothing": inverse}
+    off = {name: np.abs(moved(Ep) - eye).max() for name, Ep in others.items()}
     return Measurement(
-        tuple(checks),
+        *checks,
         number=missed,
         note="our text is a machine reading, in which D.1 has no operator: E' := (I + E)^-1 I. The "
         "minus is inferred (the same list has M 1 for M - 1). Two classes, f_1.f_2 = "
@@ -173,44 +176,37 @@ def e_prime(case: Case) -> Measurement:
 
 @claim(
     "lemma-13", source="Lemma 13",
-    statement=r"$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$",
-    relation=AT_MOST, case=WEAK, tolerance=1e-13,
-    code=("e_prime", "spectrum_bounds"), test="test_correlations.py::test_lemmas_13_to_17",
+    statement=r"$\max_{i,j} \lvert E_{ij} \rvert \le \lvert \lambda_1 \rvert$", relation=AT_MOST,
+    case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
+    test="test_correlations.py::test_lemmas_13_to_17",
     number="the left side is at most {:.3g} times the right (two classes: equal)",
 )  # fmt: skip
-def lemma_13(case: Case) -> Measurement:
+def lemma_13(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
     """
-    Es = [theory.gram(f) for f in random_attention()]
-    bound = [float(theory.spectrum_bounds(E).entry) for E in Es]
-    entry = [float(np.abs(E).max()) for E in Es]
-    return Measurement(
-        (Check("max |E_ij|", bound, entry, AT_MOST),), number=_tightest(bound, entry)
-    )
+    bound = [float(theory.spectrum_bounds(E).entry) for E in random_correlations()]
+    return _below("max |E_ij|", bound, [float(np.abs(E).max()) for E in random_correlations()])
 
 
 @claim(
     "lemma-14", source="Lemma 14, Eqs. 75-77",
     statement=r"If $\lvert \lambda_1 \rvert < 1$: $(I + E)^{-1} = I - E'$, where $E'$ has the "
     r"eigenvalues $\lambda_i' = \frac{\lambda_i}{1 + \lambda_i}$",
-    relation=EQUAL, case=WEAK, tolerance=1e-13,
-    code=("e_prime", "spectrum_bounds"), test="test_correlations.py::test_lemmas_13_to_17",
+    relation=EQUAL, case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
+    test="test_correlations.py::test_lemmas_13_to_17",
 )  # fmt: skip
-def lemma_14(case: Case) -> Measurement:
+def lemma_14(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
     """
     gap, roots = [], []
-    for f in random_attention():
-        E = theory.gram(f)
-        Ep = theory.e_prime(E)
-        eye = np.eye(len(E))
+    for E in random_correlations():
+        eye, Ep, values = np.eye(len(E)), theory.e_prime(E), np.linalg.eigvalsh(E)
         gap.append(float(np.abs(np.linalg.inv(eye + E) - (eye - Ep)).max()))
-        values = np.linalg.eigvalsh(E)
         roots.append(float(np.abs(np.linalg.eigvalsh(Ep) - np.sort(values / (1 + values))).max()))
     return Measurement(
-        (Check("(I+E)^-1 - (I-E')", 0.0, gap, EQUAL), Check("eigenvalues", 0.0, roots, EQUAL))
+        Check("(I+E)^-1 - (I-E')", 0.0, gap, EQUAL), Check("eigenvalues", 0.0, roots, EQUAL)
     )
 
 
@@ -218,45 +214,38 @@ def lemma_14(case: Case) -> Measurement:
     "lemma-15", source="Lemma 15, Eq. 78",
     statement=r"If $\lvert \lambda_1 \rvert < 1$: $\max_i \lvert \lambda_i(E') \rvert \le "
     r"\frac{\lvert \lambda_1 \rvert}{1 - \lvert \lambda_1 \rvert}$",
-    relation=AT_MOST, case=WEAK, tolerance=1e-13,
-    code=("e_prime", "spectrum_bounds"), test="test_correlations.py::test_lemmas_13_to_17",
+    relation=AT_MOST, case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
+    test="test_correlations.py::test_lemmas_13_to_17",
     number="the left side is at most {:.3g} times the right (two classes: equal)",
 )  # fmt: skip
-def lemma_15(case: Case) -> Measurement:
+def lemma_15(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
     """
-    Es = [theory.gram(f) for f in random_attention()]
-    bound = [float(theory.spectrum_bounds(E).e_prime_radius) for E in Es]
-    radius = [float(np.abs(np.linalg.eigvalsh(theory.e_prime(E))).max()) for E in Es]
-    return Measurement(
-        (Check("radius of E'", bound, radius, AT_MOST),), number=_tightest(bound, radius)
-    )
+    bound = [float(theory.spectrum_bounds(E).e_prime_radius) for E in random_correlations()]
+    return _below("radius of E'", bound, [radius(theory.e_prime(E)) for E in random_correlations()])
 
 
 @claim(
     "lemma-16", source="Lemma 16, Eq. 79",
     statement=r"$E'_{ii} \le 0$, and $E'_{ii} < 0$ if $E_{ki} > 0$ for some $k \ne i$",
-    relation=AT_MOST, case=WEAK, tolerance=1e-13,
-    code=("e_prime", "spectrum_bounds"), test="test_correlations.py::test_lemmas_13_to_17",
+    relation=AT_MOST, case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
+    test="test_correlations.py::test_lemmas_13_to_17",
     number="the largest E'_ii of a class with overlap is {:.1e}",
 )  # fmt: skip
-def lemma_16(case: Case) -> Measurement:
+def lemma_16(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
     """
-    largest, overlapping = [], []
-    for f in random_attention():
-        E = theory.gram(f)
-        diagonal = np.diagonal(theory.e_prime(E))
-        largest.append(float(diagonal.max()))
-        overlapping.append(float(np.where(E.max(0) > 0, diagonal, -1.0).max()))
+    diagonals = [np.diagonal(theory.e_prime(E)) for E in random_correlations()]
+    overlapping = max(
+        float(np.where(E.max(0) > 0, diagonal, -1.0).max())
+        for E, diagonal in zip(random_correlations(), diagonals, strict=True)
+    )
     return Measurement(
-        (
-            Check("E'_ii <= 0", 0.0, largest, AT_MOST),
-            Check("E'_ii < 0 where class i overlaps", 0.0, max(overlapping), BELOW, tolerance=0.0),
-        ),
-        number=max(overlapping),
+        Check("E'_ii <= 0", 0.0, [float(diagonal.max()) for diagonal in diagonals], AT_MOST),
+        Check("E'_ii < 0 where class i overlaps", 0.0, overlapping, BELOW, tolerance=0.0),
+        number=overlapping,
     )
 
 
@@ -264,19 +253,18 @@ def lemma_16(case: Case) -> Measurement:
     "lemma-17", source="Lemma 17, Eq. 80",
     statement=r"If $\lambda_1 < 1$: $\lvert E'_{nn'} - E_{nn'} \rvert \le \frac{\lvert \lambda_1 "
     r"\rvert^2}{1 - \lvert \lambda_1 \rvert}$",
-    relation=AT_MOST, case=WEAK, tolerance=1e-13,
-    code=("e_prime", "spectrum_bounds"), test="test_correlations.py::test_lemmas_13_to_17",
+    relation=AT_MOST, case=WEAK, tolerance=1e-13, code=("e_prime", "spectrum_bounds"),
+    test="test_correlations.py::test_lemmas_13_to_17",
     number="the left side is at most {:.4g} times the right (it needs |lambda_1| < 1, not "
     "lambda_1 < 1)",
 )  # fmt: skip
-def lemma_17(case: Case) -> Measurement:
+def lemma_17(s: Case) -> Measurement:
     """Compare both sides for 200 random sets of 2 to 6 classes with |lambda_1| < 1/K. The tolerance
     is the rounding of 6 x 6 linear algebra.
     """
-    Es = [theory.gram(f) for f in random_attention()]
-    bound = [float(theory.spectrum_bounds(E).e_prime_gap) for E in Es]
-    gap = [float(np.abs(theory.e_prime(E) - E).max()) for E in Es]
-    return Measurement((Check("max |E' - E|", bound, gap, AT_MOST),), number=_tightest(bound, gap))
+    bound = [float(theory.spectrum_bounds(E).e_prime_gap) for E in random_correlations()]
+    gap = [float(np.abs(theory.e_prime(E) - E).max()) for E in random_correlations()]
+    return _below("max |E' - E|", bound, gap)
 
 
 def brute_gradient(
@@ -298,25 +286,20 @@ def brute_gradient(
     code=("e_prime", "gram"), test="test_correlations.py::test_lemmas_13_to_17",
     number="in 200 random sets the largest |E'_kn| is {:.3g} times 1/(K-1)",
 )  # fmt: skip
-def eq_90(case: Case) -> Measurement:
+def eq_90(s: Case) -> Measurement:
     """Compare all four terms of the three inequalities for 200 random sets of 2 to 6 classes with
     |lambda_1| < 1/K. The tolerance is the rounding of 6 x 6 linear algebra.
     """
-    entry, radius, printed, last = [], [], [], []
-    for f in random_attention():
-        E = theory.gram(f)
-        K, Ep = len(E), theory.e_prime(E)
-        entry.append(float(np.abs(Ep).max()))
-        radius.append(float(np.abs(np.linalg.eigvalsh(Ep)).max()))
-        printed.append(float(np.abs(np.linalg.eigvalsh(E)).max()) / (1.0 - 1.0 / K))
-        last.append(1.0 / (K - 1.0))
+    sets = [(len(E), E, theory.e_prime(E)) for E in random_correlations()]
+    entry = [float(np.abs(Ep).max()) for _, _, Ep in sets]
+    largest = [radius(Ep) for _, _, Ep in sets]
+    printed = [radius(E) / (1.0 - 1.0 / K) for K, E, _ in sets]
+    last = [1.0 / (K - 1.0) for K, _, _ in sets]
     return Measurement(
-        (
-            Check("|E'_kn| below max |lambda_i(E')|", radius, entry),
-            Check("max |lambda_i(E')| below |lambda_1|/(1 - 1/K)", printed, radius),
-            Check("|lambda_1|/(1 - 1/K) below 1/(K-1)", last, printed),
-        ),
-        number=_tightest(last, entry),
+        Check("|E'_kn| below max |lambda_i(E')|", largest, entry),
+        Check("max |lambda_i(E')| below |lambda_1|/(1 - 1/K)", printed, largest),
+        Check("|lambda_1|/(1 - 1/K) below 1/(K-1)", last, printed),
+        number=tightest(last, entry),
     )
 
 
@@ -324,12 +307,11 @@ def eq_90(case: Case) -> Measurement:
     "eq-88", source="Eq. 88",
     statement=r"$\beta_{nn'} = (1+\sigma) [q_1 (1+\theta_n) E'_{nn'}$ $+ q_0 ((1+\theta_{n'}) + "
     r"\sum_{k \ne n} (1+\theta_k) E'_{kn'})]$",
-    relation=EQUAL, case=WEAK, tolerance=1e-12,
-    code=("beta", "iota", "xi", "back_gradient"),
+    relation=EQUAL, case=WEAK, tolerance=1e-12, code=("beta", "iota", "xi", "back_gradient"),
     test="test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
     number="K = 2, M = 30, f_1.f_2 = 0.3: printed {:.4g}, right 0.3802",
 )  # fmt: skip
-def eq_88(case: Case) -> Measurement:
+def eq_88(s: Case) -> Measurement:
     """Compare the coefficients of g_n with Y (e_n - alpha_n) by brute force, for three random
     classes visited 30, 45 and 25 times; the corrected form has - q0[.. - sum ..] for + q0[.. + sum
     ..]. The tolerance is the rounding of 60 x 9 matrix products.
@@ -341,16 +323,15 @@ def eq_88(case: Case) -> Measurement:
     theta, sigma = theory.visit_deviations(visits, M=M, eta_y=eta_y)
     speed = theory.gamma(visits.sum(), K=3, M=M, eta_y=eta_y)
     g = brute_gradient(f, theory.h(visits, M=M, eta_y=eta_y), M) / speed
-    checks = []
-    for form in FORMS:
-        predicted = theory.back_gradient(f, M=M, theta=theta, sigma=sigma, form=form)
-        checks.append(Check("g_n / gamma", predicted, g, relative=False, form=form))
+    predicted = {
+        form: theory.back_gradient(f, M=M, theta=theta, sigma=sigma, form=form) for form in FORMS
+    }
     overlap = theory.correlation(FAINT.P)
     faint = {form: theory.xi(overlap, M=FAINT.M, form=form) for form in FORMS}
     pair = np.array([[0.0, 0.3], [0.3, 0.0]])
-    right, wrong = (theory.beta(pair, M=30, form=form)[0, 1] for form in ("corrected", "printed"))
+    wrong, right = (theory.beta(pair, M=30, form=form)[0, 1] for form in FORMS)
     return Measurement(
-        tuple(checks),
+        *in_both_forms("g_n / gamma", predicted, g, relative=False),
         number=float(wrong),
         note=f"K = 2, M = 30, f_1.f_2 = 0.3: beta = {right:.5f}, printed {wrong:.5f}; "
         f"f_1.f_2 = {overlap[0, 1]:.2e}, M = {FAINT.M} (below Assumption 2's floor): xi/gamma = "

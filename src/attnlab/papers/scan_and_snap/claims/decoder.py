@@ -7,22 +7,17 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Measurement, claim
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.fit import slope
 from attnlab.auditing.runs import trained
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import WEAK, climbed, transition_time
-from attnlab.papers.scan_and_snap.claims.correlation import FORMS, random_attention
-from attnlab.papers.scan_and_snap.hypotheses import (
-    FAST,
-    large_vocabulary,
-    rate_window,
-    uniform_classes,
-    weak_correlations,
-)
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
+from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_MOST, BELOW, EQUAL, LEADING, up_to, within
+
+from .. import theory
+from ..cases import WEAK, climbed, clock, transition_time
+from ..hypotheses import FAST, large_vocabulary, rate_window, uniform_classes, weak_correlations
+from ..readings import FORMS, in_both_forms
+from .correlation import radius, random_attention, tightest
 
 
 def modified_update(
@@ -47,22 +42,19 @@ def modified_update(
     test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
     number="error below 1e-13; under SGD itself (Eq. 7) another row moves {:.3g} as much",
 )  # fmt: skip
-def lemma_3(case: Case) -> Measurement:
+def lemma_3(s: Case) -> Measurement:
     """Compare dW/dt, zero outside row n, with F^T of one update of Eq. 26 at a random Y, with Lemma
     14's E'. The tolerance is rounding.
     """
-    f, K, M = formulas.unit_attention(case.P), case.K, 50
+    f, K, M = formulas.unit_attention(s), s.K, 50
     Y = np.random.default_rng(7).normal(size=(f.shape[1], M))
     error = np.eye(K, M)[0] - scipy.special.softmax(f[0] @ Y)
-    direction = (f.T - f.T @ theory.e_prime(theory.correlation(case.P)))[:, 0]
+    direction = (f.T - f.T @ theory.e_prime(theory.correlation(s)))[:, 0]
     moved = f @ np.outer(direction, error)
     expected = np.zeros((K, M))
     expected[0] = error
     plain = float((f @ f[0])[1])
-    return Measurement(
-        (Check("dW/dt given class 0", expected, moved, relative=False),),
-        number=plain,
-    )
+    return Measurement(Check("dW/dt given class 0", expected, moved, relative=False), number=plain)
 
 
 @claim(
@@ -74,54 +66,40 @@ def lemma_3(case: Case) -> Measurement:
     test="test_correlations.py::test_the_modified_update_changes_by_less_than_2_over_sqrt_3",
     number="it is below 2/sqrt(3) = {:.4g} times |lambda_1| (beta changes by far more: theorem-1)",
 )  # fmt: skip
-def small_modification(case: Case) -> Measurement:
+def small_modification(s: Case) -> Measurement:
     """Compare |F E' e_n| with |lambda_1| (|f_n| is 1) for 200 random sets of 2 to 6 classes, and
     for two classes with f_1.f_2 near 1/2. It is a bound up to a constant.
     """
     # Of all E within Assumption 2 two classes with f_1.f_2 near 1/2 change the update most.
     cosine = 0.5 - 1e-6
     extreme = np.array([[1.0, 0.0], [cosine, np.sqrt(1.0 - cosine**2)]])
-    size, radius = [], []
-    for f in (*random_attention(), extreme):
-        E = theory.gram(f)
-        size.append(float(np.linalg.norm(f.T @ theory.e_prime(E), axis=0).max()))
-        radius.append(float(np.abs(np.linalg.eigvalsh(E)).max()))
-    exact = np.array(radius) / np.sqrt(1.0 - np.array(radius) ** 2)
-    s = case
-    rho = float(theory.correlation(s.P)[0, 1])
-    effect = (
-        theory.beta(theory.correlation(s.P), M=s.M)[0, 1]
-        / theory.plain_coefficients(transition_time(s), K=s.K, M=s.M, rho=rho, eta_y=s.eta_y).beta
-    )
+    sets = [(f, theory.gram(f)) for f in (*random_attention(), extreme)]
+    size = [float(np.linalg.norm(f.T @ theory.e_prime(E), axis=0).max()) for f, E in sets]
+    largest = np.array([radius(E) for _, E in sets])
+    rho = float(theory.correlation(s)[0, 1])
+    of_sgd = theory.plain_coefficients(transition_time(s), **clock(s), rho=rho).beta
+    effect = theory.beta(theory.correlation(s), M=s.M)[0, 1] / of_sgd
     return Measurement(
-        (
-            Check("|F E' e_n| over |lambda_1|", radius, size),
-            Check(
-                "|F E' e_n| below |lambda_1|/sqrt(1 - lambda_1^2)",
-                exact,
-                size,
-                AT_MOST,
-                tolerance=1e-12,
-            ),
-        ),
-        number=max(a / b for a, b in zip(size, radius, strict=True) if b > 0),
+        Check("|F E' e_n| over |lambda_1|", largest, size),
+        Check("|F E' e_n| below |lambda_1|/sqrt(1 - lambda_1^2)",
+              largest / np.sqrt(1.0 - largest**2), size, AT_MOST, tolerance=1e-12),
+        number=tightest(largest, size),
         note="|F E' e_n|^2 is a mean of lambda^2/(1 + lambda) with mean lambda 0, hence at most "
         "lambda_1^2/(1 - lambda_1^2); with |lambda_1| < 1/K this is below K^2/(K^2 - 1) "
         "lambda_1^2, 4/3 lambda_1^2 for two classes. The change of the update is small; that of "
         f"beta is not: at f_1.f_2 = {rho:.3f}, t_0, the modified update's is "
         f"{effect:.3g} times SGD's (theorem-1)",
-    )
+    )  # fmt: skip
 
 
 @claim(
     "after-eq-30", source="after Eq. 30 (proof of Lemma 3)",
     statement="The additional term $-F E' e_n$ effectively reduces the learning rate",
-    relation=BELOW, case=WEAK,
-    code=("plain_decoder", "h", "h_inverse"),
+    relation=BELOW, case=WEAK, code=("plain_decoder", "h", "h_inverse"),
     test="test_decoder.py::test_remark_1_corrected_is_the_flow_of_eq_7",
     number="it raises it, {:.3g} times at rho = 0.1: the plain update is the slower one",
 )  # fmt: skip
-def after_eq_30(case: Case) -> Measurement:
+def after_eq_30(s: Case) -> Measurement:
     """Compare the rate with the term to that without it: the rates that explain the own logit under
     Eqs. 26 and 7, K = M = 20, rho = 0.1; the corrected form is 1/(1 - rho) times larger. The
     inequality is strict; 1e-6 is left for the ODE solver.
@@ -136,11 +114,9 @@ def after_eq_30(case: Case) -> Measurement:
     with_term = rate((K - 1.0) * theory.h(t / K, M=K, eta_y=eta_y))
     without = rate(np.asarray(theory.plain_decoder(t, K=K, M=K, rho=rho, eta_y=eta_y).own))
     return Measurement(
-        (
-            Check("rate with the term against without it", without, with_term),
-            Check("rate with the term against without it, over 1 - rho", without / (1.0 - rho),
-                  with_term, EQUAL, tolerance=1e-6, form="corrected"),
-        ),
+        Check("rate with the term against without it", without, with_term),
+        Check("rate with the term against without it, over 1 - rho", without / (1.0 - rho),
+              with_term, EQUAL, tolerance=1e-6, form="corrected"),
         number=float((with_term / without)[-1]),
         note="the plain update has the effective rate (1 - rho) eta_Y, as Remark 1 says; with "
         "-F E' e_n it is eta_Y",
@@ -167,30 +143,26 @@ def plain_flow(
     "y-star", source="Section 4, before Lemma 3",
     statement=r"The critical point $Y^*$, at which $\alpha = e_n$ for every $n$, has infinite "
     r"entries and is not reached in finite steps",
-    relation=ABOVE, case=WEAK, hypotheses=(uniform_classes,),
-    code=("h", "decoder_error"), test="test_growth.py::test_h_obeys_its_differential_equation",
+    relation=ABOVE, case=WEAK, hypotheses=(uniform_classes,), code=("h", "decoder_error"),
+    test="test_growth.py::test_h_obeys_its_differential_equation",
     number="the own logit is {:.3g} above the others at t = 10^12, and grows by 1 in each e-fold",
     training_number="in training the loss is {:.1e} at t = 10^10",
 )  # fmt: skip
-def y_star(case: Case) -> Measurement:
+def y_star(s: Case) -> Measurement:
     """Compare logits that grow like ln t for ever, and a loss above 0, with M h(t/K) to t = 10^12
     (Lemma 6) and with the loss of the joint flow to t = 10^10. For the exponent of a logarithm 1 %
     is allowed.
     """
-    s, t = case, np.geomspace(1e3, 1e12, 10)
+    t = np.geomspace(1e3, 1e12, 10)
     own = np.array([s.M * theory.h(at / s.K, M=s.M, eta_y=s.eta_y) for at in t])
     per_fold = np.diff(own) / np.diff(np.log(t))
     result = climbed(s).sel(ratio=FAST)
     loss = result["loss"].values
     return Measurement(
-        (
-            Check("growth of the own logit per e-fold of t, late", 1.0, float(per_fold[-1]),
-                  LEADING, tolerance=0.01),
-            Check("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0,
-                  training=True),
-        ),
-        number=float(own[-1]),
-        training_number=float(loss[-1]),
+        Check("growth of the own logit per e-fold of t, late", 1.0, float(per_fold[-1]), LEADING,
+              tolerance=0.01),
+        Check("loss above 0 at every t, training", 0.0, loss, ABOVE, tolerance=0.0, training=True),
+        number=float(own[-1]), training_number=float(loss[-1]),
     )  # fmt: skip
 
 
@@ -202,7 +174,7 @@ def y_star(case: Case) -> Measurement:
     code=("decoder_weights",),
     test="test_decoder.py::test_theorem_5_is_exact_for_any_order_of_visits",
 )  # fmt: skip
-def theorem_5(case: Case) -> Measurement:
+def theorem_5(s: Case) -> Measurement:
     """Compare Y after any sequence of visits, with 1 + theta_n = h*(N_n)/h(N/K), with Eq. 26
     iterated on all of Y. The tolerance is rounding, over 300 steps.
     """
@@ -212,8 +184,8 @@ def theorem_5(case: Case) -> Measurement:
     counts = np.bincount(visits, minlength=len(f))
     predicted = theory.decoder_weights(f, theory.h_star(counts, M=M, eta_y=eta_y), M=M)
     return Measurement(
-        (Check("Y after 300 random visits", predicted, modified_update(f, visits, M=M, eta_y=eta_y),
-               relative=False),)
+        Check("Y after 300 random visits", predicted, modified_update(f, visits, M=M, eta_y=eta_y),
+              relative=False),
     )  # fmt: skip
 
 
@@ -228,31 +200,25 @@ def theorem_5(case: Case) -> Measurement:
     number="eps = 1e-5: the printed bound is {:.3g} times the steps needed (true, but loose)",
     training_number="the loss falls as t^{:.2f}",
 )  # fmt: skip
-def corollary_1(case: Case) -> Measurement:
+def corollary_1(s: Case) -> Measurement:
     """Compare Eq. 71 with the softmax of Lemma 5's logits, the printed number of steps, with
     constant 1, with the exact inverse, and the rate with the loss of the joint flow. The tolerance
     is the cancellation in 1 - alpha_n where alpha_n is near 1.
     """
-    K, M, y = case.K, case.M, case.eta_y
+    K, M, y = s.K, s.M, s.eta_y
     t = np.geomspace(1, 1e6, 20)
     W = np.array([theory.class_logits(theory.h(step / K, M=M, eta_y=y), M=M)[0] for step in t])
     miss = np.eye(1, M) - scipy.special.softmax(W, axis=-1)
     epsilon = np.geomspace(1e-6, 0.1, 11)
-    exact, printed = (
-        theory.steps_to_error(epsilon, K=K, M=M, eta_y=y, form=form)
-        for form in ("corrected", "printed")
-    )
-    late = climbed(case).sel(ratio=100.0, time=slice(1e3 * transition_time(case), None))
+    printed, exact = (theory.steps_to_error(epsilon, **clock(s), form=form) for form in FORMS)
+    late = climbed(s).sel(ratio=100.0, time=slice(1e3 * transition_time(s), None))
     rate = slope(late["time"], late["loss"])
     return Measurement(
-        (
-            Check("|e_n - alpha_n| (Eq. 71)", theory.decoder_error(t, K=K, M=M, eta_y=y),
-                  np.linalg.norm(miss, axis=-1), EQUAL),
-            Check("steps to reach epsilon", printed, exact),
-            Check("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05, training=True),
-        ),
-        number=float((printed / exact)[2]),
-        training_number=rate,
+        Check("|e_n - alpha_n| (Eq. 71)", theory.decoder_error(t, **clock(s)),
+              np.linalg.norm(miss, axis=-1), EQUAL),
+        Check("steps to reach epsilon", printed, exact),
+        Check("exponent of the loss in t", -1.0, rate, LEADING, tolerance=0.05, training=True),
+        number=float((printed / exact)[2]), training_number=rate,
     )  # fmt: skip
 
 
@@ -265,53 +231,48 @@ def corollary_1(case: Case) -> Measurement:
     number="K = M = 20, rho = 0.1, t = 10^4: Eq. 43 gives {:.3g} of the own logit",
     training_number="loss at t = 10^10: {:.0f} times the real by Eq. 43, 1.3 by its effective rate",
 )  # fmt: skip
-def remark_1(case: Case) -> Measurement:
+def remark_1(s: Case) -> Measurement:
     """Compare the logits with Eq. 7 integrated on all K M logits, and the loss with that of the
     simulator at eta_Z = 0; the corrected form is two coupled equations (sum zeta_n = 0 for K = M
     only). The tolerance is that of the two solvers.
     """
     rho, eta_y, t = 0.1, 0.5, np.geomspace(1, 1e4, 12)
     cases = {"K = 4 < M = 20": (4, 20), "K = M = 20": (20, 20)}
-    checks, own_logit = [], {}
+    checks: list[Check] = []
+    own_logit: dict[str, float] = {}
     for name, (K, M) in cases.items():
         W = plain_flow(rho * (1.0 - np.eye(K)), t, M=M, eta_y=eta_y)
-        measured = [W[:, 0, 0], W[:, 0, 1]]
-        for form in FORMS:
-            w = theory.plain_decoder(t, K=K, M=M, rho=rho, eta_y=eta_y, form=form)
-            checks.append(
-                Check(f"w_n, {name}", [w.own, w.other], measured, relative=False, form=form)
-            )
-            own_logit[form, name] = float(w.own[-1])
-    s = case
-    rates = ((s.eta_y, 0.0),)
-    result = trained(s.classes, rates, s.steps, exactly=(transition_time(s),)).isel(
-        run=0, time=slice(1, None)
-    )
-    times, loss, predicted = result["time"].values, result["loss"].values, {}
-    overlap = float(theory.correlation(s.P)[0, 1])
+        said = {
+            form: theory.plain_decoder(t, K=K, M=M, rho=rho, eta_y=eta_y, form=form)[:2]
+            for form in FORMS
+        }
+        checks += in_both_forms(f"w_n, {name}", said, [W[:, 0, 0], W[:, 0, 1]], relative=False)
+        own_logit |= {form: float(own[-1]) for form, (own, _) in said.items()}  # of the last case
+    run = trained(s.classes, ((s.eta_y, 0.0),), s.steps, exactly=(transition_time(s),))
+    result = run.isel(run=0, time=slice(1, None))
+    times, loss = result["time"].values, result["loss"].values
+    overlap = float(theory.correlation(s)[0, 1])
+    predicted = {}
     for form in FORMS:
-        w = theory.plain_decoder(times, K=s.K, M=s.M, rho=overlap, eta_y=s.eta_y, form=form)
+        w = theory.plain_decoder(times, **clock(s), rho=overlap, form=form)
         odds = (s.K - 1) * np.exp(w.other - w.own) + (s.M - s.K) * np.exp(w.outside - w.own)
         predicted[form] = np.log1p(odds)
-        checks.append(Check("loss with Z fixed", predicted[form], loss, form=form, training=True))
+    checks += in_both_forms("loss with Z fixed", predicted, loss, training=True)
     # What the remark concludes: Theorem 1's decoder at the learning rate (1 - rho) eta_Y.
     own = s.M * theory.h(times / s.K, M=s.M, eta_y=(1.0 - overlap) * s.eta_y)
     effective = np.log1p((s.M - 1.0) * np.exp(-own)) / loss
     late = times >= transition_time(s)
-    checks.append(
-        Check("loss at the effective rate (1 - rho) eta_Y over it, from t_0 on", 1.0,
-              effective[late], within(2.0), tolerance=0.0, training=True)
-    )  # fmt: skip
-    last = "K = M = 20"
+    too_large = predicted["printed"] / loss
     return Measurement(
-        tuple(checks),
-        number=own_logit["printed", last] / own_logit["corrected", last],
-        training_number=float((predicted["printed"] / loss)[-1]),
+        *checks,
+        Check("loss at the effective rate (1 - rho) eta_Y over it, from t_0 on", 1.0,
+              effective[late], within(2.0), tolerance=0.0, training=True),
+        number=own_logit["printed"] / own_logit["corrected"], training_number=float(too_large[-1]),
         note=f"K = M = 20, rho = 0.1, eta_Y = 0.5, t = 10^4: own logit "
-        f"{own_logit['corrected', last]:.4f}, Eq. 43 gives {own_logit['printed', last]:.4f} (it "
+        f"{own_logit['corrected']:.4f}, Eq. 43 gives {own_logit['printed']:.4f} (it "
         f"scales h, not the rate inside h). Loss with Z fixed, f_1.f_2 = {overlap:.3f}, M = {s.M}: "
-        f"by Eq. 43 {(predicted['printed'] / loss)[late][0]:.2g} times the real one at t_0 and "
-        f"{(predicted['printed'] / loss)[-1]:.0f} times at t = {times[-1]:.0e}; at the effective "
+        f"by Eq. 43 {too_large[late][0]:.2g} times the real one at t_0 and "
+        f"{too_large[-1]:.0f} times at t = {times[-1]:.0e}; at the effective "
         f"rate (1 - rho) eta_Y, which the remark concludes, {effective[late][0]:.2f} and "
         f"{effective[-1]:.2f} times (at most {effective.max():.2f}, before t_0)",
-    )
+    )  # fmt: skip

@@ -9,14 +9,15 @@ import scipy
 import xarray as xr
 
 from attnlab import measures
-from attnlab.auditing.claim import Measurement, claim
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
 from attnlab.dynamics import Sampled, Save, simulate
-from attnlab.papers.scan_and_snap.cases import WEAK
-from attnlab.papers.scan_and_snap.classes import syn_medium, syn_small
-from attnlab.papers.scan_and_snap.readings import as_dataset, mean_entropy, reduced
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
+from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW
+
+from ..cases import WEAK
+from ..classes import syn_medium, syn_small
+from ..readings import as_dataset, mean_entropy, reduced
 
 # Fig. 6's protocol: SGD with momentum 0.9, which multiplies the rates by 1/(1 - 0.9) in the long
 # run, 100 steps, T = 128, batches of 128, a random start.
@@ -57,12 +58,11 @@ def recall_falls() -> xr.DataArray:
 @claim(
     "fig4-eta-y", source="Section 8, Fig. 4",
     statement=r"On Syn-Small attention becomes sparse; a larger $\eta_Y$ is faster and less sparse",
-    relation=BELOW, case=SYN_SMALL_AS_PRINTED, figure="fig4",
-    code=("attention_flow",),
+    relation=BELOW, case=SYN_SMALL_AS_PRINTED, figure="fig4", code=("attention_flow",),
     test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     training_number="after 100 steps eta_Y = 10 has {:.2f} nats more than 1",
 )  # fmt: skip
-def fig4_eta_y(case: Case) -> Measurement:
+def fig4_eta_y(s: Case) -> Measurement:
     """Check that entropy falls, and that eta_Y = 10 has a faster loss and a higher entropy than 1,
     in Fig. 4's own runs (T = 128, momentum 0.9, eta_Z = 1), 4 seeds, 100 steps. Only the order
     counts.
@@ -72,13 +72,10 @@ def fig4_eta_y(case: Case) -> Measurement:
     loss = run["loss"].mean("seed").transpose("eta_y", "step").values
     slow, fast = entropy
     return Measurement(
-        (
-            Check("entropy at the end, against the start", entropy[:, 0], entropy[:, -1],
-                  training=True),
-            Check("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1], training=True),
-            Check("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE,
-                  training=True),
-        ),
+        Check("entropy at the end, against the start", entropy[:, 0], entropy[:, -1],
+              training=True),
+        Check("loss after 10 steps at the larger eta_Y", loss[0, 1], loss[1, 1], training=True),
+        Check("entropy at the end at the larger eta_Y", slow[-1], fast[-1], ABOVE, training=True),
         training_number=float(fast[-1] - slow[-1]),
         note=f"entropy over distinct tokens goes from {slow[0]:.3f} to {slow[-1]:.3f} at eta_Y = "
         f"{ETA_Y[0]:g}, to {fast[-1]:.3f} at {ETA_Y[1]:g}; the loss after 10 steps is "
@@ -90,40 +87,29 @@ def fig4_eta_y(case: Case) -> Measurement:
     "fig6-threshold", source="Section 8, Fig. 6",
     statement=r"Attention gets denser as $\eta_Y$ grows past the threshold $\eta_Y/\eta_Z \approx "
     r"2$",
-    relation=ABOVE, case=SYN_MEDIUM, figure="fig6",
-    code=("attention_flow",),
+    relation=ABOVE, case=SYN_MEDIUM, figure="fig6", code=("attention_flow",),
     test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     number="Eq. 10 gives entropy {:.3f} at ratio 2, with no threshold",
     training_number="training has {:.3f} there, its lowest",
 )  # fmt: skip
-def fig6_threshold(case: Case) -> Measurement:
+def fig6_threshold(s: Case) -> Measurement:
     """Check that entropy over distinct tokens rises from ratio 2 to 10 in Fig. 6's own runs (5
     queries, eta_Z = 1), 4 seeds, and by Eq. 10 at the same rates. Only the order counts: the steps
     are 0.04 and the standard error is 0.005.
     """
-    s = case
     entropy = mean_entropy(syn_medium_runs().sel(eta_z=s.eta_z)).mean("seed").values
-    boost = 1.0 / (1.0 - MOMENTUM)
-    eq_10 = []
-    for value in RATIOS * s.eta_z:
-        fast = s.at(eta_y=boost * value, eta_z=boost * s.eta_z)
-        path = reduced(fast, np.array([s.steps])).logits
-        eq_10.append(float(mean_entropy(as_dataset(fast, np.array([s.steps]), path))[0]))
+    boost, at = 1.0 / (1.0 - MOMENTUM), np.array([s.steps])
+    fast = [s.at(eta_y=boost * y, eta_z=boost * s.eta_z) for y in RATIOS * s.eta_z]
+    paths = [as_dataset(of, at, reduced(of, at).logits) for of in fast]
+    eq_10 = [float(mean_entropy(path)[0]) for path in paths]
     return Measurement(
-        (
-            Check("entropy rises past ratio 2, Eq. 10", eq_10[1:-1], eq_10[2:]),
-            Check("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:],
-                  training=True),
-            Check("entropy falls from ratio 1 to 2, training", entropy[0], entropy[1], BELOW,
-                  training=True),
-        ),
-        number=eq_10[1],
-        training_number=float(entropy[1]),
-        note="entropy at eta_Y/eta_Z = 1, 2, 5, 10: "
-        + ", ".join(f"{e:.3f}" for e in entropy)
-        + " in training, "
-        + ", ".join(f"{e:.3f}" for e in eq_10)
-        + " by Eq. 10",
+        Check("entropy rises past ratio 2, Eq. 10", eq_10[1:-1], eq_10[2:]),
+        Check("entropy rises past ratio 2, training", entropy[1:-1], entropy[2:], training=True),
+        Check("entropy falls from ratio 1 to 2, training", entropy[0], entropy[1], BELOW,
+              training=True),
+        number=eq_10[1], training_number=float(entropy[1]),
+        note=f"entropy at eta_Y/eta_Z = 1, 2, 5, 10: {listed(entropy, '.3f')} in training, "
+        f"{listed(eq_10, '.3f')} by Eq. 10",
     )  # fmt: skip
 
 
@@ -140,19 +126,19 @@ def syn_small_runs() -> xr.Dataset:
 
 @claim(
     "fig6-eta-z", source="Section 8, Fig. 6",
-    statement=r"Attention over distinct tokens gets sparser with a larger $\eta_Z$",
-    relation=BELOW, case=SYN_MEDIUM, figure="fig6",
-    code=("attention_flow",), test="test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
+    statement=r"Attention over distinct tokens gets sparser with a larger $\eta_Z$", relation=BELOW,
+    case=SYN_MEDIUM, figure="fig6", code=("attention_flow",),
+    test="test_transition.py::test_both_rates_up_is_a_rescaling_of_time",
     training_number="from eta_Z = 0.5 to 2 entropy moves by {:.2f} nats or more",
 )  # fmt: skip
-def fig6_eta_z(case: Case) -> Measurement:
+def fig6_eta_z(s: Case) -> Measurement:
     """Check that entropy over distinct tokens falls with eta_Z at a fixed ratio in Fig. 6's own
     runs (5 queries, four ratios), eta_Z from 0.5 to 2, 4 seeds. Only the order counts: the steps
     are 0.03 and more, the standard error is 0.005.
     """
     entropy = mean_entropy(syn_medium_runs()).mean("seed").transpose("ratio", "eta_z").values
     return Measurement(
-        (Check("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:], training=True),),
+        Check("entropy at a larger eta_Z", entropy[:, :-1], entropy[:, 1:], training=True),
         training_number=float((entropy[:, -1] - entropy[:, 0]).max()),
     )
 
@@ -160,19 +146,18 @@ def fig6_eta_z(case: Case) -> Measurement:
 @claim(
     "fig11-recall", source="Appendix G, Fig. 11",
     statement=r"A smaller $\eta_Y/\eta_Z$ gives a slower descent of recall with the threshold",
-    relation=BELOW, case=SYN_MEDIUM, figure="fig11",
-    code=("attention_flow",),
+    relation=BELOW, case=SYN_MEDIUM, figure="fig11", code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
     training_number="the factor at ratio 2 is {:.2f} times that at 10",
 )  # fmt: skip
-def fig11_recall(case: Case) -> Measurement:
+def fig11_recall(s: Case) -> Measurement:
     """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a
     smaller ratio, in Fig. 6's runs (5 queries, eta_Z = 1), ratios 2 to 10 (Section 8). Only the
     order counts.
     """
-    fall = recall_falls().sel(eta_z=case.eta_z).values[1:]
+    fall = recall_falls().sel(eta_z=s.eta_z).values[1:]
     return Measurement(
-        (Check("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:], training=True),),
+        Check("fall of recall at a larger ratio, from 2 on", fall[:-1], fall[1:], training=True),
         training_number=float(fall[0] / fall[-1]),
     )
 
@@ -180,18 +165,17 @@ def fig11_recall(case: Case) -> Measurement:
 @claim(
     "fig12-recall", source="Appendix G, Fig. 12",
     statement=r"A larger $\eta_Z$ gives a slower descent of recall with the threshold",
-    relation=ABOVE, case=SYN_MEDIUM, figure="fig12",
-    code=("attention_flow",),
+    relation=ABOVE, case=SYN_MEDIUM, figure="fig12", code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
     training_number="the factor at eta_Z = 2 is {:.2f} times that at 0.5",
 )  # fmt: skip
-def fig12_recall(case: Case) -> Measurement:
+def fig12_recall(s: Case) -> Measurement:
     """Check that the factor in threshold while recall falls from 0.75 to 0.25 is larger at a larger
     eta_Z, in Fig. 6's runs (5 queries, ratio 5), eta_Z from 0.5 to 2. Only the order counts.
     """
     fall = recall_falls().sel(ratio=5.0).values
     return Measurement(
-        (Check("fall of recall at a larger eta_Z", fall[:-1], fall[1:], training=True),),
+        Check("fall of recall at a larger eta_Z", fall[:-1], fall[1:], training=True),
         training_number=float(fall[-1] / fall[0]),
     )
 
@@ -199,12 +183,11 @@ def fig12_recall(case: Case) -> Measurement:
 @claim(
     "recall-sparsity", source="Appendix G",
     statement="A sparser attention map gives a slower descent of the recall-threshold line",
-    relation=AT_LEAST, case=SYN_MEDIUM, figure="fig11",
-    code=("attention_flow",),
+    relation=AT_LEAST, case=SYN_MEDIUM, figure="fig11", code=("attention_flow",),
     test="tests/measures/test_attention.py::test_recall_fall_is_the_factor_between_two_levels",
     training_number="rank correlation {:.2f} over twelve runs, not for every pair",
 )  # fmt: skip
-def recall_sparsity(case: Case) -> Measurement:
+def recall_sparsity(s: Case) -> Measurement:
     """Measure the rank correlation of a low entropy and a slow descent over twelve runs (four
     ratios, three eta_Z). It is read as a tendency: 0.7.
     """
@@ -213,58 +196,55 @@ def recall_sparsity(case: Case) -> Measurement:
     sparser = fall.ravel()[np.argsort(entropy, axis=None)]
     rank = -float(scipy.stats.spearmanr(entropy.ravel(), fall.ravel()).statistic)
     return Measurement(
-        (Check("rank correlation of sparsity and descent", 0.7, rank, training=True),),
+        Check("rank correlation of sparsity and descent", 0.7, rank, training=True),
         training_number=rank,
         note="not for every pair: twelve runs of Syn-Medium, from the lowest entropy over distinct "
-        "tokens to the highest, fall by " + ", ".join(f"{value:.2f}" for value in sparser),
+        f"tokens to the highest, fall by {listed(sparser, '.2f')}",
     )
 
 
 @claim(
     "fig7-freezes", source="Section 8, Fig. 7; abstract",
     statement="On WikiText the first layer's attention becomes sparse and freezes at some point",
-    relation=BELOW, case=WEAK, figure="fig7",
-    code=("attention_flow",),
-    test="tests/experiments/test_text_figures.py::"
+    relation=BELOW, case=WEAK, figure="fig7", code=("attention_flow",),
+    test="tests/papers/scan_and_snap/test_text_figures.py::"
     "test_fig7_is_judged_by_sparsity_and_by_freezing_of_several_seeds",
     number="see Fig. 7's own finding in the gallery; ours trains on the test split of WikiText-2",
 )  # fmt: skip
-def fig7_freezes(case: Case) -> Measurement:
+def fig7_freezes(s: Case) -> Measurement:
     """Measure nothing here: Fig. 7 measures whether entropy falls, and attention weights stop
     changing, at a constant learning rate (./lab reproduce fig7, docs/gallery.md). The paper gives
     neither steps nor split; ours trains on the test split of WikiText-2.
     """
-    return Measurement(())
+    return Measurement()
 
 
 @claim(
     "fig10-rate", source="Appendix G, Fig. 10",
     statement="On WikiText a larger learning rate gives lower entropy of attention after training",
-    relation=BELOW, case=WEAK, figure="fig10",
-    code=("attention_flow",),
-    test="tests/experiments/test_text_figures.py::"
+    relation=BELOW, case=WEAK, figure="fig10", code=("attention_flow",),
+    test="tests/papers/scan_and_snap/test_text_figures.py::"
     "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     number="see Fig. 10's own finding in the gallery; ours trains on the test split of WikiText-2",
 )  # fmt: skip
-def fig10_rate(case: Case) -> Measurement:
+def fig10_rate(s: Case) -> Measurement:
     """Measure nothing here: Fig. 10 measures whether entropy on the validation text falls with the
     rate, 1 layer, 5 seeds (./lab reproduce fig10, docs/gallery.md). The paper trains until
     convergence; ours 5000 iterations on WikiText-2's test split.
     """
-    return Measurement(())
+    return Measurement()
 
 
 @claim(
     "fig10-wikitext-103", source="Appendix G, Fig. 10",
     statement="On WikiText-103, too, a larger learning rate gives lower entropy of attention",
-    relation=BELOW, case=WEAK, figure="fig10",
-    code=("attention_flow",),
-    test="tests/experiments/test_text_figures.py::"
+    relation=BELOW, case=WEAK, figure="fig10", code=("attention_flow",),
+    test="tests/papers/scan_and_snap/test_text_figures.py::"
     "test_fig10_is_judged_by_the_fall_of_entropy_beyond_noise",
     number="open: not tried on WikiText-103",
 )  # fmt: skip
-def fig10_wikitext_103(case: Case) -> Measurement:
+def fig10_wikitext_103(s: Case) -> Measurement:
     """Measure nothing: whether entropy on the validation text falls with the rate, 1 layer, 5
     seeds, is open, since WikiText-103 was not tried.
     """
-    return Measurement(())
+    return Measurement()

@@ -7,23 +7,18 @@ import scipy
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.auditing.fit import slope
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import TRAINED_RATIOS
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import FIG3, WEAK, climbed, transition_time
-from attnlab.papers.scan_and_snap.claims.correlation import FORMS, brute_gradient, random_attention
-from attnlab.papers.scan_and_snap.hypotheses import (
-    MUCH,
-    THEOREM_1,
-    large_vocabulary,
-    uniform_classes,
-    weak_correlations,
-)
-from attnlab.papers.scan_and_snap.readings import logits, most_and_least_frequent, reduced
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check, Form
+from attnlab.theory import Case, Check
+from attnlab.theory.comparison import Form
 from attnlab.theory.relation import ABOVE, AT_LEAST, BELOW, EQUAL, LEADING, SETTLES, within
+
+from .. import theory
+from ..cases import FIG3, WEAK, climbed, clock, transition_time
+from ..hypotheses import MUCH, THEOREM_1, large_vocabulary, uniform_classes, weak_correlations
+from ..readings import FORMS, in_both_forms, logits, most_and_least_frequent, reduced
+from .correlation import brute_gradient, random_correlations
 
 SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the decoder learns
 
@@ -39,75 +34,59 @@ SLOWEST = 1000.0  # eta_Y/eta_Z where attention all but stands still while the d
     number="with the printed beta, g_n is off by {:.2g} gamma (two classes, M = 1000)",
     training_number="at t_0, ratio 1000, Eq. 10 has {:.3g} times the dominant logit of training",
 )  # fmt: skip
-def theorem_1(case: Case) -> Measurement:
+def theorem_1(s: Case) -> Measurement:
     """Compare g_n with Y (e_n - alpha_n) by brute force, and z with the joint flow at eta_Y/eta_Z =
     1000; the corrected form has Eq. 88's beta, in training SGD's own beta. The tolerance is the
     rounding of matrix products.
     """
-    s = case
-    f, t = formulas.unit_attention(s.P), transition_time(s)
+    f, t = formulas.unit_attention(s), transition_time(s)
     growth = np.full(s.K, theory.h(t / s.K, M=s.M, eta_y=s.eta_y))
-    g = brute_gradient(f, growth, s.M) / theory.gamma(t, K=s.K, M=s.M, eta_y=s.eta_y)
-    checks = [
-        Check("g_n / gamma (Eq. 9)", theory.back_gradient(f, M=s.M, form=form), g, relative=False,
-              form=form)
-        for form in FORMS
-    ]  # fmt: skip
+    g = brute_gradient(f, growth, s.M) / theory.gamma(t, **clock(s))
+    said = {form: theory.back_gradient(f, M=s.M, form=form) for form in FORMS}
+    on_paper = in_both_forms("g_n / gamma (Eq. 9)", said, g, relative=False)
     slow = s.at(eta_z=s.eta_y / SLOWEST)
     times, trained_z = trained_growth(slow)
     _, high, _ = most_and_least_frequent(s)
     theorem = reduced(slow, times).logits[:, 0, high]
     plain = plain_growth(slow, times, high)
-    for form, predicted in zip(FORMS, (theorem, plain), strict=True):
-        checks.append(
-            Check("z of the dominant token at eta_Y/eta_Z = 1000", predicted, trained_z, LEADING,
-                  tolerance=0.05, form=form, training=True)
-        )  # fmt: skip
-    at = times.tolist().index(transition_time(s))
-    ahead = []
-    for ratio, z in zip(
-        TRAINED_RATIOS, logits(s, climbed(s).sel(time=transition_time(s))), strict=True
-    ):
-        eq_10 = reduced(s.at(eta_z=s.eta_y / ratio), np.array([transition_time(s)])).logits[0]
-        ahead.append((eq_10[0, high] / z[0, high], np.linalg.norm(eq_10) / np.linalg.norm(z)))
+    at = times.tolist().index(t)
+    z = logits(s, climbed(s).sel(time=t))
+    slower = (s.at(eta_z=s.eta_y / ratio) for ratio in TRAINED_RATIOS)
+    eq_10 = np.array([reduced(of, np.array([t])).logits[0] for of in slower])
+    size_ahead = np.linalg.norm(eq_10, axis=(1, 2)) / np.linalg.norm(z, axis=(1, 2))
     return Measurement(
-        tuple(checks),
-        number=checks[0].error,
-        training_number=float(theorem[at] / trained_z[at]),
-        note=f"two classes, f_1.f_2 = {theory.correlation(s.P)[0, 1]:.3f}, M = {s.M}: at t_0 "
+        *on_paper,
+        *in_both_forms("z of the dominant token at eta_Y/eta_Z = 1000",
+                       {"printed": theorem, "corrected": plain}, trained_z, LEADING,
+                       tolerance=0.05, training=True),
+        number=on_paper[0].error, training_number=float(theorem[at] / trained_z[at]),
+        note=f"two classes, f_1.f_2 = {theory.correlation(s)[0, 1]:.3f}, M = {s.M}: at t_0 "
         f"training has moved z by {trained_z[at]:.2e}, Theorem 1's decoder gives "
-        f"{theorem[at]:.2e}, SGD's {plain[at]:.2e}. "
-        "At t_0 Eq. 10 over training is "
-        + ", ".join(f"{dominant:.0f}" for dominant, _ in ahead)
-        + " in z of the dominant token and "
-        + ", ".join(f"{norm:.0f}" for _, norm in ahead)
-        + " in the norm of z, at eta_Y/eta_Z = "
-        + ", ".join(f"{ratio:g}" for ratio in TRAINED_RATIOS),
-    )
+        f"{theorem[at]:.2e}, SGD's {plain[at]:.2e}. At t_0 Eq. 10 over training is "
+        f"{listed((eq_10 / z)[:, 0, high], '.0f')} in z of the dominant token and "
+        f"{listed(size_ahead, '.0f')} in the norm of z, at eta_Y/eta_Z = "
+        f"{listed(TRAINED_RATIOS, 'g')}",
+    )  # fmt: skip
 
 
-def trained_growth(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def trained_growth(s: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Times from t_0/10 to 100 t_0, and z of class 0's dominant token, at ratio 1000."""
-    result = climbed(case).sel(
-        ratio=SLOWEST, time=slice(transition_time(case) / 10, 1e2 * transition_time(case))
-    )
-    return result["time"].values, logits(case, result)[:, 0, most_and_least_frequent(case)[1]]
+    t0 = transition_time(s)
+    result = climbed(s).sel(ratio=SLOWEST, time=slice(t0 / 10, 1e2 * t0))
+    return result["time"].values, logits(s, result)[:, 0, most_and_least_frequent(s)[1]]
 
 
-def plain_growth(case: Case, times: NDArray[np.float64], token: int) -> NDArray[np.float64]:
+def plain_growth(s: Case, times: NDArray[np.float64], token: int) -> NDArray[np.float64]:
     """z of a distinct token of class 0 by Eq. 98 with SGD's own beta, attention held at its start.
 
     Two classes: dz/dt = (eta_Z/K) f_l^2 gamma beta f_1.f_2.
     """
-    s = case
-    rho, share = (
-        float(theory.correlation(s.P)[0, 1]),
-        float(formulas.unit_attention(s.P)[0, token] ** 2),
-    )
+    rho = float(theory.correlation(s)[0, 1])
+    share = float(formulas.unit_attention(s)[0, token] ** 2)
     grid = np.concatenate([np.geomspace(times[0] * 1e-4, times[0], 400)[:-1], times])
     fine = np.unique(np.concatenate([grid, np.geomspace(times[0], times[-1], 4000)]))
-    beta = theory.plain_coefficients(fine, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y).beta
-    speed = s.eta_z / s.K * share * rho * theory.gamma(fine, K=s.K, M=s.M, eta_y=s.eta_y) * beta
+    beta = theory.plain_coefficients(fine, **clock(s), rho=rho).beta
+    speed = s.eta_z / s.K * share * rho * theory.gamma(fine, **clock(s)) * beta
     return np.interp(times, fine, scipy.integrate.cumulative_simpson(speed, x=fine, initial=0.0))
 
 
@@ -115,10 +94,10 @@ def plain_growth(case: Case, times: NDArray[np.float64], token: int) -> NDArray[
     "eq-86", source="Eq. 86",
     statement=r"$\iota_n = (1+\sigma) \left[q_1 (1+\theta_n) (1 - E'_{nn}) - q_0 \sum_{k \ne n} "
     r"(1+\theta_k) E'_{kn}\right]$",
-    relation=EQUAL, case=WEAK, tolerance=1e-11,
-    code=("iota",), test="test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
+    relation=EQUAL, case=WEAK, tolerance=1e-11, code=("iota",),
+    test="test_coefficients.py::test_eq_88_corrected_is_the_linear_algebra",
 )  # fmt: skip
-def eq_86(case: Case) -> Measurement:
+def eq_86(s: Case) -> Measurement:
     """Compare the coefficient of f_n in g_n / gamma with that of Y (e_n - alpha_n) by brute force,
     its coordinate along f_n among the f's, for three random classes visited 30, 45 and 25 times.
     The tolerance is the rounding of 60 x 9 matrix products and of a least-squares solution.
@@ -130,10 +109,8 @@ def eq_86(case: Case) -> Measurement:
     g = brute_gradient(f, theory.h(visits, M=M, eta_y=eta_y), M) / speed
     along = np.linalg.lstsq(f.T, g.T, rcond=None)[0]
     return Measurement(
-        (
-            Check("iota_n", theory.iota(theory.gram(f), M=M, theta=theta, sigma=sigma),
-                  np.diagonal(along)),
-        )
+        Check("iota_n", theory.iota(theory.gram(f), M=M, theta=theta, sigma=sigma),
+              np.diagonal(along)),
     )  # fmt: skip
 
 
@@ -145,8 +122,7 @@ def remainders(form: Form) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return M |delta_2| of Eq. 87 and M |delta_3| of Eq. 89, the largest of each of 200 sets."""
     rng = np.random.default_rng(19)
     found = []
-    for f in random_attention():
-        E = theory.gram(f)
+    for E in random_correlations():
         Ep, other = theory.e_prime(E), ~np.eye(len(E), dtype=bool)
         theta = rng.uniform(-STRAY, STRAY, len(E))
         one = (1.0 + 1.0 / (LARGE - 1.0)) * (1.0 + theta)  # 1 + delta_1 = q_1 (1 + theta_n)
@@ -166,12 +142,12 @@ def remainders(form: Form) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     test="test_coefficients.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
     number="in 200 random sets the remainder is at most {:.3g}/M",
 )  # fmt: skip
-def eq_87(case: Case) -> Measurement:
+def eq_87(s: Case) -> Measurement:
     """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
     |theta_n| is at most 0.1 (|delta_1| << 1). The inequality is strict.
     """
     second, _ = remainders("corrected")
-    return Measurement((Check("M |delta_2|", 3.0, second),), number=float(second.max()))
+    return Measurement(Check("M |delta_2|", 3.0, second), number=float(second.max()))
 
 
 @claim(
@@ -183,55 +159,46 @@ def eq_87(case: Case) -> Measurement:
     test="test_coefficients.py::test_remainders_of_eqs_87_and_89_are_below_3_over_m",
     number="in 200 random sets the remainder is at most {:.3g}/M",
 )  # fmt: skip
-def eq_89(case: Case) -> Measurement:
+def eq_89(s: Case) -> Measurement:
     """Compare 3/M with the remainder for 200 random sets of 2 to 6 classes, M = 1000, where
     |theta_n| is at most 0.1 (|delta_1| << 1). The inequality is strict.
     """
     sizes = {form: remainders(form)[1] for form in FORMS}
     return Measurement(
-        tuple(
-            Check(f"M |delta_3|, beta {form}", 3.0, size, form=form) for form, size in sizes.items()
-        ),
+        *(Check(f"M |delta_3|, beta {form}", 3.0, size, form=form) for form, size in sizes.items()),
         number=float(sizes["printed"].max()),
         note=f"with Eq. 88 corrected {sizes['corrected'].max():.3g}: its sign does not matter here",
     )
+
+
+def overlapping() -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """E and its |eigenvalues| of the random sets in which none is near 0, where bounds say much."""
+    sets = [(E, np.abs(np.linalg.eigvalsh(E))) for E in random_correlations()]
+    return [(E, size) for E, size in sets if size.min() > 0.01]
 
 
 @claim(
     "theorem-1a", source="Theorem 1(a), Eqs. 91-93",
     statement=r"$\xi_n(t) := \gamma(t) \sum_{n' \ne n} \beta_{nn'}(t) f_n^\top(t) f_{n'}(t) > 0$ "
     r"for every class $n$ and all $t$",
-    relation=ABOVE, case=WEAK, hypotheses=THEOREM_1,
-    code=("xi",),
+    relation=ABOVE, case=WEAK, hypotheses=THEOREM_1, code=("xi",),
     test="test_coefficients.py::test_printed_xi_is_positive_under_assumption_2_and_a_weaker_floor",
     number="above 0: with the printed beta the least xi_n/gamma is {:.4g} times min lambda^2",
 )  # fmt: skip
-def theorem_1a(case: Case) -> Measurement:
+def theorem_1a(s: Case) -> Measurement:
     """Check that xi_n is positive under Assumption 2 along Eq. 10, and for random classes with M
     just large enough (the corrected beta needs no lower bound). The inequality is strict.
     """
-    least = {}
-    for form in FORMS:
-        values = []
-        for f in random_attention():
-            E = theory.gram(f)
-            size = np.abs(np.linalg.eigvalsh(E))
-            if size.min() > 0.01:
-                # A vocabulary just large enough for Assumption 2, where it bites most.
-                M = 36.0 * 1.01 / size.min() ** 2
-                values.append(float((theory.xi(E, M=M, form=form) / size.min() ** 2).min()))
-        least[form] = np.array(values)
-    path = reduced(case, np.geomspace(1, 1e6, 20)).logits
-    E = theory.correlation(case.P, path, psi=case.psi)
-    along = theory.xi(E, M=case.M, form="printed")
+    # A vocabulary just large enough for Assumption 2, where it bites most.
+    sets = [(E, size.min() ** 2, 36.0 * 1.01 / size.min() ** 2) for E, size in overlapping()]
+    least = {
+        form: np.array([(theory.xi(E, M=M, form=form) / floor).min() for E, floor, M in sets])
+        for form in FORMS
+    }
+    E = theory.correlation(s, reduced(s, np.geomspace(1, 1e6, 20)).logits)
     return Measurement(
-        (
-            Check("xi_n / gamma > 0 along Eq. 10", 0.0, along, ABOVE),
-            *(
-                Check("xi_n / gamma > 0, random classes", 0.0, least[form], ABOVE, form=form)
-                for form in FORMS
-            ),
-        ),
+        Check("xi_n / gamma > 0 along Eq. 10", 0.0, theory.xi(E, M=s.M, form="printed"), ABOVE),
+        *in_both_forms("xi_n / gamma > 0, random classes", 0.0, least, ABOVE),
         number=float(least["printed"].min()),
     )
 
@@ -240,29 +207,21 @@ def theorem_1a(case: Case) -> Measurement:
     "eq-93", source="Eq. 93, first inequality (proof of Theorem 1a)",
     statement=r"$\sum_k \frac{\lambda_k^2}{1 + \lambda_k} u_{nk}^2 \ge \frac{\min_i \lvert "
     r"\lambda_i(E) \rvert^2}{1 - \lvert \lambda_1 \rvert}$",
-    relation=AT_LEAST, case=WEAK, tolerance=1e-12,
-    code=("e_prime", "gram"), test="test_correlations.py::test_lemmas_13_to_17",
+    relation=AT_LEAST, case=WEAK, tolerance=1e-12, code=("e_prime", "gram"),
+    test="test_correlations.py::test_lemmas_13_to_17",
     number="two classes, f_1.f_2 = 0.276: the printed bound is {:.2g} too large (harmless)",
 )  # fmt: skip
-def eq_93(case: Case) -> Measurement:
+def eq_93(s: Case) -> Measurement:
     """Compare the lower bound with -E'_nn for 200 random sets of 2 to 6 classes; the corrected form
     has 1 + |lambda_1| in the denominator. The tolerance is the rounding of 6 x 6 linear algebra.
     """
-    pairs = []
-    for f in random_attention():
-        E = theory.gram(f)
-        size = np.abs(np.linalg.eigvalsh(E))
-        if size.min() > 0.01:  # a bound of 0 says nothing
-            least = float(-np.diagonal(theory.e_prime(E)).max())
-            pairs.append((least, size.min() ** 2, size.max()))
-    left, floor, radius = np.array(pairs).T
-    rho = float(theory.correlation(case.P)[0, 1])
+    left = np.array([-np.diagonal(theory.e_prime(E)).max() for E, _ in overlapping()])
+    floor, radius = np.array([(size.min() ** 2, size.max()) for _, size in overlapping()]).T
+    rho = float(theory.correlation(s)[0, 1])
     return Measurement(
-        (
-            Check("above min lambda^2/(1 - |lambda_1|)", floor / (1 - radius), left, AT_LEAST),
-            Check("above min lambda^2/(1 + |lambda_1|)", floor / (1 + radius), left, AT_LEAST,
-                  form="corrected"),
-        ),
+        Check("above min lambda^2/(1 - |lambda_1|)", floor / (1 - radius), left, AT_LEAST),
+        Check("above min lambda^2/(1 + |lambda_1|)", floor / (1 + radius), left, AT_LEAST,
+              form="corrected"),
         number=rho**2 / (1 - rho) - rho**2 / (1 - rho**2),
         note=f"two classes, f_1.f_2 = {rho:.3f}: the sum is {rho**2 / (1 - rho**2):.4f}, the "
         f"printed lower bound {rho**2 / (1 - rho):.4f}; the next line, with 1/2, is right",
@@ -274,16 +233,15 @@ def eq_93(case: Case) -> Measurement:
     statement=r"$\gamma(t) = O\left(\frac{K \ln(\eta_Y t/K)}{\eta_Y t}\right)$ for $t \ge "
     r"\frac{2(1+\delta') K \ln M}{\eta_Y}$ with $\delta' = \Theta\left(\frac{\ln \ln M}{\ln "
     r"M}\right)$",
-    relation=SETTLES, case=FIG3,
-    code=("gamma_stages",),
+    relation=SETTLES, case=FIG3, code=("gamma_stages",),
     test="test_speed.py::test_theorem_1b_without_m_in_the_logarithm_is_not_uniform_in_m",
     number="in t; not uniformly in M: at t_0 the constant is {:.3g} for M = 10^9",
 )  # fmt: skip
-def theorem_1b(case: Case) -> Measurement:
+def theorem_1b(s: Case) -> Measurement:
     """Check that gamma over the rate does not grow between 10^5 and 10^6 t_0, for M from 10^3 to
     10^9. It is judged by an exponent.
     """
-    K, y, M = case.K, case.eta_y, np.array([1e3, 1e6, 1e9])
+    K, y, M = s.K, s.eta_y, np.array([1e3, 1e6, 1e9])
     t0 = theory.transition_times(K=K, M=M, eta_y=y).t0
 
     def constant(t: NDArray[np.float64], form: str) -> NDArray[np.float64]:
@@ -294,13 +252,11 @@ def theorem_1b(case: Case) -> Measurement:
     growing = [slope(t, c) for t, c in zip(late.T, constant(late, "printed").T, strict=True)]
     at_t0 = {form: constant(t0, form) for form in FORMS}
     return Measurement(
-        (Check("exponent in t of gamma over the rate", 0.0, growing, relative=False),),
+        Check("exponent in t of gamma over the rate", 0.0, growing, relative=False),
         number=float(at_t0["printed"][-1]),
         note="an O(.) in t for each M. Its constant grows with M, as Lemma 9's ln(M eta_Y t/K) has "
-        "lost its M: gamma over the printed rate at t_0 is "
-        + ", ".join(f"{c:.2f}" for c in at_t0["printed"])
-        + " for M = 10^3, 10^6, 10^9; with the M "
-        + ", ".join(f"{c:.2f}" for c in at_t0["corrected"]),
+        f"lost its M: gamma over the printed rate at t_0 is {listed(at_t0['printed'], '.2f')} for "
+        f"M = 10^3, 10^6, 10^9; with the M {listed(at_t0['corrected'], '.2f')}",
     )
 
 
@@ -313,24 +269,21 @@ def theorem_1b(case: Case) -> Measurement:
     test="test_decoder.py::test_plain_beta_early_near_t0_and_in_the_limit",
     number="the form, (a) and (b) hold; at t_0 the appendix's beta is {:.3g} times SGD's",
 )  # fmt: skip
-def theorem_1_plain(case: Case) -> Measurement:
+def theorem_1_plain(s: Case) -> Measurement:
     """Compare the form of g_n, (a), (b) and the appendix's beta with g_n of Eq. 7's decoder, from
     t_0/10 to 100 t_0; the corrected form has SGD's own beta. The tolerance is what M >> 100 and t
     >> K^2 let it neglect.
     """
-    s, rho = case, float(theory.correlation(case.P)[0, 1])
-    t = np.geomspace(transition_time(s) / 10, 100 * transition_time(s), 13)
-    plain = theory.plain_coefficients(t, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y)
-    w = theory.plain_decoder(t, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y)
+    E, t0 = theory.correlation(s), transition_time(s)
+    rho, t = float(E[0, 1]), np.geomspace(t0 / 10, 100 * t0, 13)
+    plain = theory.plain_coefficients(t, **clock(s), rho=rho)
+    w = theory.plain_decoder(t, **clock(s), rho=rho)
     W = np.repeat(np.asarray(w.outside)[:, None, None], s.K, axis=1).repeat(s.M, axis=2)
     W[:, :, : s.K] = np.where(np.eye(s.K) > 0, w.own[:, None, None], w.other[:, None, None])
-    speed = theory.gamma(t, K=s.K, M=s.M, eta_y=s.eta_y)
-    g = (
-        np.array([theory.gradient_coefficients(at, theory.correlation(s.P))[0] for at in W])
-        / speed[:, None]
-    )
-    theorem = float(theory.beta(theory.correlation(s.P), M=s.M)[0, 1])
-    middle = int(np.abs(t - transition_time(s)).argmin())
+    speed = theory.gamma(t, **clock(s))
+    g = np.array([theory.gradient_coefficients(at, E)[0] for at in W]) / speed[:, None]
+    theorem = float(theory.beta(E, M=s.M)[0, 1])
+    middle = int(np.abs(t - t0).argmin())
     checks = []
     for form in FORMS:
         beta = theorem if form == "printed" else plain.beta
@@ -340,7 +293,7 @@ def theorem_1_plain(case: Case) -> Measurement:
             Check("beta of the appendix", beta, -g[:, 1], form=form),
         ]
     return Measurement(
-        tuple(checks),
+        *checks,
         number=float(theorem / plain.beta[middle]),
         note=f"two classes, f_1.f_2 = {rho:.3f}, M = {s.M}: beta starts near 1/M, grows as "
         "exp(rho eta_Y t/K)/M well before t_0 and about as (M eta_Y t/K)^rho / M from t_0 to 100 "
@@ -350,13 +303,11 @@ def theorem_1_plain(case: Case) -> Measurement:
     )
 
 
-def _overtakes(case: Case, rho: float, theorem: float) -> float:
+def _overtakes(s: Case, rho: float, theorem: float) -> float:
     """Return the time, in units of t_0, at which SGD's beta passes Theorem 1's."""
-    s = case
 
     def ahead(decades: float) -> float:
         t = transition_time(s) * 10.0**decades
-        sgd = theory.plain_coefficients(t, K=s.K, M=s.M, rho=rho, eta_y=s.eta_y).beta
-        return float(sgd) - theorem
+        return float(theory.plain_coefficients(t, **clock(s), rho=rho).beta) - theorem
 
     return float(10.0 ** scipy.optimize.brentq(ahead, 0.0, 40.0))

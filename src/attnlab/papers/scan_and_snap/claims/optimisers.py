@@ -10,14 +10,15 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from attnlab import formulas
-from attnlab.auditing.claim import Measurement, claim
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
 from attnlab.data import symmetric
 from attnlab.dynamics import Sampled, Save, simulate
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import SYN_SMALL
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
+from attnlab.theory import Case, Check
 from attnlab.theory.relation import BELOW
+
+from .. import theory
+from ..cases import SYN_SMALL
 
 ADAM_RATES = (0.1, 0.5, 1.0)
 ADAM_STEPS = 100
@@ -34,18 +35,17 @@ PRIOR = 1.0
 @claim(
     "adam-subsets", source="Section 8, Fig. 5 (the paper leaves Adam for future work)",
     statement="With Adam, different learning rates focus on different subsets of distinct tokens",
-    relation=BELOW, case=SYN_SMALL, figure="fig5",
-    code=("sign_fates",), test="test_fates.py::test_sign_descent_moves_rare_tokens_up",
+    relation=BELOW, case=SYN_SMALL, figure="fig5", code=("sign_fates",),
+    test="test_fates.py::test_sign_descent_moves_rare_tokens_up",
     training_number="two rates share at most {:.2g} of 4 favourites, two seeds of one rate over 3",
 )  # fmt: skip
-def adam_subsets(case: Case) -> Measurement:
+def adam_subsets(s: Case) -> Measurement:
     """Check that favourites, the four most attended distinct tokens of a class, differ more between
     two rates than between two seeds of one rate, at T = 128 and three rates as in Fig. 5. Only the
     order counts; nothing is claimed on paper.
     """
-    s = case
-    distinct = formulas.token_roles(s.P).distinct
-    losing = int((theory.sign_fates(s.P)[distinct] < 0).sum())
+    distinct = formulas.token_roles(s).distinct
+    losing = int((theory.sign_fates(s)[distinct] < 0).sum())
     eta = xr.DataArray(list(ADAM_RATES), dims="rate")
     result = simulate(
         s.classes, Sampled(), eta_y=eta, eta_z=eta, steps=ADAM_STEPS, optimizer="adam",
@@ -61,37 +61,31 @@ def adam_subsets(case: Case) -> Measurement:
     within = [np.mean([shared[r, i, r, j] for i in seeds for j in seeds if i != j]) for r in rates]
     between = [shared[r, :, q, :].mean() for r in rates for q in rates if r < q]
     return Measurement(
-        (
-            Check("favourites in common: two rates against two seeds of one rate",
-                  float(min(within)), between, training=True),
-        ),
+        Check("favourites in common: two rates against two seeds of one rate", float(min(within)),
+              between, training=True),
         training_number=float(max(between)),
         note=f"of the {FAVOURITES} most attended distinct tokens of a class, after {ADAM_STEPS} "
-        f"steps, {SEEDS} seeds, rates {ADAM_RATES}: two seeds share "
-        + ", ".join(f"{value:.2f}" for value in within)
-        + " at each rate; rates 1 and 2, 1 and 3, 2 and 3 share "
-        + ", ".join(f"{value:.2f}" for value in between)
-        + f". On paper nothing is said of rates: of sign descent only that {losing} of "
-        f"{int(distinct.sum())} distinct tokens, the frequent ones, lose at first",
+        f"steps, {SEEDS} seeds, rates {ADAM_RATES}: two seeds share {listed(within, '.2f')} at "
+        f"each rate; rates 1 and 2, 1 and 3, 2 and 3 share {listed(between, '.2f')}. On paper "
+        f"nothing is said of rates: of sign descent only that {losing} of {int(distinct.sum())} "
+        "distinct tokens, the frequent ones, lose at first",
     )  # fmt: skip
 
 
 @claim(
     "spurious-tokens", source="Section 9",
     statement="Much data or prior knowledge suppresses common tokens that seem distinct in little",
-    relation=BELOW, case=MANY_COMMON,
-    code=("attention_velocity", "token_roles"),
-    test="tests/experiments/test_studies.py::test_spurious_attention_falls_with_the_training_set",
+    relation=BELOW, case=MANY_COMMON, code=("attention_velocity", "token_roles"),
+    test="tests/papers/studies/test_figures.py::test_spurious_attention_falls_with_the_training_set",
     number="8 sequences let {:.2g} times as many common tokens gain as 128",
     training_number="in training the excess attention to those seen is {:.2g} times as large",
 )  # fmt: skip
-def spurious_tokens(case: Case) -> Measurement:
+def spurious_tokens(s: Case) -> Measurement:
     """Check that fewer common tokens gain under Eq. 10 on the token frequencies of a larger
     training set, and that attention to common tokens that training showed, beyond that of ever new
     data, falls: 8, 128 sequences, a prior. Only the order counts.
     """
-    s = case
-    common = formulas.token_roles(s.P).common
+    common = formulas.token_roles(s).common
     rng = np.random.default_rng(0)
 
     def share_gaining(sequences: int) -> float:
@@ -102,7 +96,7 @@ def spurious_tokens(case: Case) -> Measurement:
             seen = np.array(counts, dtype=float)
             drawn = seen.any(0)
             P, rest = seen[:, drawn] / seen.sum(1, keepdims=True), np.zeros((1, drawn.sum()))
-            velocity = theory.attention_velocity(P, rest, psi=None, M=s.M)[0]
+            velocity = theory.attention_velocity(formulas.Setting(P, M=s.M), rest)[0]
             shares.append((velocity[common[drawn]] > 0).sum() / common.sum())
         return float(np.mean(shares))
 
@@ -137,16 +131,12 @@ def spurious_tokens(case: Case) -> Measurement:
     of_few, of_many = excess(in_small, small, unlimited), excess(in_large, large, unlimited)
     with_prior = excess(in_small, trained(FEW, PRIOR)[1], trained(None, PRIOR)[1])
     return Measurement(
-        (
-            Check("share of common tokens that gain, larger training set", few, many, BELOW),
-            Check("excess attention to common tokens seen, larger training set", of_few, of_many,
-                  BELOW, training=True),
-            Check("the same on few sequences, with a prior", of_few, with_prior, BELOW,
-                  training=True),
-        ),
-        number=few / many,
-        training_number=of_few / of_many,
+        Check("share of common tokens that gain, larger training set", few, many, BELOW),
+        Check("excess attention to common tokens seen, larger training set", of_few, of_many, BELOW,
+              training=True),
+        Check("the same on few sequences, with a prior", of_few, with_prior, BELOW, training=True),
+        number=few / many, training_number=of_few / of_many,
         note="one setting: T = 8, 40 common tokens with half of the mass. Over the seven settings "
-        "of ./lab study spurious the excess falls in all; attention to common tokens that gained "
-        "rises in one, where they gain from ever new sequences too",
+        "of ./lab reproduce studies/spurious the excess falls in all; attention to common tokens "
+        "that gained rises in one, where they gain from ever new sequences too",
     )  # fmt: skip

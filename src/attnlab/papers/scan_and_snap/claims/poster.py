@@ -6,63 +6,65 @@ import numpy as np
 import scipy
 
 from attnlab import formulas
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import FIG3, WEAK, transition_time
-from attnlab.papers.scan_and_snap.claims.attention import TIMES
-from attnlab.papers.scan_and_snap.claims.snapping import constant, integrate_theorem_4
-from attnlab.papers.scan_and_snap.hypotheses import (
-    ASSUMPTION_1,
-    SECTION_6,
-    rate_window,
-    weak_correlations,
-)
-from attnlab.papers.scan_and_snap.readings import most_and_least_frequent, reduced, run_at
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
+from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, within
+
+from .. import theory
+from ..cases import FIG3, WEAK, transition_time
+from ..hypotheses import ASSUMPTION_1, SECTION_6, rate_window, weak_correlations
+from ..readings import (
+    both_paths,
+    by_frequency,
+    falling,
+    in_both_forms,
+    most_and_least_frequent,
+    on_both_paths,
+    reduced,
+    run_at,
+)
+from .attention import TIMES
+from .snapping import constant, growth_setting, integrate_theorem_4
 
 
 @claim(
     "poster-quarter", source="poster and slides, Theorem 4",
     statement=r"$B_n(t) \sim \ln\left(C_0 + 2K \frac{\eta_Z}{\eta_Y} \ln^2\left(\frac{M \eta_Y "
     r"t}{K}\right)\right)$ as $t \to +\infty$",
-    relation=within(10.0), case=FIG3, hypotheses=SECTION_6,
-    code=("growth_bound", "snapping"), test="test_transition.py::test_regimes_of_eq_14",
+    relation=within(10.0), case=FIG3, hypotheses=SECTION_6, code=("growth_bound", "snapping"),
+    test="test_transition.py::test_regimes_of_eq_14",
     number="as an order; the poster's B_n grows {:.2g} times as much as Theorem 4's, which has 1/4",
 )  # fmt: skip
-def poster_quarter(case: Case) -> Measurement:
+def poster_quarter(s: Case) -> Measurement:
     """Compare B_n up to a constant (Theorem 4 itself has the factor 1/4) with the corrected Eq. 129
     at t from 10^12 to 10^96. It is read as ~, for a quantity that is 1/4 of it in the limit.
     """
-    s, C0 = case, constant(case)
+    C0 = constant(s)
     t = 10.0 ** np.array([12, 24, 48, 96])
     growth = 2.0 * s.K * s.eta_z / s.eta_y * np.log(s.M * s.eta_y * t / s.K) ** 2
     poster = np.log(C0 + growth)
-    B = theory.growth_bound(t, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=C0)
+    B = theory.growth_bound(t, **growth_setting(s))
     grown = (poster[-1] - poster[0]) / (B[-1] - B[0])
-    return Measurement((Check("B_n(t)", poster, B),), number=float(grown))
+    return Measurement(Check("B_n(t)", poster, B), number=float(grown))
 
 
 @claim(
     "poster-start", source="poster and slides, Theorem 3",
     statement=r"$B_n(0) = 0$ (the poster and the slides say so; Eq. 14 says $\frac{1}{4} \ln C_0$)",
-    relation=EQUAL, case=FIG3, tolerance=1e-12,
-    code=("growth_bound",), test="test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
+    relation=EQUAL, case=FIG3, tolerance=1e-12, code=("growth_bound",),
+    test="test_transition.py::test_b_n_starts_at_zero_only_when_corrected",
 )  # fmt: skip
-def poster_start(case: Case) -> Measurement:
+def poster_start(s: Case) -> Measurement:
     """Compare 0 with Eqs. 118, 119 integrated, and with the corrected Eq. 129, at t = 0. The
     tolerance is rounding.
     """
-    s = case
     t = np.array([0.0, 1e-6])
     B = integrate_theorem_4(s, t, constant(s))
-    predicted = theory.growth_bound(0.0, K=s.K, M=s.M, eta_y=s.eta_y, eta_z=s.eta_z, C0=constant(s))
+    predicted = theory.growth_bound(0.0, **growth_setting(s))
     return Measurement(
-        (
-            Check("B_n(0)", 0.0, float(B[0]), relative=False),
-            Check("B_n(0), corrected Eq. 129", 0.0, float(predicted), relative=False),
-        )
+        Check("B_n(0)", 0.0, float(B[0]), relative=False),
+        Check("B_n(0), corrected Eq. 129", 0.0, float(predicted), relative=False),
     )
 
 
@@ -75,24 +77,19 @@ def poster_start(case: Case) -> Measurement:
     number="a token ten times as frequent starts {:.3g} times as fast",
     training_number="in training it gains {:.3g} times as much",
 )  # fmt: skip
-def poster_faster(case: Case) -> Measurement:
+def poster_faster(s: Case) -> Measurement:
     """Compare the order of P(l|n) with that of the velocities along Eq. 10 (they go as f_nl^2) and
     of the logits in the joint flow. Only the order counts.
     """
-    s = case
     n, _, _ = most_and_least_frequent(s)
-    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[n])
-    tokens = tokens[np.argsort(s.P[n, tokens])]
-    velocity = theory.attention_velocity(s.P, reduced(s, TIMES).logits, psi=s.psi, M=s.M)
-    faster = velocity[:, s.psi[n], tokens]
+    tokens = by_frequency(s, n)
+    faster = theory.attention_velocity(s, reduced(s, TIMES).logits)[:, s.psi[n], tokens]
     _, z = run_at(s)
     further = z[1:, s.psi[n], tokens]
     return Measurement(
-        (
-            Check("dz/dt of a more frequent token, Eq. 10", faster[:, :-1], faster[:, 1:]),
-            Check("z of a more frequent token, training", further[:, :-1], further[:, 1:],
-                  training=True),
-        ),
+        Check("dz/dt of a more frequent token, Eq. 10", faster[:, :-1], faster[:, 1:]),
+        Check("z of a more frequent token, training", further[:, :-1], further[:, 1:],
+              training=True),
         number=float(faster[0, -1] / faster[0, 0]),
         training_number=float(further[-1, -1] / further[-1, 0]),
     )  # fmt: skip
@@ -102,45 +99,38 @@ def poster_faster(case: Case) -> Measurement:
     "poster-slightly", source="poster and slides, (2)",
     statement=r'Fixing $\eta_Z$, a large $\eta_Y$ leads to "slightly" smaller $B_n(t)$',
     relation=BELOW, case=WEAK.at(eta_y=0.225, eta_z=0.001),
-    hypotheses=(rate_window, weak_correlations),
-    code=("growth_bound", "attention_flow"),
+    hypotheses=(rate_window, weak_correlations), code=("growth_bound", "attention_flow"),
     test="test_transition.py::test_larger_eta_y_is_denser_only_after_a_threshold",
     number="smaller, but not slightly: {:.2g} of it at four times eta_Y (10^6 t_0)",
 )  # fmt: skip
-def poster_slightly(case: Case) -> Measurement:
+def poster_slightly(s: Case) -> Measurement:
     """Check that B_n at four times eta_Y is more than half of B_n, under Eq. 10 from 10 to 10^6
     t_0; the corrected form is smaller, by at most (1/4) ln 4. The source gives no number: a loss of
     half or more is not "slightly".
     """
-    s, times = case, 4.0
+    times = 4.0
     t = np.array([10.0, 1e3, 1e6]) * transition_time(s)
     B = np.array([reduced(at, t).growth_bound[:, 0] for at in (s, s.at(eta_y=times * s.eta_y))])
     return Measurement(
-        (
-            Check('"slightly": B_n at 4 eta_Y over half of it at eta_Y', B[0] / 2.0, B[1], ABOVE),
-            Check("smaller: B_n at 4 eta_Y", B[0], B[1], BELOW, form="corrected"),
-            Check("by at most (1/4) ln 4", np.log(times) / 4.0, B[0] - B[1], AT_MOST,
-                  form="corrected"),
-        ),
+        Check('"slightly": B_n at 4 eta_Y over half of it at eta_Y', B[0] / 2.0, B[1], ABOVE),
+        Check("smaller: B_n at 4 eta_Y", B[0], B[1], BELOW, form="corrected"),
+        Check("by at most (1/4) ln 4", np.log(times) / 4.0, B[0] - B[1], AT_MOST, form="corrected"),
         number=float(B[1, -1] / B[0, -1]),
         note=f"two classes, eta_Y/eta_Z = {s.eta_y / s.eta_z:.3g} and four times that: B_n is "
-        + ", ".join(f"{b:.3f}" for b in B[0])
-        + " and "
-        + ", ".join(f"{b:.3f}" for b in B[1])
-        + " at 10, 10^3, 10^6 t_0. Where 4 Gamma is small against C_0, B_n goes as 1/eta_Y; only "
-        "where it is large (a slow decoder, or t beyond any training) is the change slight",
+        f"{listed(B[0], '.3f')} and {listed(B[1], '.3f')} at 10, 10^3, 10^6 t_0. Where 4 Gamma is "
+        "small against C_0, B_n goes as 1/eta_Y; only where it is large (a slow decoder, or t "
+        "beyond any training) is the change slight",
     )  # fmt: skip
 
 
 @claim(
     "poster-z", source="poster and slides, reparameterization",
     statement=r"$Z = U W_Q W_K^\top U^\top$, without the $1/\sqrt d$ of Section 3.1",
-    relation=EQUAL, case=WEAK, tolerance=1e-12,
-    code=("attention_weights",),
+    relation=EQUAL, case=WEAK, tolerance=1e-12, code=("attention_weights",),
     test="tests/formulas/test_tokens.py::test_attention_is_eq_5_with_queries_and_leading_axes",
     number="with the poster's Z an attention weight is off by {:.2g} (d = 16)",
 )  # fmt: skip
-def poster_z(case: Case) -> Measurement:
+def poster_z(s: Case) -> Measurement:
     """Compare the attention of a sequence (Eq. 5 with its frequencies) with Eq. 1 itself for random
     U, W_Q, W_K with d = 16 and 30 tokens; the corrected form has Z over sqrt(d). The tolerance is
     rounding.
@@ -152,12 +142,12 @@ def poster_z(case: Case) -> Measurement:
     attended = np.eye(M)[sequence].T @ b
     q = np.bincount(sequence, minlength=M) / 30
     poster = U @ W_Q @ W_K.T @ U.T
-    checks = tuple(
-        Check("X^T b", formulas.attention_weights(q[None], Z[query])[0], attended, relative=False,
-              form=form)  # type: ignore[arg-type]
+    predicted = {
+        form: formulas.attention_weights(q[None], Z[query])[0]
         for form, Z in (("printed", poster), ("corrected", poster / np.sqrt(d)))
-    )  # fmt: skip
-    return Measurement(checks, number=checks[0].error)
+    }
+    checks = in_both_forms("X^T b", predicted, attended, relative=False)
+    return Measurement(*checks, number=checks[0].error)
 
 
 @claim(
@@ -169,29 +159,22 @@ def poster_z(case: Case) -> Measurement:
     number="the rarest distinct token keeps {:.2g} of its share against the dominant one",
     training_number="in training it keeps {:.2g} (its logit rises all the same)",
 )  # fmt: skip
-def slides_suppressed(case: Case) -> Measurement:
+def slides_suppressed(s: Case) -> Measurement:
     """Check that attention to the rarest distinct token falls against that to the dominant one,
     along Eq. 10 and in the joint flow. Only the sign counts.
     """
-    s = case
     n, high, low = most_and_least_frequent(s)
-    times, z = run_at(s)
-    paths = {"Eq. 10": reduced(s, times).logits, "training": z}
-    checks, kept = [], {}
+    paths, share = both_paths(s), {}
     for name, path in paths.items():
-        c = formulas.attention_weights(s.P, path, psi=s.psi)[:, n]
-        share = c[:, low] / c[:, high]
-        kept[name] = float(share[-1] / share[0])
-        checks.append(
-            Check(f"attention to the rarest over that to the dominant, {name}", share[:-1],
-                  share[1:], training=name == "training")
-        )  # fmt: skip
+        c = formulas.attention_weights(s, path)[:, n]
+        share[name] = c[:, low] / c[:, high]
+    kept = {name: float(of[-1] / of[0]) for name, of in share.items()}
     return Measurement(
-        tuple(checks),
+        *falling("attention to the rarest over that to the dominant", share),
         number=kept["Eq. 10"],
         training_number=kept["training"],
         note=f"against the dominant token; the logit of the rarest distinct token itself rises, to "
-        f"z = {z[-1, s.psi[n], low]:+.4f} in training",
+        f"z = {paths['training'][-1, s.psi[n], low]:+.4f} in training",
     )
 
 
@@ -200,17 +183,14 @@ def slides_suppressed(case: Case) -> Measurement:
     statement="Attention is a learnable TF-IDF: frequent in the class, rare across classes",
     relation=AT_LEAST, case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
     code=("attention_flow",), test="test_fates.py::test_theorem_2a_distinct_tokens_gain",
-    number="rank correlation {:.2f}",
-    training_number="rank correlation {:.2f} in training",
+    number="rank correlation {:.2f}", training_number="rank correlation {:.2f} in training",
 )  # fmt: skip
-def slides_tf_idf(case: Case) -> Measurement:
+def slides_tf_idf(s: Case) -> Measurement:
     """Measure the rank correlation of P(l|n) ln(K / number of classes with l) with z at the end, by
     Eq. 10 and in the joint flow. Only the order of four tokens counts.
     """
-    s = case
     tokens = np.flatnonzero(s.P[0])
-    spread = np.log(s.K / (s.P > 0).sum(0))[tokens]
-    weight = s.P[0, tokens] * spread
+    weight = (s.P[0] * np.log(s.K / (s.P > 0).sum(0)))[tokens]
     times, z = run_at(s)
     ends = {"Eq. 10": reduced(s, times[[-1]]).logits[0], "training": z[-1]}
     rank = {
@@ -218,11 +198,6 @@ def slides_tf_idf(case: Case) -> Measurement:
         for name, end in ends.items()
     }
     return Measurement(
-        tuple(
-            Check(f"rank correlation of TF-IDF and z, {name}", 0.99, value,
-                  training=name == "training")
-            for name, value in rank.items()
-        ),
-        number=rank["Eq. 10"],
-        training_number=rank["training"],
+        *on_both_paths("rank correlation of TF-IDF and z", 0.99, rank),
+        number=rank["Eq. 10"], training_number=rank["training"],
     )  # fmt: skip

@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from attnlab import measures
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.auditing.fit import slope
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed, slope
 from attnlab.auditing.runs import trained
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import FIG3, SYN_SMALL, WEAK, climbed, transition_time
-from attnlab.papers.scan_and_snap.density import TURNS, densities, turning_ratio
-from attnlab.papers.scan_and_snap.hypotheses import (
+from attnlab.theory import Case, Check
+from attnlab.theory.relation import ABOVE, BELOW, EQUAL, within
+
+from .. import theory
+from ..cases import FIG3, SYN_SMALL, WEAK, climbed, transition_time
+from ..density import TURNS, densities, turning_ratio
+from ..hypotheses import (
     ASSUMPTION_1,
     rate_window,
     single_common_token,
     single_query,
     weak_correlations,
 )
-from attnlab.papers.scan_and_snap.readings import as_dataset, mean_entropy, reduced
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
-from attnlab.theory.relation import ABOVE, BELOW, EQUAL, within
+from ..readings import as_dataset, mean_entropy, reduced
 
 # eta_Y from 30 eta_Z to nearly 1.
 ETA_Z = 0.005
@@ -39,13 +39,12 @@ SLOW = 0.1  # of its peak speed
     number="K = 10, M = 1000, eta_Y = 0.9: Eq. 10 slows to a tenth at {:.2f} x 2 K ln M/eta_Y",
     training_number="training slows to a tenth at {:.2f} x",
 )  # fmt: skip
-def snap_time(case: Case) -> Measurement:
+def snap_time(s: Case) -> Measurement:
     """Compare t_0, and its fall with eta_Y at fixed eta_Z, with the time from which on attention
     moves at less than a tenth of its peak speed, by Eq. 10 and in the joint flow. The paper names
     no threshold: a tenth is ours. t_0 is where gamma's decay begins, and gamma itself is at a tenth
     by 2 t_0; a smaller threshold comes later (the note has 2 %).
     """
-    s = case
     rates = tuple((y, s.eta_z) for y in ETA_Y)
     run = trained(s.classes, rates, s.steps)
     times = run["time"].values
@@ -70,12 +69,11 @@ def snap_time(case: Case) -> Measurement:
         ]  # fmt: skip
     ratio = slowed["training"] / about
     return Measurement(
-        tuple(checks),
+        *checks,
         number=float((slowed["Eq. 10"] / about)[-1]),
         training_number=float(ratio[-1]),
         note="over 2 K ln M/eta_Y, training slows to a tenth of its peak speed at "
-        + ", ".join(f"{r:.2f}" for r in ratio)
-        + f" and to 2 % (a snap) at {', '.join(f'{r:.1f}' for r in snaps / about)} for eta_Y = "
+        f"{listed(ratio, '.2f')} and to 2 % (a snap) at {listed(snaps / about, '.1f')} for eta_Y = "
         f"{ETA_Y[0]:g} to {ETA_Y[-1]:g}; the first goes as "
         f"eta_Y^{slope(ETA_Y, slowed['training']):.2f}, not eta_Y^-1; t_0 itself is "
         f"{transition_time(s.at(eta_y=ETA_Y[-1])) / about[-1]:.2f} times 2 K ln M/eta_Y",
@@ -93,11 +91,11 @@ def snap_time(case: Case) -> Measurement:
     number="B_n at t_0 grows {:.3g} times when both rates grow 8 times: time rescaled, no more",
     training_number="in training the entropy moves by {:.2g}",
 )  # fmt: skip
-def both_rates_sparser(case: Case) -> Measurement:
+def both_rates_sparser(s: Case) -> Measurement:
     """Check that B_n rises and entropy falls with a common factor of both rates at fixed t, by Eq.
     10 and in the joint flow at eta_Y/eta_Z = 30. Only the order counts.
     """
-    s, factors = case, (1.0, 2.0, 4.0, 8.0)
+    factors = (1.0, 2.0, 4.0, 8.0)
     t = np.array([transition_time(s), 10 * transition_time(s), 1e6])
     B = np.array(
         [reduced(s.at(eta_y=k * s.eta_y, eta_z=k * s.eta_z), t).growth_bound[:, 0] for k in factors]
@@ -107,14 +105,11 @@ def both_rates_sparser(case: Case) -> Measurement:
     entropy = mean_entropy(run).sel(time=slice(transition_time(s), None)).values
     slow = mean_entropy(climbed(SYN_SMALL).sel(ratio=1.0))
     return Measurement(
-        (
-            Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
-            Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
-            Check("entropy falls with both rates at the end, training", entropy[:-1, -1],
-                  entropy[1:, -1], BELOW, training=True),
-        ),
-        number=float(B[-1, 0] / B[0, 0]),
-        training_number=float(entropy[-1, -1] - entropy[0, -1]),
+        Check("B_n grows with both rates, Eq. 10", B[:-1], B[1:]),
+        Check("B_n(t; k eta) = B_n(k t; eta)", same, B, EQUAL, tolerance=1e-7),
+        Check("entropy falls with both rates at the end, training", entropy[:-1, -1],
+              entropy[1:, -1], BELOW, training=True),
+        number=float(B[-1, 0] / B[0, 0]), training_number=float(entropy[-1, -1] - entropy[0, -1]),
         note="it is a rescaling of time, in Eq. 10 and in training; where eta_Y/eta_Z is not large "
         "training turns back: Syn-Small at ratio 1 goes from entropy "
         f"{float(slow.interp(time=1e3)):.4f} at t = 10^3 to {float(slow[-1]):.4f} at 10^6",
@@ -132,11 +127,10 @@ def both_rates_sparser(case: Case) -> Measurement:
     number="B_n at the largest eta_Y is {:.3g} of that at the smallest (t = t_0)",
     training_number="in training from eta_Y/eta_Z = {:.2g} on (t = 10^10); reversed below",
 )  # fmt: skip
-def eta_y_denser(case: Case) -> Measurement:
+def eta_y_denser(s: Case) -> Measurement:
     """Check that B_n falls and entropy rises with eta_Y at fixed t and eta_Z, by Eq. 10 and in the
     joint flow from t_0 to 10^10, at ratios from 200 to 990. Only the order counts.
     """
-    s = case
     found = densities(s.classes, eta_z=s.eta_z)
     fast = found.sel(ratio=slice(200.0, None))
     slowest = s.at(eta_y=s.eta_z * float(fast["ratio"][0]))
@@ -147,18 +141,13 @@ def eta_y_denser(case: Case) -> Measurement:
     turns = {clock: turning_ratio(found, clock / s.eta_z) for clock in TURNS}
     small = turning_ratio(densities(SYN_SMALL.classes, eta_z=s.eta_z), 1e6 / s.eta_z)
     return Measurement(
-        (
-            Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", B[:-1], B[1:], BELOW),
-            Check("entropy rises as eta_Y grows, t >= t_0, training", entropy[:-1], entropy[1:],
-                  ABOVE, training=True),
-        ),
-        number=float(B[-1, 0] / B[0, 0]),
-        training_number=turns[max(TURNS)],
+        Check("B_n falls as eta_Y grows, t >= t_0, Eq. 10", B[:-1], B[1:], BELOW),
+        Check("entropy rises as eta_Y grows, t >= t_0, training", entropy[:-1], entropy[1:], ABOVE,
+              training=True),
+        number=float(B[-1, 0] / B[0, 0]), training_number=turns[max(TURNS)],
         note=f"eta_Z = {s.eta_z:g}: a larger eta_Y is denser from the ratio "
-        + ", ".join(f"{turn:.2g}" for turn in turns.values())
-        + " on, at eta_Z t = "
-        + ", ".join(f"{clock:.0e}" for clock in turns)
-        + f" (Syn-Small: {small:.2g} at 10^6), and sparser below. Under Eq. 10 the order holds "
-        f"from eta_Y t/K = {theory.density_threshold(K=1, M=s.M, eta_y=1.0):.1f} on",
+        f"{listed(turns.values(), '.2g')} on, at eta_Z t = {listed(turns, '.0e')} (Syn-Small: "
+        f"{small:.2g} at 10^6), and sparser below. Under Eq. 10 the order holds from eta_Y t/K = "
+        f"{theory.density_threshold(K=1, M=s.M, eta_y=1.0):.1f} on",
         holds_from=turns[max(TURNS)],
     )  # fmt: skip

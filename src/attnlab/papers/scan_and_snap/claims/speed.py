@@ -5,21 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.auditing.claim import Measurement, claim
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import FIG3
-from attnlab.papers.scan_and_snap.hypotheses import MUCH, large_vocabulary, rate_window
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
-from attnlab.theory.relation import (
-    ABOVE,
-    AT_LEAST,
-    AT_MOST,
-    BELOW,
-    much_greater,
-    up_to,
-    within,
-)
+from attnlab.auditing import Measurement, claim
+from attnlab.auditing.fit import listed
+from attnlab.theory import Case, Check
+from attnlab.theory.relation import ABOVE, AT_LEAST, AT_MOST, BELOW, much_greater, up_to, within
+
+from .. import theory
+from ..cases import FIG3
+from ..hypotheses import MUCH, large_vocabulary, rate_window
 
 VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
 
@@ -33,7 +26,7 @@ VOCABULARIES = np.array([1e3, 1e5, 1e7, 1e9])
     code=("omega_0", "omega_1"), test="test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
     number="omega_1 = {:.3g} at M = 1000 (0.15 at 10^9)",
 )  # fmt: skip
-def lemma_8(case: Case) -> Measurement:
+def lemma_8(s: Case) -> Measurement:
     """Compare the sign on both sides of both zeros with that on 150 points for each M from 10^3 to
     10^9, and omega_0 and omega_1 with the stated orders. The tolerance is the rounding of ln((M-1)
     M h) - M h near a zero.
@@ -49,13 +42,11 @@ def lemma_8(case: Case) -> Measurement:
     small = theory.omega_0(VOCABULARIES) * VOCABULARIES**0.99 * np.log(VOCABULARIES)
     order = theory.omega_1(VOCABULARIES) * np.log(VOCABULARIES) / np.log(np.log(VOCABULARIES))
     return Measurement(
-        (
-            Check("exp(Mh) <= (M-1) M h inside", 0.0, room(inside), AT_LEAST),
-            Check("exp(Mh) > (M-1) M h below", 0.0, room(below), BELOW),
-            Check("exp(Mh) > (M-1) M h above", 0.0, room(above), BELOW),
-            Check("omega_0 over 1/(M^0.99 ln M)", 1.0, small, up_to(3.0)),
-            Check("omega_1 over ln ln M/ln M", 1.0, order, within(2.0)),
-        ),
+        Check("exp(Mh) <= (M-1) M h inside", 0.0, room(inside), AT_LEAST),
+        Check("exp(Mh) > (M-1) M h below", 0.0, room(below), BELOW),
+        Check("exp(Mh) > (M-1) M h above", 0.0, room(above), BELOW),
+        Check("omega_0 over 1/(M^0.99 ln M)", 1.0, small, up_to(3.0)),
+        Check("omega_1 over ln ln M/ln M", 1.0, order, within(2.0)),
         number=float(theory.omega_1(1000.0)),
     )
 
@@ -68,13 +59,13 @@ def lemma_8(case: Case) -> Measurement:
     code=("omega_0", "h"), test="test_speed.py::test_omegas_are_the_zeros_of_lemma_8",
     number="h(1) is at least {:.3g} times the smaller zero",
 )  # fmt: skip
-def remark_3(case: Case) -> Measurement:
+def remark_3(s: Case) -> Measurement:
     """Compare the smaller zero with h(1), for M from 10^3 to 10^9 and eta_Y from 0.1 to 0.99."""
     rates = np.array([0.1, 0.3, 0.99])
     floor = VOCABULARIES ** (theory.omega_0(VOCABULARIES) - 2.0)
     first = np.array([theory.h(1.0, M=VOCABULARIES, eta_y=y) for y in rates])
     return Measurement(
-        (Check("h(1) over M^-(2-omega_0)", floor + 0 * first, first),),
+        Check("h(1) over M^-(2-omega_0)", floor + 0 * first, first),
         number=float((first / floor).min()),
     )
 
@@ -89,11 +80,11 @@ def remark_3(case: Case) -> Measurement:
     test="test_speed.py::test_lemma_9_stages",
     number="the constant of the second stage is {:.3g} at M = 10^9 and tends to 2 as M grows",
 )  # fmt: skip
-def lemma_9(case: Case) -> Measurement:
+def lemma_9(s: Case) -> Measurement:
     """Compare both rates, with one constant for every M, and both conditions on exp(M h) with gamma
     for M from 10^3 to 10^9, from t = K on. The tolerance is rounding.
     """
-    K, y = case.K, case.eta_y
+    K, y = s.K, s.eta_y
     place, M = np.linspace(0.0, 1.0, 60), VOCABULARIES[:, None]
     t0_prime, t0 = theory.transition_times(K=K, M=M, eta_y=y)
     early, late = K * (t0_prime / K) ** place, t0 * 10 ** (6 * place)
@@ -113,35 +104,32 @@ def lemma_9(case: Case) -> Measurement:
         theory.gamma(t, K=K, M=vast, eta_y=y) / theory.gamma_stages(t, K=K, M=vast, eta_y=y).late
     )
     return Measurement(
-        (
-            Check("gamma over eta_Y t/K, first stage", rate_early, g_early),
-            Check("gamma over K ln(M eta_Y t/K)/(eta_Y t), second stage", rate_late, g_late),
-            Check("exp(Mh) <= min(..), first stage", np.minimum(*logs(early)), x(early), AT_MOST),
-            Check("the same at t_0, M = 10^30 and 10^150", 1.0, limit),
-            Check("exp(Mh) >= max(..), second stage", np.maximum(*logs(late)), x(late), AT_LEAST),
-        ),
+        Check("gamma over eta_Y t/K, first stage", rate_early, g_early),
+        Check("gamma over K ln(M eta_Y t/K)/(eta_Y t), second stage", rate_late, g_late),
+        Check("exp(Mh) <= min(..), first stage", np.minimum(*logs(early)), x(early), AT_MOST),
+        Check("the same at t_0, M = 10^30 and 10^150", 1.0, limit),
+        Check("exp(Mh) >= max(..), second stage", np.maximum(*logs(late)), x(late), AT_LEAST),
         number=float((g_late / rate_late).max()),
         note="the constant of the second stage is largest at t_0, where it tends to 2 as M grows: "
-        + ", ".join(f"{c:.3f}" for c in (*(g_late / rate_late)[:, 0], *limit))
-        + " for M = 10^3, 10^5, 10^7, 10^9, 10^30, 10^150",
+        f"{listed((*(g_late / rate_late)[:, 0], *limit), '.3f')} for M = 10^3, 10^5, 10^7, 10^9, "
+        "10^30, 10^150",
     )
 
 
 @claim(
     "eq-52", source="Eq. 52, proof of Lemma 9",
-    statement=r"$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$",
-    relation=ABOVE, case=FIG3, hypotheses=(large_vocabulary,),
-    code=("transition_times",),
+    statement=r"$\frac{M - 2 + (M-1) \ln(M-1)}{M \eta_Y} > \frac{\ln M}{\eta_Y}$", relation=ABOVE,
+    case=FIG3, hypotheses=(large_vocabulary,), code=("transition_times",),
     test="test_speed.py::test_the_constant_of_lemma_9_tends_to_2_and_eq_52_fails_up_to_4",
     number="left minus right is at least {:.2g} for M above 100",
 )  # fmt: skip
-def eq_52(case: Case) -> Measurement:
+def eq_52(s: Case) -> Measurement:
     """Compare both sides for M from above 100 to 1000. The inequality is strict."""
     M = np.arange(2.0, 1001.0)
     room = (M - 2.0 + (M - 1.0) * np.log(M - 1.0)) / M - np.log(M)
     asked = M > 100.0
     return Measurement(
-        (Check("left minus right", 0.0, room[asked]),),
+        Check("left minus right", 0.0, room[asked]),
         number=float(room[asked].min()),
         note=f"it is false for M <= {M[room <= 0].max():.0f} only (by {room[M == 4].item():.2g} at "
         "M = 4); M >> 100 is assumed just before it, in Remark 3",

@@ -6,44 +6,40 @@ import numpy as np
 import scipy
 
 from attnlab import formulas, measures
-from attnlab.auditing.claim import Measurement, claim
+from attnlab.auditing import Measurement, claim
 from attnlab.auditing.runs import ratios, trained
-from attnlab.papers.scan_and_snap import theory
-from attnlab.papers.scan_and_snap.cases import SYN_SMALL, WEAK
-from attnlab.papers.scan_and_snap.hypotheses import ASSUMPTION_1, weak_correlations
-from attnlab.papers.scan_and_snap.readings import logits, most_and_least_frequent, reduced, run_at
-from attnlab.theory.case import Case
-from attnlab.theory.comparison import Check
+from attnlab.theory import Case, Check
 from attnlab.theory.relation import ABOVE, BELOW
+
+from .. import theory
+from ..cases import SYN_SMALL, WEAK
+from ..hypotheses import ASSUMPTION_1, weak_correlations
+from ..readings import logits, most_and_least_frequent, reduced, run_at
 
 
 @claim(
     "summary-frequency", source="summary, Key Results and Mechanism 2",
-    statement="Among distinct tokens, lower-frequency tokens gain attention faster",
-    relation=ABOVE, case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
+    statement="Among distinct tokens, lower-frequency tokens gain attention faster", relation=ABOVE,
+    case=WEAK, hypotheses=(*ASSUMPTION_1, weak_correlations),
     code=("attention_velocity", "distinct_growth"),
     test="test_gain.py::test_speed_of_a_distinct_token_is_its_squared_weight",
     number="the most frequent distinct token is {:.3g} times as fast as the rarest",
     training_number="in training it gains {:.3g} times as much",
 )  # fmt: skip
-def summary_frequency(case: Case) -> Measurement:
+def summary_frequency(s: Case) -> Measurement:
     """Compare the rarer token with the more frequent one: velocities under Eq. 10 at the start
     (they go as f_nl^2), and gains in the joint flow. Only the order counts.
     """
-    s = case
     n, high, low = most_and_least_frequent(s)
-    velocity = theory.attention_velocity(s.P, np.zeros((1, s.P.shape[1])), psi=s.psi, M=s.M)
+    velocity = theory.attention_velocity(s, np.zeros((1, s.P.shape[1])))
     fast, slow = velocity[s.psi[n], high], velocity[s.psi[n], low]
     _, z = run_at(s)
     end = z[-1, s.psi[n]]
     return Measurement(
-        (
-            Check("velocity of the rarest over the most frequent", 1.0, float(slow / fast), ABOVE),
-            Check("gain of the rarest over the most frequent, training", 1.0,
-                  float(end[low] / end[high]), ABOVE, training=True),
-        ),
-        number=float(fast / slow),
-        training_number=float(end[high] / end[low]),
+        Check("velocity of the rarest over the most frequent", 1.0, float(slow / fast), ABOVE),
+        Check("gain of the rarest over the most frequent, training", 1.0,
+              float(end[low] / end[high]), ABOVE, training=True),
+        number=float(fast / slow), training_number=float(end[high] / end[low]),
         note=f"P(l|n) = {s.P[n, high]:.3f} against {s.P[n, low]:.3f}: velocities {fast:.2e} and "
         f"{slow:.2e} (times eta_Z gamma), in the ratio of P(l|n)^2",
     )  # fmt: skip
@@ -53,25 +49,23 @@ def summary_frequency(case: Case) -> Measurement:
     "summary-theorem-2b", source="summary, Mechanism 1",
     statement=r"If $\lvert G_{CT} \rvert = 1$ then $\dot z_{l} < 0$, whether or not the query has "
     r"a distinct token",
-    relation=BELOW, case=WEAK,
-    code=("token_fates", "attention_velocity"),
+    relation=BELOW, case=WEAK, code=("token_fates", "attention_velocity"),
     test="test_fates.py::test_theorem_2b_the_single_common_token_loses",
     number="where the condition fails the token moves at {:.0g}",
 )  # fmt: skip
-def summary_theorem_2b(case: Case) -> Measurement:
+def summary_theorem_2b(s: Case) -> Measurement:
     """Check that the logit falls for every query, where one query has a class of the common token
     alone; the corrected form has Theorem 2(b)'s condition. Only the sign counts.
     """
     # Query 0 has one class, which holds nothing but the common token.
     P, psi = np.array([[1.0, 0.0], [0.2, 0.8]]), np.array([0, 1])
-    velocity = theory.attention_velocity(P, np.zeros((2, 2)), psi=psi, M=case.M)[:, 0]
+    setting = formulas.Setting(P, psi=psi, M=s.M)
+    velocity = theory.attention_velocity(setting, np.zeros((2, 2)))[:, 0]
     owners = formulas.token_roles(P).distinct.any(1)
     return Measurement(
-        (
-            Check("dz/dt of the common token", 0.0, velocity, BELOW),
-            Check("dz/dt where a class of the query owns a distinct token", [0.0], velocity[owners],
-                  BELOW, form="corrected"),
-        ),
+        Check("dz/dt of the common token", 0.0, velocity, BELOW),
+        Check("dz/dt where a class of the query owns a distinct token", [0.0], velocity[owners],
+              BELOW, form="corrected"),
         number=float(velocity.max()),
         note="P(.|0) = (1, 0) with its own query, P(.|1) = (0.2, 0.8): the common token of query 0 "
         f"moves at {velocity[0]:.1g}, that of query 1 at {velocity[1]:.2g}",
@@ -82,21 +76,20 @@ def summary_theorem_2b(case: Case) -> Measurement:
     "summary-slow-decoder", source="summary, Mechanism 1, break condition",
     statement=r"If the decoder does not learn faster ($\eta_Y \ll \eta_Z$) scanning would not "
     r"emerge",
-    relation=BELOW, case=SYN_SMALL,
-    code=("attention_flow",), test="test_attention.py::test_path_is_the_same_whatever_the_rates",
+    relation=BELOW, case=SYN_SMALL, code=("attention_flow",),
+    test="test_attention.py::test_path_is_the_same_whatever_the_rates",
     number="B_n is {:.2g} times as large at eta_Y/eta_Z = 0.01 as at 10",
     training_number="the common mass falls {:.2g} times as much at 0.01 as at 10, order kept",
 )  # fmt: skip
-def summary_slow_decoder(case: Case) -> Measurement:
+def summary_slow_decoder(s: Case) -> Measurement:
     """Check that common tokens hardly lose, and that there is no order, in the joint flow on
     Syn-Small at eta_Y/eta_Z = 0.01, against 10. A tenth of the loss, or a rank correlation below
     0.9, would support it.
     """
-    s = case
     run = trained(s.classes, ratios(0.01, 10.0, eta_y=s.eta_y), s.steps)
     mass = measures.common_mass(run).isel(sequence_class=0)
     fall = 1.0 - (mass.isel(time=-1) / mass.isel(time=0)).values
-    tokens = np.flatnonzero(formulas.token_roles(s.P).distinct[0])
+    tokens = np.flatnonzero(formulas.token_roles(s).distinct[0])
     z = logits(s, run.isel(time=-1))[0, s.psi[0], tokens]
     B = [
         float(reduced(s.at(eta_z=s.eta_y / ratio), np.array([1e6])).growth_bound[0, 0])
@@ -104,14 +97,12 @@ def summary_slow_decoder(case: Case) -> Measurement:
     ]
     ordered = float(scipy.stats.spearmanr(s.P[0, tokens], z).statistic)
     return Measurement(
-        (
-            Check("fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training",
+        Check("fall of the common mass at eta_Y/eta_Z = 0.01 against 10, training",
                   0.1 * fall[1], fall[0], BELOW, training=True),
             Check("distinct tokens out of order at 0.01, training", 0.9, ordered, BELOW,
                   training=True),
             # Eq. 10 has no place for a slow decoder: its path depends on the rates through time.
             Check("B_n at eta_Y/eta_Z = 0.01 against 10, Eq. 10", B[1], B[0], BELOW),
-        ),
         number=B[0] / B[1],
         training_number=float(fall[0] / fall[1]),
         note=f"the common mass falls by {fall[0]:.0%} at ratio 0.01, by {fall[1]:.0%} at 10; "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, Judgement, Standing, Table
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import text_runs
 from attnlab.papers.scan_and_snap.figures.text_runs import TextRecipe
@@ -31,8 +31,8 @@ def data(recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = 
     overfits sooner, so that losses after as many steps do not tell which rate learns best. start:
     the entropy before training, over layers.
     """
-    parts = []
-    for result in text_runs.run(recipe, progress=progress, keep=keep):
+
+    def measure(result: xr.Dataset) -> xr.Dataset:
         entropy = result["entropy"].isel(layer=0, drop=True).mean("head")
         cells = {"start": entropy.isel(step=0, drop=True).mean(["rate", "seed"])}
         loss = result["validation_loss"]
@@ -45,24 +45,20 @@ def data(recipe: TextRecipe, *, progress: Progress = False, keep: Path | None = 
             cells |= {f"{name}_mean": own.mean("seed"), f"{name}_std": own.std("seed", ddof=1)}
         cells["best_step"] = loss.fillna(np.inf).idxmin("step").mean("seed")
         cells["finite"] = (result["diverged_step"] < 0).sum("seed")
-        parts.append(xr.Dataset(cells))
-    found = xr.concat(parts, "layers").assign_coords(layers=list(recipe.layers))
-    seeds = len(recipe.training.seeds)
-    return found.assign_attrs(corpus=recipe.corpus, seeds=seeds, steps=recipe.training.steps)
+        return xr.Dataset(cells)
+
+    found = text_runs.by_depth(recipe, measure, progress=progress, keep=keep)
+    return found.assign_attrs(seeds=len(recipe.training.seeds), steps=recipe.training.steps)
 
 
 def table(cells: xr.Dataset) -> Table:
     """One row per depth and rate."""
-    rows = []
-    for layers, rate in product(cells["layers"].values, cells["rate"].values):
-        cell = cells.sel(layers=layers, rate=rate)
-        rows.append({"layers": int(layers), "rate": float(rate)})
-        rows[-1] |= {name: float(cell[name]) for name in COLUMNS}
+    frame = cells[list(COLUMNS)].to_dataframe(dim_order=["layers", "rate"]).reset_index()
     caption = (
         "After training, by the number of layers and the rate; entropy in nats. best_loss: the "
         "lowest of a training, at best_step on average."
     )
-    return Table(rows, caption)
+    return Table(frame[["layers", "rate", *COLUMNS]].to_dict("records"), caption)
 
 
 def draw(cells: xr.Dataset) -> Figure:
@@ -81,10 +77,7 @@ def draw(cells: xr.Dataset) -> Figure:
                 )  # fmt: skip
                 if name == "entropy":
                     ax.axhline(float(line["start"]), color=colour, linestyle=":", linewidth=0.8)
-            ax.set_xscale("log")
-            ticks = cells["rate"].values
-            ax.set_xticks(ticks, [f"{rate:g}" for rate in ticks])
-            ax.minorticks_off()
+            style.log_ticks(ax, cells["rate"].values)
             ax.set_xlabel(r"learning rate $\eta$")
         axes[0].set_ylabel("entropy of attention,\nfirst layer (nats)")
         axes[1].set_ylabel("lowest validation loss\n(nats per token)")
@@ -109,13 +102,11 @@ def judge(cells: xr.Dataset) -> Judgement:
         entropy = own["entropy_mean"]
         best = float(rates[int(loss.sel(layers=depth).argmin("rate"))])
         sparsest = float(rates[int(entropy.argmin("rate"))])
-        numbers |= {
-            f"falls_{depth}": float(falls),
-            f"rises_{depth}": float(rises),
-            f"entropy_smallest_rate_{depth}": float(entropy[0]),
-            f"entropy_largest_rate_{depth}": float(entropy[-1]),
-            f"sparsest_rate_{depth}": sparsest,
-        }
+        found: dict[str, Any] = {
+            "falls": falls, "rises": rises, "entropy_smallest_rate": entropy[0],
+            "entropy_largest_rate": entropy[-1], "sparsest_rate": sparsest,
+        }  # fmt: skip
+        numbers |= {f"{name}_{depth}": float(value) for name, value in found.items()}
         told.append(
             f"with {text_runs.depth_name(depth)} from {float(entropy[0]):.2f} to "
             f"{float(entropy[-1]):.2f} nats (beyond noise it falls in {falls} and rises in {rises} "

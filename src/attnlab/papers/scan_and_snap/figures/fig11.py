@@ -6,14 +6,9 @@ from functools import partial
 
 import xarray as xr
 
-from attnlab.experiments.base import Experiment, Judgement
-from attnlab.papers.scan_and_snap.figures.recall import (
-    RecallRecipe,
-    curves,
-    draw_curves,
-    ends,
-    outcome,
-)
+from attnlab.experiments import Experiment, Judgement
+from attnlab.experiments.estimate import count_of
+from attnlab.papers.scan_and_snap.figures import recall
 
 
 def judge(recalls: xr.Dataset) -> Judgement:
@@ -21,29 +16,29 @@ def judge(recalls: xr.Dataset) -> Judgement:
     fall = recalls["fall"]
     slower = fall.diff("ratio") < 0  # each ratio against the next larger one
     beyond = fall.sel(ratio=slice(2, None)).diff("ratio") < 0
-    ratios, at = recalls["ratio"].values, ends(recalls, varied="ratio", name="ratio")
+    ratios = recalls["ratio"].values
+    first, last, words, alt = recall.ends(recalls, varied="ratio", name="ratio")
     numbers = {
         "slower_with_smaller_ratio": float(slower.mean()),
         "slower_with_smaller_ratio_from_2": float(beyond.mean()),
-        "fall_smallest_ratio": float(at.first.mean()),
-        "fall_largest_ratio": float(at.last.mean()),
+        "fall_smallest_ratio": float(first.mean()),
+        "fall_largest_ratio": float(last.mean()),
     }
     summary = (
         f"For recall to fall from 0.75 to 0.25 the threshold has to grow by a factor of, at ratio "
-        f"{ratios[0]:g} and {ratios[-1]:g}: {at.words}. Neighbouring ratios have the paper's "
-        f"order in {int(slower.sum())} of {slower.size} cases, and from ratio 2 on, where Fig. 6 "
-        f"turns, in {int(beyond.sum())} of {beyond.size}."
+        f"{ratios[0]:g} and {ratios[-1]:g}: {words}. Neighbouring ratios have the paper's order in "
+        f"{count_of(slower)} cases, and from ratio 2 on, where Fig. 6 turns, in {count_of(beyond)}."
     )
     headline = (
-        f"Neighbouring ratios have this order in {int(slower.sum())} of {slower.size} cases, and "
-        f"from ratio 2 on in {int(beyond.sum())} of {beyond.size}."
+        f"Neighbouring ratios have this order in {count_of(slower)} cases, and from ratio 2 on in "
+        f"{count_of(beyond)}."
     )
-    found = outcome(slower, at_ends=at.first > at.last)
-    return Judgement(found, headline, summary, at.alt, numbers)
+    found = recall.outcome(slower, at_ends=first > last)
+    return Judgement(found, headline, summary, alt, numbers)
 
 
 EXPERIMENT = Experiment(
     name="fig11", kind="figure", title="Recall of distinct tokens and the ratio of the rates",
-    recipe=RecallRecipe, judge=judge,
-    data=partial(curves, varied="ratio"), draw=partial(draw_curves, varied="ratio"),
+    recipe=recall.RecallRecipe, judge=judge,
+    data=partial(recall.curves, varied="ratio"), draw=partial(recall.draw_curves, varied="ratio"),
 )  # fmt: skip

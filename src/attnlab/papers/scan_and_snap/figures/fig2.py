@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from attnlab import measures
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
@@ -76,9 +74,8 @@ def _moments(recipe: Recipe, run: xr.Dataset) -> xr.Dataset:
     suppressed = [_first(common < share * common[0]) for share in recipe.suppressed]
     emerged = [_first(won > times * won[0]) for times in recipe.winner]
     snap = measures.snap_time(run)
-    moments = [
-        0.0, suppressed[0], emerged[0], float(snap.isel(sequence_class=recipe.sequence_class)),
-    ]  # fmt: skip
+    snapped = float(snap.isel(sequence_class=recipe.sequence_class))
+    moments = [0.0, suppressed[0], emerged[0], snapped]
     logits = own["attention_logits"].sel(query=int(own["query_token"]))
     unnormalised = own["probability"] * np.exp(logits.astype(np.float64))
     frames = xr.Dataset({"unnormalised": unnormalised, "attention": attention})
@@ -100,9 +97,8 @@ def draw(frames: xr.Dataset) -> Figure:
     runs = frames.sizes["eta_z"]
     with style.page(4.1) as figure:
         rows = figure.add_gridspec(2, 1, height_ratios=[1.15, 1])
-        bars, courses = rows[0].subgridspec(1, len(STAGES)), rows[1].subgridspec(1, runs)
-        above = [figure.add_subplot(bars[j]) for j in range(len(STAGES))]
-        below = [figure.add_subplot(courses[i]) for i in range(runs)]
+        above: Any = rows[0].subgridspec(1, len(STAGES)).subplots(squeeze=False)[0]
+        below: Any = rows[1].subgridspec(1, runs).subplots(squeeze=False)[0]
         first = frames.isel(eta_z=0)
         _bars(above, first)
         for i, ax in enumerate(below):
@@ -116,20 +112,13 @@ def draw(frames: xr.Dataset) -> Figure:
         above[0].set_ylabel(r"$\tilde c_{l|m,n} = P(l|m,n)\,e^{z_{ml}}$")
         below[0].set_ylabel("attention $c$")
         below[-1].legend(loc="center right")
-        figure.legend(
-            handles=[
-                Patch(color=style.COMMON, label="common token"),
-                Patch(color=style.DISTINCT, label="distinct token"),
-                Patch(facecolor="none", edgecolor=style.OUTLINE, label="P(l|m,n), the start"),
-            ],
-            loc="outside upper center",
-            ncols=3,
-        )
+        handles = style.bar_patches(style.ROLES, "P(l|m,n), the start")
+        figure.legend(handles=handles, loc="outside upper center", ncols=3)
     return figure
 
 
 def _bars(axes: list[Any], run: xr.Dataset) -> None:
-    colours = np.where(run["common"].values, style.COMMON, style.DISTINCT)
+    colours = style.by_role(run["common"].values)
     position = np.arange(run.sizes["token"])
     # tokens that the class never draws carry no bar; show its own support only
     seen = run["probability"].values > 0
@@ -152,18 +141,13 @@ def _course(ax: Any, run: xr.Dataset) -> None:
     for letter, moment in zip("abcd", run["moment"].values, strict=True):
         if np.isfinite(moment):
             ax.axvline(moment, color=style.OUTLINE, linewidth=0.7, linestyle=":")
-            ax.annotate(
-                letter, (moment, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -2),
-                textcoords="offset points", va="top", fontsize=8, fontweight="bold",
-            )  # fmt: skip
-    ax.set_xlabel("optimiser step (linear to 10)")
+            style.letter_at(ax, moment, letter, shift=3)
     # what happens, happens early
     ax.set_xscale("symlog", linthresh=10, linscale=1.5)
     ticks = [tick for tick in (0, 5, 10, 20, 50, 100, 200) if tick <= step[-1]]
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
     ax.minorticks_off()
-    ax.set_xlim(-0.5, step[-1])
-    ax.set_ylim(0, 0.8)
+    ax.set(xlabel="optimiser step (linear to 10)", xlim=(-0.5, step[-1]), ylim=(0, 0.8))
 
 
 def judge(frames: xr.Dataset) -> Judgement:
@@ -214,20 +198,17 @@ def judge(frames: xr.Dataset) -> Judgement:
     else:
         order = "no pair of thresholds is reached"
     summary = (
-        f"{' '.join(told)} So {order} (common tokens below "
-        f"{_list(frames['suppressed'].values)} of their start; the winner above "
-        f"{_list(frames['times'].values)} times its own; the first of each marks a stage). "
-        f"Assumption 1(c) asks for eta_Y >> eta_Z."
+        f"{' '.join(told)} So {order} (common tokens below {_list(frames['suppressed'].values)} of "
+        f"their start; the winner above {_list(frames['times'].values)} times its own; the first "
+        f"of each marks a stage). Assumption 1(c) asks for eta_Y >> eta_Z."
     )
     headline = f"{short[0][0].upper()}{'; '.join(short)[1:]}. In all, {order}."
     alt = (
         f"Four bar charts of unnormalised attention at the stages of the first run, and the course "
         f"of attention to common tokens and to the winner: {'; '.join(short)}. {' '.join(told)}"
     )
-    if not (bool(lose.all()) and wins.all()):
-        outcome = Standing.FAILS
-    else:
-        outcome = Standing.HOLDS if in_order and bool(passed.all()) else Standing.PARTLY
+    as_drawn = bool(lose.all()) and wins.all()
+    outcome = Standing.of(as_drawn and in_order and passed.all(), in_part=as_drawn)
     return Judgement(outcome, headline, summary, alt, numbers)
 
 

@@ -11,8 +11,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from attnlab import formulas, measures
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
@@ -74,13 +73,14 @@ def _curves(recipe: Recipe, setting: joint.Section6, progress: Progress) -> xr.D
     rows: dict[str, list[np.ndarray]] = {name: [] for name in ROUTES if name != "training"}
     for rate in eta_y:
         rates: dict[str, Any] = {"eta_y": float(rate), "eta_z": eta_z}
+        at = formulas.Setting(setting.P, M=M, **rates)
         printed = theory.growth_bound(times, K=K, M=M, **rates, C0=setting.C0, form="printed")
         closed = theory.common_token_path(times, K=K, M=M, **rates, rho0=setting.rho0)
-        flow = theory.attention_flow(setting.P, times, psi=None, M=M, **rates)
+        flow = theory.attention_flow(at, times)
         rows["printed"].append(np.exp(2 * printed))
         rows["corrected"].append(np.exp(2 * closed.growth_bound))
         rows["eq10"].append(theory.growth_factor(flow.logits[:, 0, dominant]))
-        flow_of_sgd = formulas.sgd_flow(setting.P, times, M=M, **rates)
+        flow_of_sgd = formulas.sgd_flow(at, times)
         rows["sgd"].append(theory.growth_factor(flow_of_sgd.logits[:, 0, dominant]))
     late = np.array(recipe.late)
     # attention may snap later than what is shown
@@ -119,25 +119,15 @@ def draw(curves: xr.Dataset) -> Figure:
     overlaps = curves["overlap"].values
     panels = [("printed", 0), ("corrected", 0)]
     panels += [(name, i) for i in range(overlaps.size) for name in BY_OVERLAP]
-    with style.style():
-        height = 1.0 + 1.75 * (1 + overlaps.size)
-        figure = Figure(figsize=(style.PAGE_WIDTH, height), layout="constrained")
+    with style.page(1.0 + 1.75 * (1 + overlaps.size)) as figure:
         grid = figure.subplots(1 + overlaps.size, len(BY_OVERLAP), sharex=True)
         for ax in grid[0, 2:]:
             ax.remove()
         axes = [*grid[0, :2], *grid[1:].ravel()]
-        colours = style.ordered(curves.sizes["eta_y"])
         titles = []
         for ax, (name, i) in zip(axes, panels, strict=True):
-            for k, (colour, dash) in enumerate(zip(colours, style.DASHES, strict=False)):
-                curve = curves.isel(overlap=i, eta_y=k)
-                ax.plot(
-                    curve["time"], curve[name], color=colour, linestyle=dash,
-                    label=rf"$\eta_Y$ = {float(curve['eta_y']):g}",
-                )  # fmt: skip
-                ax.axvline(float(curve["t0"]), color=colour, linestyle=":", linewidth=1.0)
+            joint.draw_curves(ax, curves.isel(overlap=i), name, swept="eta_y", label=r"$\eta_Y$")
             ax.ticklabel_format(axis="y", useOffset=False)
-            ax.margins(x=0)
             titles.append(ROUTES[name] + (_overlap(curves, i) if name in BY_OVERLAP else ""))
         style.panel_titles(axes, titles)
         for ax in grid[:, 0]:
@@ -164,10 +154,8 @@ def judge(curves: xr.Dataset) -> Judgement:
     The claim is the theory's, so it is judged in training where Assumption 2 holds.
     """
     end, weak = curves.isel(time=-1), curves["weak"].values
-    falls = {
-        name: (end[name].diff("eta_y") < 0).all("eta_y").values
-        for name in ("printed", "corrected", "eq10")
-    }
+    theories = end[["printed", "corrected", "eq10"]]
+    in_theory = bool((theories.diff("eta_y") < 0).to_array().all())
     # at the end of what is shown and at each late time, (overlap, time)
     late = curves["training_late"].transpose("overlap", "eta_y", "late").values
     moments = np.concatenate([end["training"].values[..., None], late], axis=-1)
@@ -189,15 +177,12 @@ def judge(curves: xr.Dataset) -> Judgement:
         eq10, sgd, training = (float(first[name][i]) - 1 for name in BY_OVERLAP)
         excess = float(curves["beta_excess"][i].mean())
         lowest, highest = (float(end(skipna=False)) for end in (snap[i].min, snap[i].max))
-        numbers |= {
-            f"eq10_growth_{i + 1}": eq10,
-            f"sgd_growth_{i + 1}": sgd,
-            f"training_growth_{i + 1}": training,
-            f"training_order_{i + 1}": float(kept[i].mean()),
-            f"beta_excess_{i + 1}": excess,
-            f"snap_lowest_{i + 1}": lowest,
-            f"snap_highest_{i + 1}": highest,
-        }
+        found = {
+            "eq10_growth": eq10, "sgd_growth": sgd, "training_growth": training,
+            "training_order": float(kept[i].mean()), "beta_excess": excess,
+            "snap_lowest": lowest, "snap_highest": highest,
+        }  # fmt: skip
+        numbers |= {f"{name}_{i + 1}": value for name, value in found.items()}
         side = f"overlap {rho:.2g}, {'inside' if weak[i] else 'outside'} Assumption 2"
         order = _order(kept[i], reversed_[i], times)
         orders.append(f"{order} at {side}")
@@ -209,7 +194,6 @@ def judge(curves: xr.Dataset) -> Judgement:
             f"{sgd / training:.2f} of training's; attention snaps (its speed stays below 2 % "
             f"of its peak) between {lowest:.1f} and {highest:.1f} t_0"
         )
-    in_theory = all(falls[name].all() for name in falls)
     ends = "ends higher, as the paper says" if in_theory else "does not end higher everywhere"
     summary = (
         f"In theory a smaller eta_Y {ends}. The sizes need correcting: as printed, the factor "
@@ -237,9 +221,8 @@ def judge(curves: xr.Dataset) -> Judgement:
         outcome = Standing.CORRECTED if inside else Standing.PARTLY
     headline = (
         f"Theory {'has' if in_theory else 'does not have'} this order; training "
-        f"{', and '.join(orders)}. With our classes the printed "
-        f"theorem ends at {numbers['printed_end']:.0f}, the corrected one at "
-        f"{numbers['corrected_end']:.2f}."
+        f"{', and '.join(orders)}. With our classes the printed theorem ends at "
+        f"{numbers['printed_end']:.0f}, the corrected one at {numbers['corrected_end']:.2f}."
     )
     return Judgement(outcome, headline, summary, alt, numbers)
 

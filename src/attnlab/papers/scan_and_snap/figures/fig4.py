@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from attnlab import measures
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
@@ -48,13 +46,9 @@ def draw(frames: xr.Dataset) -> Figure:
     """A block for each eta_Y, a row for each class, a column for each step; the outline is P."""
     blocks, columns = frames.sizes["eta_y"], frames.sizes["step"]
     rows = frames.sizes["sequence_class"]
-    position = np.arange(frames.sizes["token"])
-    colours = np.where(frames["common"].values, style.COMMON, style.DISTINCT)
+    colours = style.by_role(frames["common"].values)
     top = 1.05 * float(frames["attention"].max())
-    with style.style():
-        figure = Figure(
-            figsize=(style.PAGE_WIDTH, 0.5 + blocks * (0.45 + 1.0 * rows)), layout="constrained"
-        )
+    with style.page(0.5 + blocks * (0.45 + 1.0 * rows)) as figure:
         parts: Any = figure.subfigures(blocks, 1, squeeze=False)[:, 0]
         for b, part in enumerate(parts):
             block = frames.isel(eta_y=b)
@@ -66,29 +60,21 @@ def draw(frames: xr.Dataset) -> Figure:
             )  # fmt: skip
             for i in range(rows):
                 start = block["probability"].isel(sequence_class=i).values
-                for j in range(columns):
-                    ax = axes[i][j]
-                    seen = start > 0
+                seen = np.flatnonzero(start > 0)
+                # the support is two runs of tokens: common ones and the class's own
+                together = np.split(seen, np.flatnonzero(np.diff(seen) > 1) + 1)
+                for j, ax in enumerate(axes[i]):
                     bars = block["attention"].isel(sequence_class=i, step=j).values
-                    ax.bar(position[seen], bars[seen], width=1.0, color=colours[seen])
-                    # the support is two runs of tokens: common ones and the class's own
-                    for run in np.split(
-                        position[seen], np.flatnonzero(np.diff(position[seen]) > 1) + 1
-                    ):
+                    ax.bar(seen, bars[seen], width=1.0, color=colours[seen])
+                    for run in together:
                         style.outline(ax, run, start[run])
                     ax.set_ylim(0, top)
                     if i == 0:
                         ax.set_title(f"step {int(block['step'][j])}", fontsize=7.5)
                 axes[i][0].set_ylabel(f"$c_{{{i + 1}}}$")
         parts[-1].supxlabel("contextual token $l$", fontsize=8)
-        parts[0].legend(
-            handles=[
-                Patch(color=style.COMMON, label="common token"),
-                Patch(color=style.DISTINCT, label="distinct token"),
-                Patch(facecolor="none", edgecolor=style.OUTLINE, label="P(l|n), the start"),
-            ],
-            loc="upper right", ncols=3,
-        )  # fmt: skip
+        handles = style.bar_patches(style.ROLES, "P(l|n), the start")
+        parts[0].legend(handles=handles, loc="upper right", ncols=3)
     return figure
 
 
@@ -108,15 +94,9 @@ def judge(frames: xr.Dataset) -> Judgement:
     early = (moved.isel(step=-2) / moved.isel(step=-1)).mean("sequence_class").values
     low, high = (float(frames["eta_y"][i]) for i in (0, -1))
     numbers = {
-        "winner_start": start,
-        "winner_end_small_eta_y": float(top[0]),
-        "winner_end_large_eta_y": float(top[-1]),
-        "entropy_start": first,
-        "entropy_end_small_eta_y": float(entropy[0]),
-        "entropy_end_large_eta_y": float(entropy[-1]),
-        "early_share_small_eta_y": float(early[0]),
-        "early_share_large_eta_y": float(early[-1]),
-    }
+        "winner_start": start, **_ends("winner_end", top), "entropy_start": first,
+        **_ends("entropy_end", entropy), **_ends("early_share", early),
+    }  # fmt: skip
     sparser = entropy[0] < entropy[-1] < first
     faster = early[-1] > early[0]
     step = int(frames["step"][-2])
@@ -141,6 +121,11 @@ def judge(frames: xr.Dataset) -> Judgement:
         f"eta_Y = {low:g} and to {top[-1]:.3f} with eta_Y = {high:g}."
     )
     return Judgement(outcome, headline, summary, alt, numbers)
+
+
+def _ends(name: str, by_rate: np.ndarray) -> dict[str, float]:
+    """The numbers at the smallest and the largest eta_Y."""
+    return {f"{name}_small_eta_y": float(by_rate[0]), f"{name}_large_eta_y": float(by_rate[-1])}
 
 
 EXPERIMENT = Experiment(

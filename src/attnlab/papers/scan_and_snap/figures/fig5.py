@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
 from attnlab.measures import roles
 from attnlab.plots import style
@@ -55,36 +53,28 @@ def draw(frames: xr.Dataset) -> Figure:
     with style.page(3.9) as figure:
         axes = figure.subplots(2, columns, sharey="row")
         top = float(frames["attention"].max())
-        for j in range(columns):
+        for j, (above, below) in enumerate(axes.T):
             one = frames.isel(eta=j)
-            image = axes[0][j].imshow(
+            image = above.imshow(
                 one["attention"].T, aspect="auto", origin="lower", cmap="cividis", vmin=0, vmax=top,
                 extent=(0, float(one["step"][-1]), tokens[0] - 0.5, tokens[-1] + 0.5),
                 interpolation="nearest",
             )  # fmt: skip
-            axes[0][j].set_xlabel("optimiser step")
-            axes[0][j].set_yticks(tokens[1::2])
-            chosen = one["favourite"].values
-            colours = np.where(chosen, style.ACCENT, style.DISTINCT)
-            axes[1][j].bar(tokens, one["attention"].isel(step=-1), width=0.9, color=colours)
-            style.outline(axes[1][j], tokens, one["probability"].values)
-            axes[1][j].set_xlabel("distinct token $l$")
-            axes[1][j].set_xticks(tokens[1::2])
+            above.set(xlabel="optimiser step", yticks=tokens[1::2])
+            colours = np.where(one["favourite"].values, style.ACCENT, style.DISTINCT)
+            below.bar(tokens, one["attention"].isel(step=-1), width=0.9, color=colours)
+            style.outline(below, tokens, one["probability"].values)
+            below.set(xlabel="distinct token $l$", xticks=tokens[1::2])
         axes[0][0].set_ylabel("distinct token $l$")
         axes[1][0].set_ylabel("attention at the end")
         style.panel_titles(
             axes[0], [rf"$\eta_Y = \eta_Z$ = {eta:g}" for eta in frames["eta"].values]
         )
         figure.colorbar(image, ax=list(axes[0]), label="attention $c_{l|n}$", fraction=0.03)
-        count = int(frames["favourite"].isel(eta=0).sum())
-        figure.legend(
-            handles=[
-                Patch(color=style.ACCENT, label=f"the {count} most attended at the end"),
-                Patch(color=style.DISTINCT, label="other distinct tokens"),
-                Patch(facecolor="none", edgecolor=style.OUTLINE, label="P(l|n), the start"),
-            ],
-            loc="outside upper center", ncols=3,
-        )  # fmt: skip
+        favourites = f"the {int(frames['favourite'].isel(eta=0).sum())} most attended at the end"
+        bars = {style.ACCENT: favourites, style.DISTINCT: "other distinct tokens"}
+        handles = style.bar_patches(bars, "P(l|n), the start")
+        figure.legend(handles=handles, loc="outside upper center", ncols=3)
     return figure
 
 
@@ -112,10 +102,9 @@ def judge(frames: xr.Dataset) -> Judgement:
     relation = "differ between the rates" if differ else "coincide at some of the rates"
     summary = (
         f"After {steps} the most attended distinct tokens {relation} ({chosen}). Attention is not "
-        f"sparse by then: the entropy over distinct tokens is between "
-        f"{min(entropy):.2f} and {max(entropy):.2f}, against "
-        f"{_entropy(frames['probability'].values):.2f} at the start and "
-        f"{np.log(frames.sizes['token']):.2f} for equal attention. The number of steps is "
+        f"sparse by then: the entropy over distinct tokens is between {min(entropy):.2f} and "
+        f"{max(entropy):.2f}, against {_entropy(frames['probability'].values):.2f} at the start "
+        f"and {np.log(frames.sizes['token']):.2f} for equal attention. The number of steps is "
         f"ours; the paper does not give it."
     )
     alt = (

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab import measures
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing, Table
+from attnlab.experiments.estimate import count_of
 from attnlab.experiments.panels import FEWEST_SEEDS, Agreement, agreement
-from attnlab.experiments.recipe import SimulationRecipe
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import published
 from attnlab.papers.scan_and_snap.figures.recall import by_size, size_titles
@@ -49,13 +49,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     deviation: ours minus theirs in standard errors, both sides' noise counted.
     """
     results = run_apart(recipe, progress=progress, keep=keep)
-    entropies = []
-    for result in results:
-        entropy = measures.distinct_entropy(result).isel(step=-1, drop=True)
-        entropy = entropy.mean("sequence_class").astype(np.float64)
-        entropies.append(entropy)
-    entropy = by_size(results, entropies).transpose(*AXES, "seed")
-    return compared(entropy)
+    at_end = [measures.distinct_entropy(result).isel(step=-1, drop=True) for result in results]
+    entropy = by_size(results, [of.mean("sequence_class").astype(np.float64) for of in at_end])
+    return compared(entropy.transpose(*AXES, "seed"))
 
 
 def compared(entropy: xr.DataArray) -> xr.Dataset:
@@ -101,11 +97,8 @@ def _agreement(cells: xr.Dataset) -> Agreement | None:
 
 def table(cells: xr.Dataset) -> Table:
     """A row for each cell; a page shows those that are published beside what is published."""
-    rows = []
-    for index in np.ndindex(*(cells.sizes[name] for name in AXES)):
-        cell = cells.isel(dict(zip(AXES, index, strict=True)))
-        row = {name: float(cell[name]) for name in (*AXES, "entropy_mean", "entropy_std")}
-        rows.append(row | {"num_last": int(cell["num_last"]), "seeds": cells.attrs["seeds"]})
+    frame = cells[["entropy_mean", "entropy_std"]].to_dataframe(dim_order=AXES).reset_index()
+    frame = frame[[*AXES, "entropy_mean", "entropy_std"]].assign(seeds=cells.attrs["seeds"])
     theirs = cells["published_mean"].notnull()
     axes = {name: cells[name].values[theirs.any([a for a in AXES if a != name])] for name in AXES}
     queries, rates, ratios = axes.values()
@@ -115,7 +108,7 @@ def table(cells: xr.Dataset) -> Table:
         for n, eta_z in product(queries, rates)
     ]
     heading = ["queries", "eta_Z", *(f"ratio {ratio:.4g}" for ratio in ratios)]
-    return Table(rows, CAPTION, [heading, *shown] if shown else ())
+    return Table(frame.to_dict("records"), CAPTION, [heading, *shown] if shown else ())
 
 
 def _beside(cell: xr.Dataset) -> str:
@@ -157,12 +150,9 @@ def draw(cells: xr.Dataset) -> Figure:
         style.panel_titles(axes, size_titles(cells))
         axes[0].set_ylabel("entropy over distinct\ntokens (nats)")
         handles, labels = axes[0].get_legend_handles_labels()
-        handles.append(
-            Line2D([], [], color="black", marker="o", markerfacecolor="none", linestyle="none")
-        )
-        figure.legend(
-            handles, [*labels, "published"], loc="outside upper center", ncols=len(handles)
-        )
+        mark = Line2D([], [], color="black", marker="o", markerfacecolor="none", linestyle="none")
+        handles, labels = [*handles, mark], [*labels, "published"]
+        figure.legend(handles, labels, loc="outside upper center", ncols=len(handles))
     return figure
 
 
@@ -176,8 +166,8 @@ def judge(cells: xr.Dataset) -> Judgement:
         "cells_rising_with_ratio_from_2": float(rises.mean()) if rises.size else float("nan"),
     }
     trends = (
-        f"Entropy falls with eta_Z in {int(falls.sum())} of {falls.size} comparisons, and rises "
-        f"with the ratio beyond 2 in {int(rises.sum())} of {rises.size}."
+        f"Entropy falls with eta_Z in {count_of(falls)} comparisons, and rises with the ratio "
+        f"beyond 2 in {count_of(rises)}."
     )
     panels, joint = by_panel(cells), _agreement(cells)
     agrees = all(
@@ -204,19 +194,16 @@ def judge(cells: xr.Dataset) -> Judgement:
         f"{low:.2f} and {high:.2f} nats. {match}{trends}"
     )
     in_trend = bool(falls.all()) and numbers["cells_rising_with_ratio_from_2"] > 0.9
-    if not agrees:
-        outcome = Standing.FAILS
-    else:
-        outcome = Standing.HOLDS if in_trend else Standing.PARTLY
+    outcome = Standing.of(agrees and in_trend, in_part=agrees)
     return Judgement(outcome, headline, match + trends, alt, numbers)
 
 
 def _in_words(cells: xr.Dataset, panels: dict[int, Agreement], headline: str) -> str:
     return (
         f"{headline} Taken one by one, equal panels lie further apart in "
-        f"{_each([f'{100 * of.shift_chance:.2g}' for of in panels.values()])} % of cases. What is "
-        f"left of the cells' deviations is "
-        f"{_each([f'{of.rest:.1f}' for of in panels.values()])} times what chance gives. Cells "
+        f"{', '.join(f'{100 * of.shift_chance:.2g}' for of in panels.values())} % of cases. What "
+        f"is left of the cells' deviations is "
+        f"{', '.join(f'{of.rest:.1f}' for of in panels.values())} times what chance gives. Cells "
         f"share their seeds and deviate together, so a panel, and the figure as a whole, is judged "
         f"by its common shift and by the rest, with the correlations of our "
         f"{cells.attrs['seeds']} seeds over its cells. The paper prints a picture; the published "
@@ -231,16 +218,12 @@ def _headline(
     deviation = cells["deviation"].values[np.isfinite(cells["deviation"].values)]
     return (
         f"Entropy is higher here in {int((deviation > 0).sum())} of {deviation.size} published "
-        f"cells; the panels of {_each([str(n) for n in panels])} queries lie "
-        f"{_each([f'{of.shift:+.1f}' for of in panels.values()])} standard errors from the "
+        f"cells; the panels of {', '.join(map(str, panels))} queries lie "
+        f"{', '.join(f'{of.shift:+.1f}' for of in panels.values())} standard errors from the "
         f"published ones as a whole, all cells together {joint.shift:+.1f}: joint p = "
         f"{joint.shift_chance:.2g} for such a shift, {joint.rest_chance:.2g} for the rest. At our "
         f"bound of {LEAST_CHANCE:g} the figures {'do not differ' if agrees else 'differ'}."
     )
-
-
-def _each(values: list[str]) -> str:
-    return ", ".join(values)
 
 
 EXPERIMENT = Experiment(

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing
+from attnlab.experiments import Experiment, Judgement, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import text_runs
@@ -44,20 +44,18 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     as the share of a query's attention that has gone elsewhere (total variation). Of several rates
     and heads, the first is taken; of several seeds, its maps are shown.
     """
-    parts = []
-    for result in text_runs.run(recipe, progress=progress, keep=keep):
+
+    def measure(result: xr.Dataset) -> xr.Dataset:
         first = result.isel(rate=0, layer=0, head=0, drop=True)
         maps = first["attention"].sel(step=list(recipe.moments)).rename(step="moment")
         moved = abs(maps.diff("moment")).sum("key").mean(["probe", "query"]) / 2
         shown = {"probe": 0, "query": slice(recipe.words), "key": slice(recipe.words)}
-        maps = maps.isel(shown).isel(seed=0, drop=True)
+        maps = maps.isel(shown).isel(seed=0, drop=True).rename(probe_word="word")
         part = {"attention": maps, "entropy": first["entropy"], "change": moved}
-        parts.append(xr.Dataset(part).drop_vars(["probe", "probe_token", "probe_word"]))
-    word = result["probe_word"].isel(probe=0, key=slice(recipe.words)).values
-    frames = xr.concat(parts, "layers").assign_coords(
-        layers=list(recipe.layers), word=("key", word)
-    )
-    return frames.assign_attrs(corpus=recipe.corpus, rate=float(result["rate"][0]))
+        kept = xr.Dataset(part).drop_vars(["probe", "probe_token"])
+        return kept.assign_attrs(rate=float(result["rate"][0]))
+
+    return text_runs.by_depth(recipe, measure, progress=progress, keep=keep)
 
 
 def draw(frames: xr.Dataset) -> Figure:
@@ -69,24 +67,22 @@ def draw(frames: xr.Dataset) -> Figure:
     hidden = np.triu(np.ones((len(labels), len(labels)), dtype=bool), 1)  # the causal mask
     with style.page(1.45 * rows + 1.1) as figure:
         axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for i in range(rows):
-            for j in range(columns):
-                one = frames["attention"].isel(layers=i, moment=j).values
-                image = axes[i][j].imshow(
-                    np.ma.masked_where(hidden, one), cmap="cividis", vmin=0, vmax=1,
-                    interpolation="nearest",
-                )  # fmt: skip
-                axes[i][j].spines[:].set_visible(False)
-                axes[i][j].tick_params(length=0)
-                if i == 0:
-                    axes[i][j].set_title(f"iteration {int(frames['moment'][j])}")
-            depth = text_runs.depth_name(int(frames["layers"][i]))
-            axes[i][0].set_ylabel(f"{depth}: attending from")
+        for (i, j), ax in np.ndenumerate(axes):
+            one = frames["attention"].isel(layers=i, moment=j).values
+            image = ax.imshow(
+                np.ma.masked_where(hidden, one), cmap="cividis", vmin=0, vmax=1,
+                interpolation="nearest",
+            )  # fmt: skip
+            ax.spines[:].set_visible(False)
+            ax.tick_params(length=0)
+        for ax, moment in zip(axes[0], frames["moment"].values, strict=True):
+            ax.set_title(f"iteration {int(moment)}")
         for ax in axes[-1]:
             ax.set_xticks(range(len(labels)), labels, rotation=90, **given)
             ax.set_xlabel("attending to")
-        for ax in axes[:, 0]:
+        for ax, depth in zip(axes[:, 0], frames["layers"].values, strict=True):
             ax.set_yticks(range(len(labels)), labels, **given)
+            ax.set_ylabel(f"{text_runs.depth_name(int(depth))}: attending from")
         figure.colorbar(image, ax=axes, label="attention, first layer, first seed", fraction=0.02)
     return figure
 
@@ -116,7 +112,8 @@ def judge(frames: xr.Dataset) -> Judgement:
             f"the first two moments and by {_over_seeds(changes.isel(moment=-1), '.0f')} % between "
             "the last two"
         )
-    runs = f"{sparse.size} runs ({seeds} seed{'s' if seeds > 1 else ''}, {_depths(depths)})"
+    trained = " and ".join(text_runs.depth_name(int(depth)) for depth in depths)
+    runs = f"{sparse.size} runs ({seeds} seed{'s' if seeds > 1 else ''}, {trained})"
     steps, moments = int(frames["step"][-1]), [int(moment) for moment in frames["moment"].values]
     headline = (
         f"In {steps} iterations the first layer's attention becomes sparse in {int(sparse.sum())} "
@@ -138,12 +135,9 @@ def judge(frames: xr.Dataset) -> Judgement:
         f"{' '.join(map(str, frames['word'].values))!r}, at iterations "
         f"{', '.join(map(str, moments))}; {'; '.join(told)}."
     )
+    outcome = Standing.of((sparse & slowed).all(), in_part=(sparse | slowed).any())
     if seeds < FEWEST_SEEDS:
         outcome = Standing.OPEN
-    elif bool(sparse.all()) and bool(slowed.all()):
-        outcome = Standing.HOLDS
-    else:
-        outcome = Standing.PARTLY if bool((sparse | slowed).any()) else Standing.FAILS
     return Judgement(outcome, headline, summary, alt, numbers)
 
 
@@ -153,10 +147,6 @@ def _over_seeds(values: xr.DataArray, digits: str) -> str:
     if values.size == 1:
         return f"{mean:{digits}}"
     return f"{mean:{digits}} ({low:{digits}} to {high:{digits}})"
-
-
-def _depths(depths: Any) -> str:
-    return " and ".join(text_runs.depth_name(int(depth)) for depth in depths)
 
 
 EXPERIMENT = Experiment(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.figures import joint_runs as joint
@@ -44,17 +45,17 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     visits = np.arange(recipe.visits + 1)
     times = np.linspace(0.0, recipe.steps, recipe.records)
     result = joint.train(setting, eta_y=eta_y, eta_z=recipe.eta_z, times=times, progress=progress)
-    rows = ("eta_y", "visits")
+
+    def by_rate(h: Callable[..., Any], at: np.ndarray) -> np.ndarray:
+        return np.array([h(at, M=M, eta_y=rate) for rate in eta_y])
+
     return xr.Dataset(
         {
-            "h_star": (rows, np.array([theory.h_star(visits, M=M, eta_y=e) for e in eta_y])),
-            "h": (rows, np.array([theory.h(visits, M=M, eta_y=e) for e in eta_y])),
+            "h_star": (("eta_y", "visits"), by_rate(theory.h_star, visits)),
+            "h": (("eta_y", "visits"), by_rate(theory.h, visits)),
             "bound_printed": ("eta_y", theory.h_gap_bound(M=M, eta_y=eta_y, form="printed")),
             "bound_corrected": ("eta_y", theory.h_gap_bound(M=M, eta_y=eta_y)),
-            "theory": (
-                ("eta_y", "time"),
-                np.array([theory.h(times / K, M=M, eta_y=e) for e in eta_y]),
-            ),
+            "theory": (("eta_y", "time"), by_rate(theory.h, times / K)),
             "training": joint.measured_h(setting, result).transpose("eta_y", "time"),
         },
         coords={"eta_y": eta_y, "visits": visits, "time": times},
@@ -74,30 +75,24 @@ def draw(curves: xr.Dataset) -> Figure:
                 curve["visits"], M * curve["h_star"], where="post", color=colour, linewidth=0.9,
                 label=rf"$\eta_Y$ = {eta_y[i]:g}",
             )  # fmt: skip
-            axes[0].plot(
-                curve["visits"], M * curve["h"], color=colour, linewidth=1.6, alpha=0.55,
-            )  # fmt: skip
+            axes[0].plot(curve["visits"], M * curve["h"], color=colour, linewidth=1.6, alpha=0.55)
             gap = (curve["h_star"] - curve["h"]) * M / eta_y[i]
-            axes[1].plot(
-                curve["visits"], gap, color=colour, marker=marker, markevery=8, markersize=3
-            )
+            look = {"color": colour, "marker": marker}
+            axes[1].plot(curve["visits"], gap, markevery=8, markersize=3, **look)
             axes[2].plot(curve["time"], M * curve["theory"], color=colour, alpha=0.55, lw=1.6)
             axes[2].plot(
-                curve["time"], M * curve["training"], color=colour, marker=marker,
-                markevery=(10 * i + 5, 50), linestyle="none",
+                curve["time"], M * curve["training"], markevery=(10 * i + 5, 50), linestyle="none",
+                **look,
             )  # fmt: skip
-        axes[1].axhline(1, color=style.OUTLINE, linewidth=1, linestyle=style.DASHES[1])
-        axes[1].axhline(2, color=style.OUTLINE, linewidth=1, linestyle=":")
         last = float(curves["visits"][-1])
-        axes[1].annotate("Lemma 7, printed", (last, 2), ha="right", va="bottom", fontsize=7)
-        axes[1].annotate("corrected", (last, 1), ha="right", va="bottom", fontsize=7)
+        bounds = (("corrected", 1, style.DASHES[1]), ("Lemma 7, printed", 2, ":"))
+        for name, bound, dashes in bounds:
+            axes[1].axhline(bound, color=style.OUTLINE, linewidth=1, linestyle=dashes)
+            axes[1].annotate(name, (last, bound), ha="right", va="bottom", fontsize=7)
+        axes[0].set(xlabel="visits of one class", ylabel="logit gap $M h$")
+        axes[1].set(xlabel="visits of one class", ylabel=r"gap $(h^* - h)\,M/\eta_Y$")
         axes[1].set_ylim(0, 2.3)
-        axes[0].set_ylabel("logit gap $M h$")
-        axes[1].set_ylabel(r"gap $(h^* - h)\,M/\eta_Y$")
-        axes[2].set_ylabel("logit gap $M h$")
-        for ax in axes[:2]:
-            ax.set_xlabel("visits of one class")
-        axes[2].set_xlabel("time $t$ in steps")
+        axes[2].set(xlabel="time $t$ in steps", ylabel="logit gap $M h$")
         style.panel_titles(
             axes, ["$h^*$ steps, $h$ smooth", "their gap", "$h(t/K)$; marks: training"]
         )
@@ -125,8 +120,7 @@ def judge(curves: xr.Dataset) -> Judgement:
         f"h* is above h by at most {peak:.2f} eta_Y / M and {'nowhere' if within else 'somewhere'} "
         f"below it or beyond the eta_Y / M that the proof of Lemma 7 gives (the lemma has twice "
         f"that); after {visits} visits the gap is {last:.2f} eta_Y / M. Joint training follows "
-        f"h(t/K) to "
-        f"{100 * numbers['largest_training_error']:.2f} % at worst and "
+        f"h(t/K) to {100 * numbers['largest_training_error']:.2f} % at worst and "
         f"{100 * numbers['last_training_error']:.2f} % at the end."
     )
     alt = (

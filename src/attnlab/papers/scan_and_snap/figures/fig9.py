@@ -10,8 +10,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import Experiment, ExperimentRecipe, Judgement, Standing
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.figures import joint_runs as joint
@@ -44,25 +43,18 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     """
     setting = joint.section_6(recipe.classes)
     K, M = setting.K, setting.M
-    eta_z = np.array(recipe.eta_z)
+    eta_z = xr.DataArray(list(recipe.eta_z), dims="eta_z", coords={"eta_z": list(recipe.eta_z)})
     eta_y = recipe.ratio * eta_z
-    t0 = np.atleast_1d(theory.transition_times(K=K, M=M, eta_y=eta_y).t0)
+    t0 = np.atleast_1d(theory.transition_times(K=K, M=M, eta_y=eta_y.values).t0)
     # the transition times are among the records, so that nothing is interpolated there
     times = np.union1d(np.linspace(0.0, recipe.steps, recipe.records - t0.size), t0)
     printed, corrected = [], []
-    for y, z in zip(eta_y, eta_z, strict=True):
-        rates: dict[str, Any] = {"K": K, "M": M, "eta_y": float(y), "eta_z": float(z)}
+    for y, z in zip(eta_y.values.tolist(), recipe.eta_z, strict=True):
+        rates: dict[str, Any] = {"K": K, "M": M, "eta_y": y, "eta_z": z}
         printed.append(theory.growth_bound(times, **rates, C0=setting.C0, form="printed"))
         path = theory.common_token_path(times, **rates, rho0=setting.rho0)
         corrected.append(path.growth_bound)
-    swept = {"eta_z": eta_z}
-    result = joint.train(
-        setting,
-        eta_y=xr.DataArray(eta_y, dims="eta_z", coords=swept),
-        eta_z=xr.DataArray(eta_z, dims="eta_z", coords=swept),
-        times=times,
-        progress=progress,
-    )
+    result = joint.train(setting, eta_y=eta_y, eta_z=eta_z, times=times, progress=progress)
     training, dominant = (
         joint.measured_growth_bound(setting, result, tokens).transpose("eta_z", "time")
         for tokens in (setting.distinct, np.array([setting.dominant]))
@@ -75,7 +67,7 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "dominant": dominant,
             "t0": ("eta_z", t0),
         },
-        coords={**swept, "time": times},
+        coords={"eta_z": eta_z.values, "time": times},
         attrs={"ratio": recipe.ratio, "K": K, "M": M},
     )
     curves = curves.drop_vars(["sequence_class", "query_token", "next_token"], errors="ignore")
@@ -87,19 +79,9 @@ def draw(curves: xr.Dataset) -> Figure:
     """A panel for each route, with its own scale: t_0 dotted, B_n(t_0) as a dot."""
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3, sharex=True)
-        colours = style.ordered(curves.sizes["eta_z"])
         for ax, name in zip(axes, ROUTES, strict=True):
-            for i, (colour, dash) in enumerate(zip(colours, style.DASHES, strict=False)):
-                curve = curves.isel(eta_z=i)
-                t0 = float(curve["t0"])
-                ax.plot(
-                    curve["time"], curve[name], color=colour, linestyle=dash,
-                    label=rf"$\eta_Z$ = {float(curve['eta_z']):g}",
-                )  # fmt: skip
-                ax.axvline(t0, color=colour, linestyle=":", linewidth=1.0)
-                ax.plot(t0, float(curve[f"{name}_at_t0"]), "o", color=colour, markersize=5)
+            joint.draw_curves(ax, curves, name, swept="eta_z", label=r"$\eta_Z$")
             ax.set_xlabel("time $t$ in steps")
-            ax.margins(x=0)
         axes[0].set_ylabel("growth bound $B_n(t)$")
         style.panel_titles(axes, list(ROUTES.values()))
         style.legend_above(
@@ -124,18 +106,17 @@ def judge(curves: xr.Dataset) -> Judgement:
         for name in ("training", "dominant")
     }
     end = curves.isel(time=-1)
-    rises = {name: bool(np.all(np.diff(end[name]) > 0)) for name in ROUTES}
-    alike = {name: numbers[f"{name}_spread_at_t0"] < 1e-3 for name in ROUTES}
+    rise = all(np.all(np.diff(end[name]) > 0) for name in ROUTES)
+    spread = max(numbers[f"{name}_spread_at_t0"] for name in ROUTES)
+    alike = spread < 1e-3
     low, high = float(curves["eta_z"][0]), float(curves["eta_z"][-1])
     where = ", ".join(f"{numbers[f'{name}_at_t0']:.4g} ({name})" for name in ROUTES)
-    holds = all(rises.values()) and all(alike.values())
     summary = (
-        f"B_n(t_0) is {'the same' if all(alike.values()) else 'not the same'} for every eta_Z, in "
-        f"theory and in training: {where}; the largest spread is "
-        f"{max(numbers[f'{name}_spread_at_t0'] for name in ROUTES):.1e}. At the last time a "
-        f"larger eta_Z {'has' if all(rises.values()) else 'does not have'} the larger B_n. "
-        f"The constant needs correcting: as printed B_n starts at "
-        f"{numbers['printed_start']:.2f} instead of 0, and lacks the class weight. In the flow "
+        f"B_n(t_0) is {'the same' if alike else 'not the same'} for every eta_Z, in theory and in "
+        f"training: {where}; the largest spread is {spread:.1e}. At the last time a larger eta_Z "
+        f"{'has' if rise else 'does not have'} the larger B_n. The constant needs correcting: as "
+        f"printed B_n starts at {numbers['printed_start']:.2f} instead of 0, and lacks the class "
+        f"weight. In the flow "
         f"scaling both rates only rescales time, which is why training agrees exactly. At t_0 and "
         f"this ratio B_n is {smaller['training']:.0f} times smaller than in the corrected theory "
         f"when read off all distinct tokens, and {smaller['dominant']:.0f} times when read off the "
@@ -150,12 +131,11 @@ def judge(curves: xr.Dataset) -> Judgement:
         f"In each the curves rise, pass the same height at their own t_0 ({where}) and flatten. "
         f"Ends for eta_Z = {low:g} and {high:g}: {ends}."
     )
-    spread = max(numbers[f"{name}_spread_at_t0"] for name in ROUTES)
     headline = (
         f"B_n(t_0) differs between eta_Z by {spread:.0e} at most, in theory and in training; as "
         f"printed B_n starts at {numbers['printed_start']:.2f} instead of 0."
     )
-    outcome = Standing.CORRECTED if holds else Standing.FAILS
+    outcome = Standing.CORRECTED if rise and alike else Standing.FAILS
     return Judgement(outcome, headline, summary, alt, numbers)
 
 

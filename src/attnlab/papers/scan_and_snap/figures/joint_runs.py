@@ -19,6 +19,7 @@ from attnlab.dynamics import Flow, Save, simulate
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.formulas import unit_attention
+from attnlab.plots import style
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def section_6(classes: str) -> Section6:
     if made.queries.size != 1 or common.size != 1:
         raise InputError("classes: Section 6 is about one query and one common token")
     P = made.probs[:, made.in_play]
-    f = unit_attention(P)[:, np.searchsorted(made.in_play, common[0])]
+    f = unit_attention(made)[:, np.searchsorted(made.in_play, common[0])]
     if np.ptp(f) > 1e-12:
         raise InputError("classes: Section 6 assumes that all classes have the same norm")
     distinct = made.distinct_tokens(0)
@@ -78,6 +79,19 @@ def class_attention(setting: Section6, result: xr.Dataset) -> xr.Dataset:
     attention = weights / weights.sum("token")
     dims = (..., "time", "sequence_class", "token")
     return xr.Dataset({"attention": attention.transpose(*dims), "probability": p})
+
+
+def draw_curves(ax: Any, curves: xr.Dataset, name: str, *, swept: str, label: str) -> None:
+    """Draw `name` against time for each value of `swept`: t_0 dotted, the value there as a dot."""
+    colours = style.ordered(curves.sizes[swept])
+    for i, (colour, dash) in enumerate(zip(colours, style.DASHES, strict=False)):
+        curve = curves.isel({swept: i})
+        t0, text = float(curve["t0"]), f"{label} = {float(curve[swept]):g}"
+        ax.plot(curve["time"], curve[name], color=colour, linestyle=dash, label=text)
+        ax.axvline(t0, color=colour, linestyle=":", linewidth=1.0)
+        if f"{name}_at_t0" in curves:
+            ax.plot(t0, float(curve[f"{name}_at_t0"]), "o", color=colour, markersize=5)
+    ax.margins(x=0)
 
 
 def measured_growth_bound(

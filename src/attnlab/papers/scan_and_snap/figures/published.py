@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 from importlib import resources
 
-import numpy as np
 import xarray as xr
 
 FIG6_AXES = {"num_last": int, "eta_z": float, "ratio": float}
+FIG6_VALUES = ("entropy_mean", "entropy_std")
 FIG6_FILE = "fig6_published.csv"
 FIG6_SEEDS = 10
 FIG6_ROUNDING = 1e-3  # of the last digit that is given
@@ -22,12 +22,8 @@ def fig6() -> xr.Dataset:
     """
     text = resources.files("attnlab.papers.scan_and_snap.figures").joinpath(FIG6_FILE).read_text()
     rows = list(csv.DictReader(text.splitlines()))
-    coords = {axis: sorted({kind(row[axis]) for row in rows}) for axis, kind in FIG6_AXES.items()}
-    empty = np.full([len(values) for values in coords.values()], np.nan)
-    names = ("entropy_mean", "entropy_std")
-    cells = xr.Dataset({name: (tuple(coords), empty.copy()) for name in names}, coords)
-    for row in rows:
-        place = {axis: kind(row[axis]) for axis, kind in FIG6_AXES.items()}
-        for name in names:
-            cells[name].loc[place] = float(row[name])
-    return cells
+    cells = xr.Dataset(
+        {name: ("cell", [float(row[name]) for row in rows]) for name in FIG6_VALUES},
+        {axis: ("cell", [kind(row[axis]) for row in rows]) for axis, kind in FIG6_AXES.items()},
+    )
+    return cells.set_index(cell=list(FIG6_AXES)).unstack("cell")

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import measures
-from attnlab.experiments.base import Standing
-from attnlab.experiments.recipe import ExperimentRecipe, SimulationRecipe
+from attnlab.experiments import ExperimentRecipe, SimulationRecipe, Standing
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures.roles import in_play
@@ -97,8 +96,7 @@ def curves(
     `threshold` is in units of 1/M. fall: by which factor the threshold grows while recall falls
     from 0.75 to 0.25; the larger it is, the slower the descent, hence the sparser the attention.
     """
-    levels = recipe.thresholds.values()
-    recalls = []
+    levels, recalls = recipe.thresholds.values(), []
     results = run_apart(recipe.runs, progress=progress, keep=keep)
     for result in results:
         result = result.isel(step=-1).sel(recipe.select)
@@ -136,9 +134,7 @@ def draw_curves(recalls: xr.Dataset, *, varied: str) -> Figure:
             ax.axvline(1, color=style.OUTLINE, linestyle=":", linewidth=0.8)
             ax.set_xscale("log", base=2)
             ax.set_xticks([0.5, 1, 2, 4], ["½", "1", "2", "4"])
-            ax.set_xlim(x[0], x[-1])
-            ax.set_ylim(-0.02, 1.02)
-            ax.set_xlabel("threshold × M")
+            ax.set(xlim=(x[0], x[-1]), ylim=(-0.02, 1.02), xlabel="threshold × M")
         style.panel_titles(axes, size_titles(recalls))
         axes[0].set_ylabel("recall of distinct tokens")
         style.legend_above(
@@ -149,18 +145,11 @@ def draw_curves(recalls: xr.Dataset, *, varied: str) -> Figure:
     return figure
 
 
-@dataclass(frozen=True)
-class Ends:
-    """The fall of recall at the smallest and the largest value of what is varied."""
-
-    first: xr.DataArray  # over num_last
-    last: xr.DataArray
-    words: str
-    alt: str
-
-
-def ends(recalls: xr.Dataset, *, varied: str, name: str) -> Ends:
-    """Compare the ends of the curves that `curves` made; `name` is how to call what is varied."""
+def ends(
+    recalls: xr.Dataset, *, varied: str, name: str
+) -> tuple[xr.DataArray, xr.DataArray, str, str]:
+    """Return the fall of recall at the smallest and the largest value of what is varied, both in
+    words, and a description of the picture; `name` is how to call what is varied."""
     first, last = (recalls["fall"].isel({varied: i}) for i in (0, -1))
     words = "; ".join(
         f"{float(a):.2f} and {float(b):.2f} with {int(n)} {'query' if n == 1 else 'queries'}"
@@ -172,11 +161,9 @@ def ends(recalls: xr.Dataset, *, varied: str, name: str) -> Ends:
         f"{recalls.sizes['num_last']} panels. The factor over which it falls from {UPPER} to "
         f"{LOWER}, at {name} {least:g} and {most:g}: {words}."
     )
-    return Ends(first, last, words, alt)
+    return first, last, words, alt
 
 
 def outcome(slower: xr.DataArray, *, at_ends: xr.DataArray) -> Standing:
     """The paper's order of falls: between all neighbours, at least at the ends, or not."""
-    if slower.all():
-        return Standing.HOLDS
-    return Standing.PARTLY if bool(at_ends.all()) else Standing.FAILS
+    return Standing.of(slower.all(), in_part=at_ends.all())

@@ -16,11 +16,8 @@ from matplotlib.figure import Figure
 
 from attnlab import measures
 from attnlab.dynamics import simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.recipe import SimulationRecipe
+from attnlab.experiments import Experiment, Judgement, SimulationRecipe, Standing
 from attnlab.files.progress import Progress
-from attnlab.files.recipe import read_recipe
-from attnlab.files.shipped import recipe_folder
 from attnlab.measures import roles
 from attnlab.plots import style
 from attnlab.plots.attention import time_axis
@@ -132,10 +129,7 @@ def _course(ax: Any, frames: xr.Dataset, moments: list[Any]) -> None:
 
 def _mark(ax: Any, at: float, letter: str, colour: str, dash: str) -> None:
     ax.axvline(at, color=colour, linewidth=0.9, linestyle=dash)
-    ax.annotate(
-        letter, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(2, -2),
-        textcoords="offset points", va="top", fontsize=8, fontweight="bold", color=colour,
-    )  # fmt: skip
+    style.letter_at(ax, at, letter, colour=colour)
 
 
 def judge(frames: xr.Dataset) -> Judgement:
@@ -147,8 +141,7 @@ def judge(frames: xr.Dataset) -> Judgement:
     numbers = {
         "common_start": common[0], "common_end": common[-1], "winner_start": won[0],
         "winner_end": won[-1], "half_step": half, "snap_step": snap,
-        "moved_since_snap": float(frames["moved_since_snap"]),
-        "t0_prime": float(frames["t0_prime"]), "t0": float(frames["t0"]),
+        **{name: float(frames[name]) for name in ("moved_since_snap", "t0_prime", "t0")},
     }  # fmt: skip
     word = str(frames["token"].values[winner])
     headline = (
@@ -175,8 +168,3 @@ EXPERIMENT = Experiment(
     name="story", kind="figure", title="Scan, then snap", recipe=StoryRecipe, data=data,
     judge=judge, draw=draw, source="attnlab",
 )  # fmt: skip
-
-
-def recipe() -> StoryRecipe:
-    """What it is made with."""
-    return read_recipe(recipe_folder() / "story.yaml", StoryRecipe)

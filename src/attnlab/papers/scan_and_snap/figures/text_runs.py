@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import xarray as xr
 
-from attnlab.experiments.recipe import ExperimentRecipe
+from attnlab.experiments import ExperimentRecipe
 from attnlab.files.code import digest_of
 from attnlab.files.errors import InputError
 from attnlab.files.folders import claim
@@ -19,9 +19,8 @@ from attnlab.text import Corpus, Training, open_corpus, train
 
 # What decides a training's numbers, apart from its recipe.
 NUMBERS = ("measures", "dynamics", "text")
-SLOWED = (
-    0.25  # of the fastest change: attention below it has slowed to a quarter (docs/measures.md)
-)
+# Of the fastest change: attention below it has slowed to a quarter (docs/measures.md).
+SLOWED = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +68,22 @@ def run(
 ) -> list[xr.Dataset]:
     """Train at each depth; the results of `train` in the order of `recipe.layers`."""
     at = at_depths(replace(recipe.training, corpus=recipe.text()), recipe.layers)
-    return run_all(at, progress=progress, keep=keep)
+    return run_all(list(at.values()), progress=progress, keep=keep)
 
 
-def at_depths(training: Training, layers: Sequence[int]) -> list[Training]:
+def by_depth(
+    recipe: TextRecipe, measure: Callable[[xr.Dataset], xr.Dataset], *, progress: Progress,
+    keep: Path | None,
+) -> xr.Dataset:  # fmt: skip
+    """Train at each depth; `measure` of each result, along `layers`."""
+    parts = [measure(result) for result in run(recipe, progress=progress, keep=keep)]
+    together = xr.concat(parts, "layers").assign_coords(layers=list(recipe.layers))
+    return together.assign_attrs(corpus=recipe.corpus)
+
+
+def at_depths(training: Training, layers: Sequence[int]) -> dict[int, Training]:
     """The training at each of these depths."""
-    return [replace(training, model=replace(training.model, layers=depth)) for depth in layers]
+    return {of: replace(training, model=replace(training.model, layers=of)) for of in layers}
 
 
 def run_all(

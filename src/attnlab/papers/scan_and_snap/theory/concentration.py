@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from attnlab.files.errors import InputError
 from attnlab.formulas.checks import FloatArray, at_least, between, is_printed, unwrap
-from attnlab.papers.scan_and_snap.theory.decoder import plain_coefficients
-from attnlab.papers.scan_and_snap.theory.growth import scaled_growth
-from attnlab.papers.scan_and_snap.theory.speed import gamma, omega_1
+
+from .decoder import plain_coefficients
+from .growth import gamma, omega_1, scaled_growth
 
 INTEGRATION_POINTS = 1001  # of a trapezoidal rule; half of them change the result by less than 1e-4
 
@@ -22,12 +22,8 @@ INTEGRATION_POINTS = 1001  # of a trapezoidal rule; half of them change the resu
 class Interval(NamedTuple):
     """A two-sided bound.
 
-    Attributes
-    ----------
-    lower
-        From here.
-    upper
-        To here.
+    lower: from here.
+    upper: to here.
     """
 
     lower: FloatArray
@@ -37,12 +33,8 @@ class Interval(NamedTuple):
 class Deviations(NamedTuple):
     """How far the visits of classes are from their average, as in Theorem 1.
 
-    Attributes
-    ----------
-    theta
-        Of h (Eq. 61).
-    sigma
-        Of 1/(M - 1 + exp(M h)) (Eq. 62).
+    theta: of h (Eq. 61).
+    sigma: of 1/(M - 1 + exp(M h)) (Eq. 62).
     """
 
     theta: FloatArray
@@ -58,21 +50,11 @@ def visits_radius(N: ArrayLike, *, delta: ArrayLike, form: str = "corrected") ->
 
     Parameters
     ----------
-    N : array_like
-        Batch-1 steps.
     delta : array_like
         The chance of being outside, for one class; for all K at once pass delta/K.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        The radius.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import visits_radius
     >>> float(visits_radius(1000, delta=0.05).round(1))
     43.9
     """
@@ -82,14 +64,9 @@ def visits_radius(N: ArrayLike, *, delta: ArrayLike, form: str = "corrected") ->
 
 
 def decoder_deviations(
-    N: ArrayLike,
-    *,
-    radius: ArrayLike,
-    K: ArrayLike,
-    M: ArrayLike,
-    eta_y: ArrayLike,
+    N: ArrayLike, *, radius: ArrayLike, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike,
     form: str = "corrected",
-) -> Deviations:
+) -> Deviations:  # fmt: skip
     """Lemma 11: bounds on |theta_n| and |sigma_n| when |N_n - N/K| <= radius, after N steps.
 
     theta: radius / (N/K), with constant 1 because h is concave and h(0) = 0 (printed with an
@@ -100,27 +77,11 @@ def decoder_deviations(
 
     Parameters
     ----------
-    N : array_like
-        Batch-1 steps.
     radius : array_like
         How far the visits of a class are from N/K (`visits_radius`).
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    Deviations
-        Both bounds.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import decoder_deviations
     >>> decoder_deviations(1000, radius=40, K=2, M=100, eta_y=1.0).theta.round(3)
     np.float64(0.08)
     """
@@ -151,19 +112,9 @@ def visit_deviations(visits: ArrayLike, *, M: float, eta_y: float) -> Deviations
     ----------
     visits : array_like
         N_n of each class, (K,).
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    Deviations
-        Both, (K,).
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import visit_deviations
     >>> visit_deviations([90, 110], M=100, eta_y=1.0).theta.round(4)
     array([-0.0126,  0.0113])
     """
@@ -186,19 +137,11 @@ def frequency_interval(P: ArrayLike, *, length: ArrayLike, delta: ArrayLike) -> 
     ----------
     P : array_like
         P(l|m, n), any shape.
-    length : array_like
-        T: a sequence has T - 1 contextual tokens.
     delta : array_like
         The chance of being outside, for each token separately.
 
-    Returns
-    -------
-    Interval
-        The two ends.
-
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import frequency_interval
     >>> [float(end.round(3)) for end in frequency_interval(0.3, length=129, delta=0.05)]
     [0.18, 0.42]
     """
@@ -218,17 +161,9 @@ def expected_squared_norm(P: ArrayLike, *, length: ArrayLike) -> FloatArray:
     ----------
     P : array_like
         Probabilities, (..., L).
-    length : array_like
-        T: a sequence has T - 1 contextual tokens.
-
-    Returns
-    -------
-    ndarray
-        One value for each row.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import expected_squared_norm
     >>> float(expected_squared_norm([0.5, 0.5], length=11))
     0.55
     """
@@ -258,30 +193,15 @@ def losing_length(
     grows as M^(1 - rho), up to powers of ln M.
 
     Holds to first order in 1/T, for eta_Z small against eta_Y, while attention is near its start.
+    Returns T* of each token; 1 where a token gains at every length; NaN where p is 0.
 
     Parameters
     ----------
     p : array_like
         P(l|n) of one class, (L,). The result applies to its distinct tokens only.
-    t : float
-        Batch-1 optimiser steps, > 0.
-    K : int
-        Number of classes, drawn uniformly.
-    M : int
-        Size of the vocabulary.
-    rho : float
-        The overlap f_n . f_n' of any two classes, > 0.
-    eta_y : float
-        Learning rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        T* of each token; 1 where a token gains at every length; NaN where p is 0.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import losing_length
     >>> for M in (10**3, 10**4):
     ...     T = losing_length([0.3, 0.05, 0.65], 400.0, K=2, M=M, rho=0.2, eta_y=0.9)
     ...     print(f"{T[1]:.3g} {T[2]:.3g}")

@@ -11,24 +11,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnlab.formulas import solve
 from attnlab.formulas.checks import FloatArray, at_least, is_printed, unwrap
-from attnlab.formulas.solving import solve
-from attnlab.papers.scan_and_snap.theory.correlations import e_prime, gram
-from attnlab.papers.scan_and_snap.theory.growth import h, h_inverse, scaled_growth
-from attnlab.papers.scan_and_snap.theory.speed import gamma
+
+from .correlations import e_prime, gram
+from .growth import gamma, h, h_inverse, scaled_growth
 
 
 class ClassLogits(NamedTuple):
     """The three distinct entries of w_n when classes are exchangeable.
 
-    Attributes
-    ----------
-    own
-        At class n's next token.
-    other
-        At another class's next token.
-    outside
-        At a token that is no class's next token; nan where K = M leaves none.
+    own: at class n's next token.
+    other: at another class's next token.
+    outside: at a token that is no class's next token; nan where K = M leaves none.
     """
 
     own: FloatArray
@@ -39,12 +34,8 @@ class ClassLogits(NamedTuple):
 class PlainCoefficients(NamedTuple):
     """Eq. 9's coefficients in units of gamma(t), when classes are exchangeable.
 
-    Attributes
-    ----------
-    iota
-        iota_n.
-    beta
-        beta_nn'.
+    iota: iota_n.
+    beta: beta_nn'.
     """
 
     iota: FloatArray
@@ -52,23 +43,8 @@ class PlainCoefficients(NamedTuple):
 
 
 def class_logits(growth: ArrayLike, *, M: int) -> FloatArray:
-    """W with rows w_n = (M - 1) h_n zeta_n (Lemma 5, Eq. 31), class n predicting token n.
+    """W, (K, M), with rows w_n = (M - 1) h_n zeta_n (Lemma 5, Eq. 31), class n predicting token n.
 
-    Parameters
-    ----------
-    growth : array_like
-        h of each class: h(t/K) on average, h_star(N_n) for exactly N_n visits of class n.
-    M : int
-        Size of the vocabulary.
-
-    Returns
-    -------
-    ndarray
-        W, (K, M).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import class_logits
     >>> class_logits([0.5, 0.5], M=4)
     array([[ 1.5, -0.5, -0.5, -0.5],
            [-0.5,  1.5, -0.5, -0.5]])
@@ -85,25 +61,8 @@ def decoder_weights(f: ArrayLike, growth: ArrayLike, *, M: int) -> FloatArray:
 
     The growth of each class makes Theta explicit: 1 + theta_n = h(N_n) / h(N-bar). With h_star(N_n)
     it is the exact state of the modified update (Eq. 26) from Y(0) = 0 after any sequence of N_n
-    visits, so the N >> K^2 of the theorem concerns the size of Theta only.
+    visits, so the N >> K^2 of the theorem concerns the size of Theta only. Returns Y, (L, M).
 
-    Parameters
-    ----------
-    f : array_like
-        Attention of each class with norm 1, (K, L) (`unit_attention`).
-    growth : array_like
-        h of each class, as in `class_logits`.
-    M : int
-        Size of the vocabulary.
-
-    Returns
-    -------
-    ndarray
-        Y, (L, M).
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import decoder_weights
     >>> decoder_weights([[0.6, 0.8, 0], [0.6, 0, 0.8]], 0.5, M=3).round(3)
     array([[ 0.221,  0.221, -0.441],
            [ 1.085, -0.79 , -0.294],
@@ -120,25 +79,6 @@ def decoder_error(t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike)
 
     The norm of zeta_n is sqrt(M/(M - 1)).
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        The error at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import decoder_error
     >>> decoder_error([0, 10, 1000], K=2, M=100, eta_y=1.0).round(3)
     array([0.995, 0.574, 0.002])
     """
@@ -161,23 +101,9 @@ def steps_to_error(
     ----------
     epsilon : array_like
         Errors to reach, > 0.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        Steps.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import steps_to_error
     >>> float(steps_to_error(0.1, K=2, M=100, eta_y=1.0).round(1))
     31.4
     >>> float(steps_to_error(0.1, K=2, M=100, eta_y=1.0, form="printed").round(1))
@@ -210,29 +136,6 @@ def plain_decoder(
     eta_Y; but for K < M own - outside starts at the full rate eta_Y, and `other` rises with it at
     rho eta_Y.
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : int
-        How many classes there are, drawn uniformly.
-    M : int
-        Size of the vocabulary.
-    rho : float
-        The overlap of any two classes.
-    eta_y : float
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ClassLogits
-        w_n at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import plain_decoder
     >>> w = plain_decoder(20.0, K=2, M=10, rho=0.3, eta_y=1.0)
     >>> float(w.own.round(3)), float(w.other.round(3)), float(w.outside.round(3))
     (3.691, 0.464, -0.519)
@@ -277,27 +180,6 @@ def plain_coefficients(
     0.3 and M = 1000 at 1.1e6 t_0): for K = 2 beta/iota tends to 2 rho/(1 + rho^2), up to 1/M, where
     Theorem 1 has about rho, but only like 1/ln t.
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps, > 0.
-    K : int
-        How many classes there are, drawn uniformly.
-    M : int
-        Size of the vocabulary.
-    rho : float
-        The overlap of any two classes.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    PlainCoefficients
-        Both at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import beta, plain_coefficients
     >>> float(plain_coefficients(100.0, K=2, M=1000, rho=0.1, eta_y=1.0).beta.round(4))
     0.0036
     >>> float(beta([[0.0, 0.1], [0.1, 0.0]], M=1000)[0, 1].round(4))  # under Theorem 1's decoder

@@ -1,13 +1,14 @@
-"""How fast the decoder learns one class: h* and its flow h (Lemmas 5 to 7, Remark 2).
+"""The decoder's clock: how fast it learns a class, h, and the speed gamma (Lemmas 5 to 9, Eq. 128).
 
-Time here counts the visits of ONE class (s in Lemma 5, t in Lemma 6). When K classes are drawn
-uniformly, one batch-1 optimiser step is 1/K of a visit on average, so that steps t become h(t/K);
-the functions that take K (`gamma`, `reduced_time`, ...) do that division themselves.
+Two clocks appear. h* and its flow h count the visits of ONE class (s in Lemma 5, t in Lemma 6).
+The functions that take K (`gamma`, `reduced_time`, ...) count batch-1 optimiser steps t with K
+classes drawn uniformly: each class is seen in 1/K of them, so that they use h(t/K).
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -47,19 +48,9 @@ def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
     t : array_like
         Flow time in visits of one class, any shape; infinity is allowed. With K uniform classes and
         t batch-1 steps, pass t/K.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        h at each t, >= 0.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import h
     >>> h([0, 1, 10, 100], M=100, eta_y=1.0).round(4)
     array([0.    , 0.0099, 0.0601, 0.0912])
     """
@@ -67,25 +58,15 @@ def h(t: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
 
 
 def h_inverse(value: ArrayLike, *, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
-    """The time t at which h(t) = value (Eq. 45 read backwards).
+    """The time t, in visits of one class, at which h(t) = value (Eq. 45 read backwards).
 
     Parameters
     ----------
     value : array_like
         Values of h, >= 0.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        Time in visits of one class.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import h, h_inverse
     >>> float(h_inverse(h(7.0, M=100, eta_y=1.0), M=100, eta_y=1.0).round(9))
     7.0
     """
@@ -100,23 +81,6 @@ def h_star(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     The recursion has no closed form: one pass of max(steps) scalar iterations (about 0.2 s per
     million) serves them all.
 
-    Parameters
-    ----------
-    steps : array_like
-        Whole numbers >= 0, in any order.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        h* at each of the steps.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import h, h_star
     >>> h_star([1, 10, 100], M=100, eta_y=1.0).round(4)
     array([0.01  , 0.0617, 0.0914])
     >>> h([1, 10, 100], M=100, eta_y=1.0).round(4)  # the flow is a little behind
@@ -147,23 +111,6 @@ def h_gap_bound(*, M: ArrayLike, eta_y: ArrayLike, form: str = "corrected") -> F
     then the gap is at most one step h*(s) - h*(s - 1) <= eta_Y / M, or the gap is smaller than it
     was at s - 1; induction on s gives eta_Y / M with no factor of 2.
 
-    Parameters
-    ----------
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        The bound.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import h, h_gap_bound, h_star
     >>> gap = h_star(10, M=100, eta_y=1.0) - h(10, M=100, eta_y=1.0)
     >>> bool(0 <= gap <= h_gap_bound(M=100, eta_y=1.0))
     True
@@ -179,26 +126,160 @@ def h_lead(steps: ArrayLike, *, M: float, eta_y: float) -> FloatArray:
     eta_Y exp(M h) / (M - 1 + exp(M h))^2, which tends to 1/(2 s), so that c grows like (1/2) ln s
     without bound (slowly: it passes ln M only beyond s of order M^2).
 
-    Parameters
-    ----------
-    steps : array_like
-        Whole numbers >= 0, in any order.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        c at each of the steps.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import h_lead
     >>> h_lead([10, 1000, 100_000], M=100, eta_y=1.0).round(2)
     array([0.9, 3.5, 5.8])
     """
     return unwrap(
         h_inverse(h_star(steps, M=M, eta_y=eta_y), M=M, eta_y=eta_y) - np.asarray(steps, float)
     )
+
+
+class Peak(NamedTuple):
+    """Where gamma is largest.
+
+    t: the step.
+    value: gamma there.
+    """
+
+    t: FloatArray
+    value: FloatArray
+
+
+class TransitionTimes(NamedTuple):
+    """The steps at which one stage ends and the other begins (Lemma 9).
+
+    t0_prime: t_0': the first stage ends.
+    t0: t_0: the second begins.
+    """
+
+    t0_prime: FloatArray
+    t0: FloatArray
+
+
+class GammaStages(NamedTuple):
+    """The rates that Lemma 9 states for gamma.
+
+    early: up to t_0'.
+    late: from t_0 on.
+    """
+
+    early: FloatArray
+    late: FloatArray
+
+
+def _visits(t: ArrayLike, K: ArrayLike) -> FloatArray:
+    return at_least("t", t, 0.0) / at_least("K", K, 1.0)
+
+
+def gamma(t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> FloatArray:
+    """gamma(t) = (M - 1)^2 h(t/K) / (M - 1 + exp(M h(t/K))), above Lemma 9: the speed of attention.
+
+    Eq. 85 has h at ceil(t/K) instead; Lemma 9 and Appendix F drop the ceiling, and so do we,
+    because Theorem 4 integrates gamma over continuous t.
+
+    >>> gamma([1, 10, 100, 1000], K=2, M=100, eta_y=1.0).round(3)
+    array([0.485, 2.436, 0.191, 0.022])
+    """
+    M = np.asarray(M, dtype=np.float64)
+    x = scaled_growth(_visits(t, K), M=M, eta_y=eta_y)
+    finite = np.isfinite(x)
+    x = np.where(finite, x, 0.0)
+    return unwrap(np.where(finite, (M - 1.0) ** 2 / M * x / (M - 1.0 + np.exp(x)), 0.0))
+
+
+def gamma_peak(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> Peak:
+    """The maximum of gamma over t, in closed form; the paper does not give it.
+
+    d gamma / dx = 0 at (x - 1) e^x = M - 1, that is x = 1 + W((M - 1)/e) for x = M h, and there
+    gamma = ((M - 1)/M) W((M - 1)/e). It comes before t_0' for every M >= 19.
+
+    >>> peak = gamma_peak(K=2, M=100, eta_y=1.0)
+    >>> print(f"gamma is largest at t = {peak.t:.2f}: {peak.value:.3f}")
+    gamma is largest at t = 7.92: 2.602
+    """
+    M = at_least("M", M, 2.0)
+    w = scipy.special.lambertw((M - 1.0) / np.e).real
+    t = at_least("K", K, 1.0) * h_inverse((1.0 + w) / M, M=M, eta_y=eta_y)
+    return Peak(unwrap(t), unwrap((M - 1.0) / M * w))
+
+
+def gamma_stages(
+    t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike, form: str = "corrected"
+) -> GammaStages:
+    """The two rates of gamma with constant 1: eta_Y t / K, then K ln(M eta_Y t / K) / (eta_Y t).
+
+    gamma is never above `early`, and lies between 1 - 2/M and 2 times `late` for t >= t_0. Printed
+    (Theorems 1b and 4): ln(eta_Y t / K) without the M that Lemma 9 has, so that the constant in the
+    O is not uniform in M: at t_0, gamma is 5.6, 9.0 and 11.9 times it for M = 1e3, 1e6 and 1e9.
+
+    >>> stages = gamma_stages([1, 1000], K=2, M=100, eta_y=1.0)
+    >>> gamma([1, 1000], K=2, M=100, eta_y=1.0).round(4)
+    array([0.4855, 0.0216])
+    >>> float(stages.early[0]), float(stages.late[1].round(4))
+    (0.5, 0.0216)
+    """
+    M = at_least("M", M, 2.0)
+    y = at_least("eta_y", eta_y, 0.0, strict=True) * _visits(t, K)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        late = np.log(y if is_printed(form) else M * y) / y
+    return GammaStages(unwrap(y), unwrap(np.where(np.isinf(y), 0.0, late)))
+
+
+def _crossing(M: ArrayLike, branch: int) -> tuple[FloatArray, FloatArray]:
+    # The zeros of exp(x) - (M - 1) x, with x = M h; there are two only if M - 1 >= e.
+    M = at_least("M", M, 1.0 + np.e)
+    return M, np.asarray(-scipy.special.lambertw(-1.0 / (M - 1.0), branch).real)
+
+
+def omega_0(M: ArrayLike) -> FloatArray:
+    """omega_0 of Lemma 8: exp(M h) = (M - 1) M h at its smaller zero h = M^-(2 - omega_0).
+
+    Written as Eq. 50, (ln(M/(M-1)) + M h) / ln M, which does not cancel at large M. M >= 1 + e.
+
+    >>> omega_0([10, 1000]).round(5)
+    array([0.10049, 0.00029])
+    """
+    M, x = _crossing(M, 0)
+    return unwrap((x - np.log1p(-1.0 / M)) / np.log(M))
+
+
+def omega_1(M: ArrayLike) -> FloatArray:
+    """omega_1 of Lemma 8: exp(M h) = (M - 1) M h at its larger zero h = (1 + omega_1) ln M / M.
+
+    It is Theta(ln ln M / ln M), hence small only in name: 0.32 at M = 1000, 0.15 at M = 1e9.
+
+    >>> omega_1([1e3, 1e9]).round(2)
+    array([0.32, 0.15])
+    """
+    M, x = _crossing(M, -1)
+    return unwrap((np.log(x) + np.log1p(-1.0 / M)) / np.log(M))
+
+
+def transition_times(*, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike) -> TransitionTimes:
+    """t_0' = K ln M / eta_Y and t_0 = 2 (1 + omega_1) K ln M / eta_Y (Lemma 9).
+
+    Between the two neither rate of Lemma 9 is claimed.
+
+    >>> times = transition_times(K=10, M=1000, eta_y=1.0)
+    >>> print(f"scanning until {times.t0_prime:.1f}, snapping from {times.t0:.1f} on")
+    scanning until 69.1, snapping from 182.3 on
+    """
+    t0_prime = at_least("K", K, 1.0) * np.log(M) / at_least("eta_y", eta_y, 0.0, strict=True)
+    return TransitionTimes(unwrap(t0_prime), unwrap(2.0 * (1.0 + omega_1(M)) * t0_prime))
+
+
+def reduced_time(
+    t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike, eta_z: ArrayLike
+) -> FloatArray:
+    """Gamma(t) = eta_Z * integral of gamma = (eta_Z/eta_Y) K (M-1)^2 h(t/K)^2 / 2 (Eq. 128, exact).
+
+    This is the clock of attention: in tau = Gamma(t) Eq. 10 has no gamma, no learning rate and no
+    explicit time left in it (see `attention_flow`).
+
+    >>> reduced_time([1, 10, 100], K=2, M=100, eta_y=1.0, eta_z=0.1).round(4)
+    array([0.0244, 1.82  , 6.8123])
+    """
+    M = np.asarray(M, dtype=np.float64)
+    growth = (M - 1.0) / M * scaled_growth(_visits(t, K), M=M, eta_y=eta_y)
+    ratio = at_least("eta_z", eta_z, 0.0) / np.asarray(eta_y, dtype=np.float64)
+    return unwrap(ratio * np.asarray(K, dtype=np.float64) * growth**2 / 2.0)

@@ -13,30 +13,21 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.formulas.checks import FloatArray, at_least, is_printed, unwrap
-from attnlab.papers.scan_and_snap.theory.growth import h_inverse
-from attnlab.papers.scan_and_snap.theory.speed import reduced_time, transition_times
+
+from .growth import h_inverse, reduced_time, transition_times
 
 
 class Snapping(NamedTuple):
     """Theorem 4 at the steps asked for.
 
-    Attributes
-    ----------
-    t0_prime
-        Scanning ends.
-    t0
-        Snapping begins.
-    regime
-        "scanning", "between" or "snapping", per step.
-    exact
-        B_n by Eq. 129.
-    scanning
-        Eq. 130, claimed for t < t_0'.
-    snapping
-        Eq. 131, claimed for t >= t_0; nan while M eta_Y t < K.
-    asymptotic
-        The bracket of Eq. 132, for t to infinity; nan while M eta_Y t < K. As printed it stays
-        (1/4) ln C_0 above B_n.
+    t0_prime: scanning ends.
+    t0: snapping begins.
+    regime: "scanning", "between" or "snapping", per step.
+    exact: B_n by Eq. 129.
+    scanning: Eq. 130, claimed for t < t_0'.
+    snapping: Eq. 131, claimed for t >= t_0; nan while M eta_Y t < K.
+    asymptotic: the bracket of Eq. 132, for t to infinity; nan while M eta_Y t < K. As printed it
+        stays (1/4) ln C_0 above B_n.
     """
 
     t0_prime: float
@@ -51,12 +42,8 @@ class Snapping(NamedTuple):
 class CommonTokenPath(NamedTuple):
     """The single common token of Section 6.
 
-    Attributes
-    ----------
-    logit
-        z_ml.
-    growth_bound
-        The B_n that goes with it.
+    logit: z_ml.
+    growth_bound: the B_n that goes with it.
     """
 
     logit: FloatArray
@@ -70,15 +57,9 @@ def _bound(four_gamma: FloatArray, C0: float, form: str) -> FloatArray:
 
 
 def growth_bound(
-    t: ArrayLike,
-    *,
-    K: ArrayLike,
-    M: ArrayLike,
-    eta_y: ArrayLike,
-    eta_z: ArrayLike,
-    C0: float,
+    t: ArrayLike, *, K: ArrayLike, M: ArrayLike, eta_y: ArrayLike, eta_z: ArrayLike, C0: float,
     form: str = "corrected",
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """B_n(t) of Theorem 4 without its approximations of h (Eqs. 124 and 129).
 
     Corrected: (1/4) ln(1 + 4 Gamma(t) / C_0), with Gamma = `reduced_time` (Eq. 128). Printed: (1/4)
@@ -86,31 +67,6 @@ def growth_bound(
     would be (1/4) ln C_0, not the 0 that its definition as an integral from 0 gives (and that the
     poster states). The poster and the slides also drop the 1/4.
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : array_like
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-    eta_z : array_like
-        Rate of attention.
-    C0 : float
-        C_0 of Section 6, > 0; rho0^4/K as printed (`common_token_path`).
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    ndarray
-        B_n at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import growth_bound
     >>> rates = {"K": 10, "M": 1000, "eta_y": 1.0, "eta_z": 1.0, "C0": 12.0}
     >>> growth_bound([0, 10, 1000], **rates).round(3)
     array([0.   , 0.245, 1.345])
@@ -123,45 +79,15 @@ def growth_bound(
 
 
 def snapping(
-    t: ArrayLike,
-    *,
-    K: float,
-    M: float,
-    eta_y: float,
-    eta_z: float,
-    C0: float,
+    t: ArrayLike, *, K: float, M: float, eta_y: float, eta_z: float, C0: float,
     form: str = "corrected",
-) -> Snapping:
+) -> Snapping:  # fmt: skip
     """Theorem 4: B_n(t), its two regimes (Eq. 14 = Eqs. 130, 131) and its limit (Eqs. 132, 133).
 
     Eq. 130 puts h = eta_Y t / (M K) and Eq. 131 puts h = ln(M eta_Y t / K) / M. Their neglected
     o(1) is 0.57/ln M at t_0' and ln 2 / ((1 + omega_1) ln M) at t_0: 8% of h in both at M = 1000.
+    The form shifts each expression by (1/4) ln C_0, as in `growth_bound`.
 
-    Parameters
-    ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : float
-        How many classes there are, drawn uniformly.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-    eta_z : float
-        Rate of attention.
-    C0 : float
-        C_0 of Section 6, > 0; rho0^4/K as printed (`common_token_path`).
-    form : {"corrected", "printed"}
-        As in `growth_bound`; it shifts each expression by (1/4) ln C_0.
-
-    Returns
-    -------
-    Snapping
-        All of it at each t.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import snapping
     >>> found = snapping([10, 100, 1000], K=10, M=1000, eta_y=1.0, eta_z=1.0, C0=12.0)
     >>> found.regime.tolist(), found.exact.round(3).tolist()
     (['scanning', 'between', 'snapping'], [0.245, 1.152, 1.345])
@@ -189,15 +115,9 @@ def snapping(
 
 
 def common_token_path(
-    t: ArrayLike,
-    *,
-    K: int,
-    M: float,
-    eta_y: float,
-    eta_z: float,
-    rho0: float,
+    t: ArrayLike, *, K: int, M: float, eta_y: float, eta_z: float, rho0: float,
     form: str = "corrected",
-) -> CommonTokenPath:
+) -> CommonTokenPath:  # fmt: skip
     """z_ml and B_n of the single common token under the approximations of Eq. 13.
 
     K symmetric classes of one query, f_n.f_n' = beta = exp(2 z)/rho0^2, and 1 - f_nl^2 = 1.
@@ -209,29 +129,11 @@ def common_token_path(
 
     Parameters
     ----------
-    t : array_like
-        Batch-1 optimiser steps.
-    K : int
-        How many classes there are, drawn uniformly.
-    M : float
-        Size of the vocabulary.
-    eta_y : float
-        Rate of the decoder.
-    eta_z : float
-        Rate of attention.
     rho0 : float
         1/f_nl(0), at least 1.
-    form : {"corrected", "printed"}
-        Our correction, or the paper as printed.
-
-    Returns
-    -------
-    CommonTokenPath
-        Both at each t.
 
     Examples
     --------
-    >>> from attnlab.papers.scan_and_snap.theory import common_token_path
     >>> path = common_token_path([0, 100], K=10, M=1000, eta_y=1.0, eta_z=1.0, rho0=3.0)
     >>> path.logit.round(3), path.growth_bound.round(4)
     (array([-0.   , -1.224]), array([0.    , 0.1224]))
@@ -253,23 +155,6 @@ def density_threshold(*, K: ArrayLike, M: float, eta_y: ArrayLike) -> FloatArray
     2) e^x + 2 = (M - 1) x with x = M h. That is at eta_Y t / K = 8.6 for M = 1000, between t_0'
     (6.9) and t_0 (18.2); before it, larger eta_Y means sparser attention.
 
-    Parameters
-    ----------
-    K : array_like
-        How many classes there are, drawn uniformly.
-    M : float
-        Size of the vocabulary.
-    eta_y : array_like
-        Rate of the decoder.
-
-    Returns
-    -------
-    ndarray
-        Batch-1 steps.
-
-    Examples
-    --------
-    >>> from attnlab.papers.scan_and_snap.theory import density_threshold
     >>> float(density_threshold(K=1, M=1000, eta_y=1.0).round(1))
     8.6
     """

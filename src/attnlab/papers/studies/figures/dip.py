@@ -19,9 +19,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
+from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe, Table
 from attnlab.experiments.estimate import Median, Share, coverage, median, power, share
-from attnlab.experiments.recipe import StudyRecipe
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.measures.turning import SHAPES, TURNS, turning_points
@@ -31,7 +30,8 @@ from attnlab.plots import style
 from attnlab.text import Training
 from attnlab.text.model import Activation
 
-PLACES = {"entropy": "validation text", "window_entropy": "one window"}
+PLACES = ("entropy", "window_entropy")  # on the validation text, and on one window
+RECORDED = (*PLACES, "frequent_mass", "mlp_stable_rank", "qk_stable_rank", "validation_loss")
 # JoMA's released runs on WikiText-2, rate 1e-4, means of 3 seeds, recorded every 1,000 steps on one
 # window: the lowest entropy, at which step, and that after 58,000 steps; by depth and layer.
 PUBLISHED_RATE, PUBLISHED_EVERY, PUBLISHED_STEPS = 1e-4, 1000, 58_000
@@ -74,14 +74,12 @@ class Recipe(StudyRecipe, CorpusRecipe):
     def trainings(self) -> dict[tuple[str, int], Training]:
         """By arm and depth."""
         base = replace(self.training, corpus=self.text(), seeds=tuple(range(self.seeds)))
-        found = {}
+        found: dict[tuple[str, int], Training] = {}
         for name, arm in self.arms.items():
             model = replace(base.model, activation=arm.activation)
             own = replace(base, model=model, reset_moments=arm.reset_moments)
-            for depth, training in zip(
-                arm.layers, text_runs.at_depths(own, arm.layers), strict=True
-            ):
-                found[name, depth] = training
+            at = text_runs.at_depths(own, arm.layers)
+            found |= {(name, depth): training for depth, training in at.items()}
         return found
 
 
@@ -99,22 +97,15 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     parts = []
     for (arm, depth), result in zip(trainings, results, strict=True):
         of_heads = result.mean("head")
-        part = {
-            "entropy": of_heads["entropy"],
-            "window_entropy": of_heads["probe_entropy"].isel(probe=0, drop=True),
-            "frequent_mass": of_heads["frequent_mass"],
-            "mlp_stable_rank": result["mlp_stable_rank"],
-            "qk_stable_rank": of_heads["qk_stable_rank"],
-            "validation_loss": result["validation_loss"],
-        }
-        parts.append(xr.Dataset(part).expand_dims(arm=[arm], layers=[depth]))
+        window = of_heads["probe_entropy"].isel(probe=0, drop=True)
+        part = of_heads.assign(window_entropy=window)[list(RECORDED)]
+        parts.append(part.expand_dims(arm=[arm], layers=[depth]))
     order = {"arm": list(recipe.arms), "layers": sorted({depth for _, depth in trainings})}
     runs = xr.merge(parts, join="outer", compat="no_conflicts").reindex(order)
     runs = runs.assign_coords(arm=np.asarray(list(recipe.arms), dtype=np.str_))  # for a file
     dims = ("arm", "layers", "rate", "seed", "step", "layer")
-    context = recipe.training.model.context
     return runs.transpose(*dims).assign_attrs(
-        corpus=recipe.corpus, turn=recipe.turn, context=context,
+        corpus=recipe.corpus, turn=recipe.turn, context=recipe.training.model.context,
         frequent_share=float(results[0]["frequent_share"]),
     )  # fmt: skip
 
@@ -147,9 +138,7 @@ def table(runs: xr.Dataset) -> Table:
     for arm_number, arm in enumerate(runs["arm"].values.tolist()):
         for depth, layer, rate in _cells(runs, arm):
             place = {"arm": arm, "layers": depth, "layer": layer, "rate": rate}
-            row: dict[str, float] = {
-                "arm": arm_number, "layers": depth, "layer": layer + 1, "rate": rate,
-            }  # fmt: skip
+            row: dict[str, float] = {**place, "arm": arm_number, "layer": layer + 1}
             for what in PLACES:
                 one = found[what].sel(place)
                 for i, shape in enumerate(SHAPES):
@@ -190,9 +179,10 @@ def _row(runs: xr.Dataset, found: Mapping[str, xr.Dataset], place: dict[str, Any
     text, window = (found[what].sel(place) for what in PLACES)
     points = [
         f"{_told(text[name])}\n{_where(rate, text[f'{name}_at'], last)}"
-        if text[name].notnull().any() else "-"
+        if text[name].count()
+        else "-"
         for name in TURNS
-    ]  # fmt: skip
+    ]
     return [
         place["arm"], str(place["layers"]), str(place["layer"] + 1), f"{rate:g}",
         _shapes(text["shape"]), _told(runs["entropy"].sel(place).isel(step=0)), *points,
@@ -222,9 +212,8 @@ def _cells(runs: xr.Dataset, arm: str) -> list[tuple[int, int, float]]:
 
 
 def _depths(runs: xr.Dataset, arm: str) -> list[int]:
-    there = runs["entropy"].sel(arm=arm).isel(layer=0).notnull()
-    there = there.any([dim for dim in there.dims if dim != "layers"])
-    return [int(depth) for depth in runs["layers"].values[there.values]]
+    there = runs["entropy"].sel(arm=arm).isel(layer=0)
+    return there.dropna("layers", how="all")["layers"].values.tolist()
 
 
 def draw(runs: xr.Dataset) -> Figure:
@@ -242,44 +231,38 @@ def draw(runs: xr.Dataset) -> Figure:
             for arm, dashes in zip(arms, style.DASHES, strict=False):
                 for rate, colour in zip(rates, colours, strict=True):
                     one = runs["entropy"].sel(arm=arm, layers=depth, rate=rate).isel(layer=0)
-                    _line(ax, one, rate, color=colour, linestyle=dashes, linewidth=1.0,
+                    _line(ax, one, rate, color=colour, linestyle=dashes,
                           label=f"rate {rate:g}" if arm == main else None)  # fmt: skip
             ax.axhline(ceiling, color=style.OUTLINE, linewidth=0.6, linestyle=":")
         upper[0].set_ylabel("entropy, first layer (nats)")
         middle = float(rates[len(rates) // 2])
         deepest = runs.sel(arm=main, layers=depths[-1], rate=middle)
         for layer, colour in enumerate(style.ordered(depths[-1])):
-            _line(lower[0], deepest["entropy"].isel(layer=layer), middle, color=colour,
-                  linewidth=1.0, label=f"{layer + 1}")  # fmt: skip
-            _line(lower[0], deepest["window_entropy"].isel(layer=layer), middle, color=colour,
-                  linewidth=0.6, linestyle=":")  # fmt: skip
+            text, window = (deepest[what].isel(layer=layer) for what in PLACES)
+            _line(lower[0], text, middle, color=colour, label=f"{layer + 1}")
+            _line(lower[0], window, middle, color=colour, linewidth=0.6, linestyle=":")
         lower[0].legend(fontsize=6, ncols=2 if depths[-1] > 3 else 1, title="layer")
         lower[0].set_ylabel("entropy (nats)")
         for rate, colour in zip(rates, colours, strict=True):
             shallow = runs.sel(arm=main, layers=depths[0], rate=rate).isel(layer=0)
-            _line(lower[1], shallow["frequent_mass"], rate, color=colour, linewidth=1.0)
-            for name, dashes in (("mlp_stable_rank", "-"), ("qk_stable_rank", style.DASHES[1])):
-                label = {"mlp_stable_rank": "MLP, lower", "qk_stable_rank": "$W_Q^T W_K$"}[name]
-                _line(lower[2], shallow[name], rate, color=colour, linestyle=dashes, linewidth=1.0,
+            _line(lower[1], shallow["frequent_mass"], rate, color=colour)
+            for name, label, dashes in (
+                ("mlp_stable_rank", "MLP, lower", "-"),
+                ("qk_stable_rank", "$W_Q^T W_K$", style.DASHES[1]),
+            ):
+                _line(lower[2], shallow[name], rate, color=colour, linestyle=dashes,
                       label=label if rate == rates[-1] else None)  # fmt: skip
-        lower[1].axhline(
-            runs.attrs["frequent_share"], color=style.OUTLINE, linewidth=0.6, linestyle=":"
-        )
+        spread = runs.attrs["frequent_share"]
+        lower[1].axhline(spread, color=style.OUTLINE, linewidth=0.6, linestyle=":")
         lower[1].set_ylabel("attention to frequent words")
         lower[2].set_ylabel("stable rank")
         lower[2].legend(fontsize=6.5)
         for ax in (*upper, *lower):
-            ax.set_xscale("log")
+            ax.set(xscale="log", xlabel="rate x steps")
             ax.xaxis.set_major_locator(LogLocator(numticks=5))
-            ax.set_xlabel("rate x steps")
-        first = text_runs.depth_name(depths[0])
-        style.panel_titles(
-            [*upper, *lower],
-            [
-                *(text_runs.depth_name(depth) for depth in depths),
-                f"{text_runs.depth_name(depths[-1])}, rate {middle:g}", f"{first}: where", first,
-            ],
-        )  # fmt: skip
+        names = [text_runs.depth_name(depth) for depth in depths]
+        below_names = [f"{names[-1]}, rate {middle:g}", f"{names[0]}: where", names[0]]
+        style.panel_titles([*upper, *lower], [*names, *below_names])
         dashed = ", ".join(
             f"{how}: {arm}" for how, arm in zip(("solid", "dashed", "dash-dot"), arms, strict=False)
         )
@@ -293,7 +276,7 @@ def draw(runs: xr.Dataset) -> Figure:
 
 def _line(ax: Any, values: xr.DataArray, rate: float, **how: Any) -> None:
     later = values.mean("seed").isel(step=slice(1, None))  # rate x 0 has no place on the axis
-    ax.plot(rate * later["step"], later, **how)
+    ax.plot(rate * later["step"], later, **{"linewidth": 1.0, **how})
 
 
 def judge(runs: xr.Dataset) -> Judgement:
@@ -307,15 +290,14 @@ def judge(runs: xr.Dataset) -> Judgement:
     for arm in arms:
         for depth in _depths(runs, arm):
             key = f"{arm}_{depth}"
-            place = {"arm": arm, "layers": depth}
-            own = {what: found[what].sel(place) for what in PLACES}
-            text = own["entropy"]
+            own = [found[what].sel(arm=arm, layers=depth) for what in PLACES]
+            text = own[0]
             for i, shape in ((2, "returns"), (3, "cycles")):
                 hits = share((text["shape"] >= i).where(text["shape"].notnull()))
                 numbers |= hits.numbers(f"{shape}_{key}")
                 shares[shape, depth] = shares.get((shape, depth), hits)  # of the first arm
             numbers |= _turn_numbers(text, key)
-            told.append(_in_words(arm, depth, own))
+            told.append(_in_words(arm, depth, *own))
     main = _depths(runs, arms[0])
     standing = _standing([(shares["returns", d], shares["cycles", d]) for d in main])
     seeds, rates = runs.sizes["seed"], runs["rate"].values
@@ -351,20 +333,17 @@ def _turn_numbers(text: xr.Dataset, key: str) -> dict[str, float]:
         found |= _numbers(f"{name}_{key}", median(text[name]))
         found |= _numbers(f"{name}_at_{key}", _at(text, name))
     # -1 where rate x steps decides
-    steps = text["first_at"].mean("seed")
-    there = steps.notnull().values
-    found[f"slope_{key}"] = (
-        power(text["rate"].values[there], steps.values[there]) if there.sum() > 1 else np.nan
-    )
+    steps = text["first_at"].mean("seed").dropna("rate")
+    found[f"slope_{key}"] = power(steps["rate"], steps) if steps.size > 1 else np.nan
     return found
 
 
-def _in_words(arm: str, depth: int, own: Mapping[str, xr.Dataset]) -> str:
-    text, window = own["entropy"], own["window_entropy"]
-    points = []
-    for name, words in zip(TURNS, ("first minimum", "return", "second minimum"), strict=True):
-        if text[name].notnull().any():
-            points.append(f"{words} {_told(text[name])} at {_at(text, name).told('.2g')}")
+def _in_words(arm: str, depth: int, text: xr.Dataset, window: xr.Dataset) -> str:
+    points = [
+        f"{words} {_told(text[name])} at {_at(text, name).told('.2g')}"
+        for name, words in zip(TURNS, ("first minimum", "return", "second minimum"), strict=True)
+        if text[name].count()
+    ]
     return (
         f"{arm}, {text_runs.depth_name(depth)}: {_shapes(text['shape'])} (one window: "
         f"{_shapes(window['shape'])})" + (f", {', '.join(points)}" if points else "")

@@ -18,9 +18,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from attnlab.experiments.base import Experiment, Judgement, Standing, Table
-from attnlab.experiments.estimate import Estimate, jackknife
-from attnlab.experiments.recipe import StudyRecipe
+from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe, Table
+from attnlab.experiments.estimate import Estimate, jackknife, numbers_of
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap.figures import text_runs
@@ -56,8 +55,8 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
         recipe.training, seeds=tuple(range(recipe.seeds)), steps=measured[-1],
         measure_every=tuple(measured),
     )  # fmt: skip
-    parts = []
-    for result in text_runs.run(replace(recipe, training=training), progress=progress, keep=keep):
+
+    def measure(result: xr.Dataset) -> xr.Dataset:
         first = result.isel(layer=0, drop=True)
         maps = first["attention"]
         after = maps.sel(step=later).assign_coords(step=moments)
@@ -68,11 +67,11 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
             "top": first["top_mass"].isel(k=0, drop=True).mean("head"),
             "train_loss": first["train_loss"], "validation_loss": first["validation_loss"],
         }  # fmt: skip
-        parts.append(xr.Dataset(part).sel(step=moments).rename(step="moment"))
-    runs = xr.concat(parts, "layers").assign_coords(layers=list(recipe.layers))
-    return runs.transpose("layers", "rate", "seed", "moment").assign_attrs(
-        corpus=recipe.corpus, gap=recipe.gap
-    )
+        return xr.Dataset(part).sel(step=moments).rename(step="moment")
+
+    changed = replace(recipe, training=training)
+    runs = text_runs.by_depth(changed, measure, progress=progress, keep=keep)
+    return runs.transpose("layers", "rate", "seed", "moment").assign_attrs(gap=recipe.gap)
 
 
 def left(change: xr.DataArray, *, best: xr.DataArray | None = None) -> Estimate:
@@ -108,17 +107,9 @@ def _setting(cell: dict[str, Any]) -> str:
     return f"{text_runs.depth_name(cell['layers'])}, rate {cell['rate']:g}"
 
 
-def _bounds(estimate: Estimate) -> tuple[float, float]:
-    """The 95 % interval, by Student's t."""
-    from scipy.stats import t
-
-    half = t.ppf(0.975, max(estimate.count - 1, 1)) * estimate.error
-    return estimate.value - half, estimate.value + half
-
-
 def verdict(estimate: Estimate) -> str:
     """Say "slowed" (to a quarter) or "moving", where the 95 % interval allows one of them."""
-    low, high = _bounds(estimate)
+    low, high = estimate.interval()
     if np.isnan(low):
         return "lost"
     return "slowed" if high < SLOWED else "moving" if low > SLOWED else "cannot tell"
@@ -138,20 +129,19 @@ def table(runs: xr.Dataset) -> Table:
         last = one.isel(moment=slice(-LAST, None)).mean("moment")
         peak = float(one["change"].mean("seed").max("moment"))
         start = one["entropy"].isel(moment=0)
-        rows.append({
-            **place,
-            "entropy_start": float(start.mean()), "entropy_end": float(last["entropy"].mean()),
-            "top_end": float(last["top"].mean()), "fastest": peak,
-            "left": end.value, "left_error": end.error,
-            "left_at_best": early.value, "left_at_best_error": early.error,
+        row = {
+            **place, "entropy_start": float(start.mean()),
+            "entropy_end": float(last["entropy"].mean()), "top_end": float(last["top"].mean()),
+            "fastest": peak, **numbers_of({"left": end, "left_at_best": early}),
             "best": float(best.mean()),
-        })  # fmt: skip
+        }  # fmt: skip
+        rows.append(row)
         cells.append([
             str(place["layers"]), f"{place['rate']:g}",
-            f"{float(start.mean()):.2f} → {float(last['entropy'].mean()):.2f}",
-            f"{float(last['top'].mean()):.2f}", f"{100 * peak:.1f} %",
-            f"{100 * float(last['change'].mean()):.1f} %", f"{_range(end)}\n{verdict(end)}",
-            f"{_range(early)}\n{verdict(early)}", f"{float(best.median()):,.0f}",
+            f"{row['entropy_start']:.2f} → {row['entropy_end']:.2f}", f"{row['top_end']:.2f}",
+            f"{100 * peak:.1f} %", f"{100 * float(last['change'].mean()):.1f} %",
+            *(f"{_range(of)}\n{verdict(of)}" for of in (end, early)),
+            f"{float(best.median()):,.0f}",
         ])  # fmt: skip
     caption = (
         f"First layer. Change: the share of a query's attention that goes elsewhere within "
@@ -162,7 +152,7 @@ def table(runs: xr.Dataset) -> Table:
 
 
 def _range(estimate: Estimate) -> str:
-    low, high = _bounds(estimate)
+    low, high = estimate.interval()
     return f"{estimate.value:.2f} ({max(low, 0):.2f} to {high:.2f})"
 
 
@@ -216,11 +206,12 @@ def judge(runs: xr.Dataset) -> Judgement:
         lower = jackknife(
             lambda of: float(of.mean()), (fall - one["entropy"].isel(moment=0)).drop_vars("moment")
         )
-        numbers |= end.numbers(f"left_{key}") | early.numbers(f"left_at_best_{key}")
-        numbers |= lower.numbers(f"entropy_change_{key}")
+        numbers |= numbers_of(
+            {f"left_{key}": end, f"left_at_best_{key}": early, f"entropy_change_{key}": lower}
+        )
         ends.append(verdict(end))
         earlies.append(verdict(early))
-        sparse.append(_bounds(lower)[1] < 0)
+        sparse.append(lower.interval()[1] < 0)
         told.append(
             f"{_setting(place)}: {_range(end)} of the fastest change is left at the end "
             f"({verdict(end)}), {_range(early)} where the validation loss is lowest "

@@ -21,19 +21,17 @@ from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics import Extended, Limit, Save, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.estimate import Estimate, mean, share, standard_error
-from attnlab.experiments.recipe import StudyRecipe
-from attnlab.files.progress import Progress, in_turn
+from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments.cells import over_cells
+from attnlab.experiments.drawing import draw_mean
+from attnlab.experiments.estimate import Estimate, mean, numbers_of, share
+from attnlab.files.progress import Progress
+from attnlab.formulas import Setting
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 
 KEPT = 0.9  # favourites are called kept where more than this share of them wins
-TOGETHER = {
-    "alone": "each head alone",
-    "concatenate": "concatenated",
-    "average": "averaged",
-}
+TOGETHER = {"alone": "each head alone", "concatenate": "concatenated", "average": "averaged"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,67 +58,43 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     classes = classes_from(recipe.classes)
     most = max(recipe.heads)
     shape = (most, classes.queries.size, classes.vocab_size)
-    starts = np.stack(
-        [
-            np.random.default_rng(seed).normal(scale=recipe.spread, size=shape)
-            for seed in range(recipe.seeds)
-        ]
-    )
+    starts = np.stack([np.random.default_rng(seed).normal(scale=recipe.spread, size=shape)
+                       for seed in range(recipe.seeds)])  # fmt: skip
     alone = _alone(recipe, classes, starts)
-    rows = [
-        _one_seed(recipe, classes, starts[seed], alone[seed], report)
-        for seed, report in in_turn(range(recipe.seeds), progress)
-    ]
-    seeds = xr.DataArray(np.arange(recipe.seeds), dims="seed", name="seed")
-    return xr.concat(rows, seeds).assign_attrs(distinct=classes.distinct_tokens(0).size)
-
-
-def _one_seed(
-    recipe: Recipe,
-    classes: SequenceClasses,
-    start: NDArray[np.float64],
-    alone: NDArray[np.float64],
-    progress: Progress,
-) -> xr.Dataset:
     P, psi = classes.probs, classes.query_index
-    favourite = theory.dominant_tokens(P, start, psi=psi)  # (head, class)
-    cells = list(product(TOGETHER, recipe.heads))
-    kept, covered, grown = [], [], []
-    for (together, count), report in in_turn(cells, progress):
-        first, own = start[:count], favourite[:count]
+    whole = Setting(P, psi=psi)  # tokens as they are numbered in the results
+
+    def one(seed: int, together: str, count: int, report: Progress) -> xr.Dataset:
+        first = starts[seed, :count]
+        own = theory.dominant_tokens(whole, first)  # the favourites, (head, class)
         if together == "alone" or count == 1:
-            z = alone[:, :, :count]
+            z = alone[seed][:, :, :count]
         else:
             z = _logits(
                 recipe, classes, init=first, progress=report,
                 model=Extended(heads=count, combine=together),  # type: ignore[arg-type]
             )  # fmt: skip
-        winner = [theory.dominant_tokens(P, of_ratio[-1], psi=psi) for of_ratio in z]
-        missing = np.full((len(start) - count, len(P)), np.nan)
-        kept.append([np.concatenate([of_ratio == own, missing]) for of_ratio in winner])
-        covered.append([_different(of_ratio) for of_ratio in winner])
+        winner = [theory.dominant_tokens(whole, of_ratio[-1]) for of_ratio in z]
+        missing = np.full((most - count, len(P)), np.nan)
+        kept = np.array([np.concatenate([of_ratio == own, missing]) for of_ratio in winner])
         growth = (z - first)[..., psi, :]  # (ratio, step, head, class, token)
         chosen = np.broadcast_to(own[..., None], (*growth.shape[:-1], 1))
-        grown.append(np.take_along_axis(growth, chosen, axis=-1).mean(axis=(-3, -2, -1)))
-    shape = (len(TOGETHER), len(recipe.heads), len(recipe.ratios))
-    dims = ("together", "heads", "ratio")
-    return xr.Dataset(
-        {
-            "kept": (
-                (*dims, "head", "sequence_class"),
-                np.reshape(kept, (*shape, len(start), len(P))),
-            ),
-            "covered": (dims, np.reshape(covered, shape)),
-            "grown": ((*dims, "step"), np.reshape(grown, (*shape, len(recipe.records)))),
-            "covered_start": ("heads", [_different(favourite[:count]) for count in recipe.heads]),
-        },
-        {
-            "together": list(TOGETHER),
-            "heads": list(recipe.heads),
-            "ratio": list(recipe.ratios),
-            "step": list(recipe.records),
-        },
-    )
+        grown = np.take_along_axis(growth, chosen, axis=-1).mean(axis=(-3, -2, -1))
+        return xr.Dataset(
+            {
+                "kept": (("ratio", "head", "sequence_class"), kept),
+                "covered": ("ratio", [_different(of_ratio) for of_ratio in winner]),
+                "grown": (("ratio", "step"), grown),
+                "covered_start": _different(own),
+            },
+            {"ratio": list(recipe.ratios), "step": list(recipe.records)},
+        )
+
+    axes = {"seed": range(recipe.seeds), "together": TOGETHER, "heads": recipe.heads}
+    runs = over_cells(one, progress, **axes)
+    return runs.assign(
+        covered_start=runs["covered_start"].isel(together=0, drop=True)
+    ).assign_attrs(distinct=classes.distinct_tokens(0).size)
 
 
 def _alone(
@@ -180,11 +154,10 @@ def draw(runs: xr.Dataset) -> Figure:
     """Kept favourites and covered tokens by the number of heads, at the first ratio; growth along
     training next to a head alone, by ratio."""
     heads = runs["heads"].values
+    colours = (style.GREEN, style.DISTINCT, style.ACCENT)
     looks = {
-        name: {"color": colour, "marker": style.MARKERS[i]}
-        for i, (name, colour) in enumerate(
-            zip(TOGETHER, (style.GREEN, style.DISTINCT, style.ACCENT), strict=True)
-        )
+        name: {"color": colour, "marker": marker}
+        for name, colour, marker in zip(TOGETHER, colours, style.MARKERS, strict=False)
     }
     with style.page(2.9) as figure:
         axes = figure.subplots(1, 3)
@@ -192,10 +165,9 @@ def draw(runs: xr.Dataset) -> Figure:
         for i, (together, label) in enumerate(TOGETHER.items()):
             of_seed = first["kept"].mean(("head", "sequence_class"))
             for ax, values in zip(axes, (of_seed, first["covered"]), strict=False):
-                values = values.sel(together=together)
-                ax.errorbar(
-                    heads * 1.06 ** (i - 1), values.mean("seed"), yerr=standard_error(values),
-                    capsize=2, label=label, linestyle=style.DASHES[i], **looks[together],
+                draw_mean(
+                    ax, heads * 1.06 ** (i - 1), values.sel(together=together), label=label,
+                    linestyle=style.DASHES[i], **looks[together],
                 )  # fmt: skip
         axes[1].plot(
             heads, by_chance(runs.attrs["distinct"], heads), color="black", linestyle=":",
@@ -205,18 +177,14 @@ def draw(runs: xr.Dataset) -> Figure:
             name = str(values["together"].item())
             place = runs["ratio"].values.tolist().index(float(values["ratio"]))
             label = rf"$\eta_Y/\eta_Z$ = {float(values['ratio']):g}"
-            axes[2].errorbar(
-                values["step"], values.mean("seed"), yerr=standard_error(values), capsize=2,
-                linestyle=style.DASHES[place], label=label if name == "average" else None,
-                **looks[name],
+            draw_mean(
+                axes[2], values["step"], values, linestyle=style.DASHES[place],
+                label=label if name == "average" else None, **looks[name],
             )  # fmt: skip
-        axes[0].set_ylabel("favourites that win")
-        axes[0].set_ylim(0, 1.05)
+        axes[0].set(ylabel="favourites that win", ylim=(0, 1.05))
         axes[1].set_ylabel("different winners of a class")
-        axes[2].set_ylabel("growth over that of a head alone")
         axes[2].axhline(1, color=style.OUTLINE, linewidth=0.6)
-        axes[2].set_xscale("log")
-        axes[2].set_xlabel("step")
+        axes[2].set(xscale="log", xlabel="step", ylabel="growth over that of a head alone")
         axes[2].set_ylim(0, 2.2)  # room for the legend
         axes[2].legend(loc="upper left")
         for ax in axes[:2]:
@@ -234,25 +202,22 @@ def judge(runs: xr.Dataset) -> Judgement:
     H, D = int(most["heads"]), int(runs.attrs["distinct"])
     ratios = runs["ratio"].values.tolist()
     cells = list(product(TOGETHER, ratios))
-    kept = {
-        (name, ratio): share(most["kept"].sel(together=name, ratio=ratio)) for name, ratio in cells
-    }
+    kept = {cell: share(most["kept"].sel(together=cell[0], ratio=cell[1])) for cell in cells}
     covered = {name: mean(most["covered"].isel(ratio=0).sel(together=name)) for name in TOGETHER}
     start = mean(most["covered_start"])
     chance = float(by_chance(D, np.array(H)))
     at_end = growth(runs).isel(step=-1)
     grown = {
-        (name, ratio): mean(at_end.sel(together=name, ratio=ratio))
-        for name, ratio in cells
-        if name != "alone"
+        cell: mean(at_end.sel(together=cell[0], ratio=cell[1]))
+        for cell in cells
+        if cell[0] != "alone"
     }
-    numbers: dict[str, float] = {"covered_by_chance": chance, **start.numbers("covered_start")}
-    for (name, ratio), of in kept.items():
-        numbers |= of.numbers(f"kept_{name}_{ratio:g}")
-    for name in TOGETHER:
-        numbers |= covered[name].numbers(f"covered_{name}")
-    for (name, ratio), times in grown.items():
-        numbers |= times.numbers(f"growth_{name}_{ratio:g}")
+    numbers = {"covered_by_chance": chance} | numbers_of(
+        {"covered_start": start}
+        | {f"kept_{name}_{ratio:g}": of for (name, ratio), of in kept.items()}
+        | {f"covered_{name}": of for name, of in covered.items()}
+        | {f"growth_{name}_{ratio:g}": of for (name, ratio), of in grown.items()}
+    )
 
     def by_ratio(of: dict[tuple[str, float], Any], name: str) -> str:
         return ", ".join(str(of[name, ratio]) for ratio in ratios)
@@ -295,15 +260,15 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"{max(estimate.value for estimate in grown.values()):.2g} at the end by ratio of the "
         f"rates, concatenated below averaged."
     )
-    lost = [name for (name, _), of in kept.items() if of.value + 2 * of.error < KEPT]
+    lost = [name for (name, _), of in kept.items() if of.below(KEPT)]
     outcome = Standing.FAILS if "alone" in lost else Standing.PARTLY if lost else Standing.HOLDS
     return Judgement(outcome, headline, summary, alt, numbers)
 
 
 def _stop_early(grown: dict[tuple[str, float], Estimate]) -> str:
     """In how many cases heads that share a decoder grow less than a head alone, and more."""
-    less = sum(times.value + 2 * times.error < 1 for times in grown.values())
-    more = sum(times.value - 2 * times.error > 1 for times in grown.values())
+    less = sum(times.below(1) for times in grown.values())
+    more = sum(times.above(1) for times in grown.values())
     general = "is not general" if more else "holds where it was tried"
     return f"{general}: they grow less in {less} of these {len(grown)} cases, more in {more}"
 

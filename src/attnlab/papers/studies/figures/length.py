@@ -14,8 +14,8 @@ up to powers of ln M.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,20 +24,19 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy import stats
 
-from attnlab.data import SequenceClasses, classes_from, single_common
+from attnlab.data import classes_from, single_common
 from attnlab.dynamics import Engine, Limit, Sampled, Save, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.estimate import Estimate, jackknife, power, standard_error
-from attnlab.experiments.recipe import StudyRecipe
+from attnlab.experiments import Estimate, Experiment, Judgement, Standing, StudyRecipe, jackknife
+from attnlab.experiments.cells import over_cells
+from attnlab.experiments.drawing import draw_estimates
+from attnlab.experiments.estimate import COVERAGE, number_name, numbers_of, power, standard_error
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 
 NEAR = 0.1  # z is called near its limit at this deviation
 DISTINCT = 3  # distinct tokens of each of the two classes on which T* is measured
-CONFIDENCE = 0.95  # of an interval of the exponent of M
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,19 +92,13 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 
 
 def _distances(recipe: Recipe, progress: Progress) -> xr.Dataset:
-    cells = list(product(recipe.classes.values(), recipe.unused))
-    parts = [
-        _training(recipe, classes_from(text).with_unused(count), report)
-        for (text, count), report in in_turn(cells, progress)
-    ]
-    names = xr.DataArray(list(recipe.classes), dims="classes", name="classes")
-    unused = xr.DataArray(list(recipe.unused), dims="unused", name="unused")
-    sets = [parts[i : i + unused.size] for i in range(0, len(parts), unused.size)]
-    together = xr.concat([xr.concat(some, unused) for some in sets], names, join="outer")
+    train = partial(_training, recipe)
+    together = over_cells(train, progress, classes=recipe.classes, unused=recipe.unused)
     return together.assign(bias=together["bias"].isel(unused=0))
 
 
-def _training(recipe: Recipe, classes: SequenceClasses, progress: Progress) -> xr.Dataset:
+def _training(recipe: Recipe, name: str, unused: int, progress: Progress) -> xr.Dataset:
+    classes = classes_from(recipe.classes[name]).with_unused(unused)
     own = classes.distinct_tokens(0)
     own = own[np.argsort(classes.probs[0, own], kind="stable")]
     query = int(classes.query_index[0])
@@ -136,36 +129,18 @@ def _training(recipe: Recipe, classes: SequenceClasses, progress: Progress) -> x
             "distinct_limit": ("rank", limit.isel(query=query, token=own).values),
             "probability": ("rank", p[own]),
         },
-        {
-            "length": list(recipe.lengths),
-            "seed": np.arange(recipe.seeds),
-            "entry": np.arange(entries.shape[-1]),
-            "rank": np.arange(own.size),
-        },
-    )
+        {"length": list(recipe.lengths), "seed": np.arange(recipe.seeds),
+         "entry": np.arange(entries.shape[-1]), "rank": np.arange(own.size)},
+    )  # fmt: skip
 
 
 def _turns(recipe: Recipe, progress: Progress) -> xr.Dataset:
-    turn = recipe.turn
-    cells = list(product(turn.common_probs, turn.outputs))
-    parts = [_turn(recipe, *cell, report) for cell, report in in_turn(cells, progress)]
-    shape = len(turn.common_probs), len(turn.outputs)
-    rarest, length, predicted, overlap = (list(column) for column in zip(*parts, strict=True))
-    dims = ("common_prob", "M")
-    return xr.Dataset(
-        {
-            "rarest": ((*dims, "seed"), np.reshape(rarest, (*shape, recipe.seeds))),
-            "rarest_length": (dims, np.reshape(length, shape)),
-            "losing_length": (dims, np.reshape(predicted, shape)),
-            "overlap": ("common_prob", np.reshape(overlap, shape)[:, 0]),
-        },
-        {"common_prob": list(turn.common_probs), "M": list(turn.outputs)},
-    )
+    axes = {"common_prob": recipe.turn.common_probs, "M": recipe.turn.outputs}
+    together = over_cells(partial(_turn, recipe), progress, **axes)
+    return together.assign(overlap=together["overlap"].isel(M=0, drop=True))
 
 
-def _turn(
-    recipe: Recipe, common_prob: float, M: int, progress: Progress
-) -> tuple[NDArray[np.float64], int, float, float]:
+def _turn(recipe: Recipe, common_prob: float, M: int, progress: Progress) -> xr.Dataset:
     """z(T)/z(infinity) of the rarest distinct token of each seed, T, T* by theory, and f_1 . f_2.
 
     T is near T*, so that little is left to interpolate between T and infinity, in 1/(T - 1).
@@ -174,7 +149,7 @@ def _turn(
     classes = single_common(num_classes=2, distinct=DISTINCT, common_prob=common_prob, vocab_size=M)
     own = classes.distinct_tokens(0)
     rarest = own[np.argmin(classes.probs[0, own])]
-    rho = float(theory.correlation(classes.probs[:, classes.in_play])[0, 1])
+    rho = float(theory.correlation(classes)[0, 1])
     steps = round(turn.t0s * float(theory.transition_times(K=2, M=M, eta_y=turn.eta_y).t0))
     predicted = float(
         theory.losing_length(classes.probs[0], steps, K=2, M=M, rho=rho, eta_y=turn.eta_y)[rarest]
@@ -190,7 +165,8 @@ def _turn(
 
     turns = ((Limit(), 1), (Sampled(length, turn.batch_size), recipe.seeds))
     limit, finite = [end(*each, report) for each, report in in_turn(turns, progress)]
-    return finite / limit, length, predicted, rho
+    found = {"rarest_length": length, "losing_length": predicted, "overlap": rho}
+    return xr.Dataset({"rarest": ("seed", finite / limit), **found})
 
 
 def deviation(excess: xr.DataArray) -> xr.DataArray:
@@ -209,10 +185,8 @@ def slope(runs: xr.Dataset) -> Estimate:
     late = _fitted(runs)
 
     def exponent(excess: xr.DataArray) -> float:
-        by_length = (
-            deviation(excess).transpose("length", ...).values.reshape(late.sizes["length"], -1)
-        )
-        return float(np.mean([power(late["length"].values - 1.0, row) for row in by_length.T]))
+        rows = deviation(excess).transpose(..., "length").values.reshape(-1, late.sizes["length"])
+        return float(np.mean([power(late["length"].values - 1.0, row) for row in rows]))
 
     return jackknife(exponent, late["excess"])
 
@@ -242,6 +216,10 @@ def turning_length(runs: xr.Dataset, rarest: xr.DataArray) -> xr.DataArray:
     return 1.0 + (runs["rarest_length"] - 1.0) * (1.0 - rarest.mean("seed"))
 
 
+def _turning_length(at: xr.Dataset) -> Estimate:
+    return jackknife(lambda rarest: float(turning_length(at, rarest)), at["rarest"])
+
+
 def outputs_exponent(runs: xr.Dataset, common_prob: float, *, lowest: int = 0) -> Estimate:
     """The exponent of M in T*, from M = `lowest` on."""
     some = runs.sel(common_prob=common_prob, M=slice(lowest, None))
@@ -269,22 +247,22 @@ def draw(runs: xr.Dataset) -> Figure:
                     linestyle=style.DASHES[j], label=f"{unused} unused" if i == 0 else None,
                 )  # fmt: skip
             ratio = [over_bias(runs, name, unused) for unused in runs["unused"].values]
-            axes[1].errorbar(
-                runs["outputs"].isel(classes=i), [estimate.value for estimate in ratio],
-                yerr=[estimate.error for estimate in ratio], capsize=2, label=name, color=colour,
+            draw_estimates(
+                axes[1], runs["outputs"].isel(classes=i), ratio, label=name, color=colour,
                 marker=style.MARKERS[i], linewidth=1.0,
             )  # fmt: skip
         axes[0].axhline(NEAR, color=style.OUTLINE, linewidth=0.6)
         axes[0].set_xscale("log", base=2)
         axes[0].set_xticks(length, [f"{value:g}" for value in length])
-        axes[0].set_xlabel("sequence length $T$")
-        axes[0].set_ylabel(r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$")
+        axes[0].set(
+            xlabel="sequence length $T$", ylabel=r"$|z(T) - z(\infty)| \,/\, |z(\infty)|$",
+            yscale="log",
+        )  # fmt: skip
         axes[0].legend(fontsize=6.5)
-        axes[1].set_xscale("log")
-        axes[1].set_xlabel("outputs $M$, at the same $P$")
-        axes[1].set_ylabel("deviation / bias of $|q|^2$")
-        for ax in axes[:2]:
-            ax.set_yscale("log")
+        axes[1].set(
+            xlabel="outputs $M$, at the same $P$", ylabel="deviation / bias of $|q|^2$",
+            xscale="log", yscale="log",
+        )  # fmt: skip
         first = runs.isel(classes=0, unused=0).dropna("rank")
         for i, colour in enumerate(style.ordered(length.size)):
             z = first["distinct"].isel(length=i).mean("seed")
@@ -294,8 +272,7 @@ def draw(runs: xr.Dataset) -> Figure:
             label=r"$T = \infty$",
         )  # fmt: skip
         axes[2].axhline(0, color=style.OUTLINE, linewidth=0.6)
-        axes[2].set_xlabel("$P(l|n)$ of a distinct token")
-        axes[2].set_ylabel("logit $z_l$ at the end")
+        axes[2].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
         axes[2].legend(fontsize=6.5)
         _draw_turns(axes[3], runs)
         style.panel_titles(
@@ -322,10 +299,7 @@ def _draw_turns(ax: Any, runs: xr.Dataset) -> None:
         )  # fmt: skip
         ax.plot(M, runs["losing_length"][i], color=colour, linestyle="--", linewidth=1.0)
     ax.plot(M, found[0, 0].item() * M / M[0], color=style.OUTLINE, linewidth=0.6, label="like $M$")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlabel("outputs $M$")
-    ax.set_ylabel("length $T^*$")
+    ax.set(xscale="log", yscale="log", xlabel="outputs $M$", ylabel="length $T^*$")
     ax.legend(fontsize=6.5)
 
 
@@ -344,15 +318,16 @@ def judge(runs: xr.Dataset) -> Judgement:
         unused: max(runs["length"].values[(rare.sel(unused=unused) < 0).values], default=0)
         for unused in (least, most)
     }
-    numbers = fall.numbers("slope")
-    for name, estimate in grown.items():
-        numbers |= estimate.numbers(f"growth_with_outputs_{_key(name)}")
-    for (name, unused), estimate in ratio.items():
-        numbers |= estimate.numbers(f"over_bias_{_key(name)}_{unused}")
+    numbers = numbers_of(
+        {"slope": fall}
+        | {f"growth_with_outputs_{number_name(name)}": of for name, of in grown.items()}
+        | {f"over_bias_{number_name(name)}_{unused}": of for (name, unused), of in ratio.items()}
+    )
     numbers |= {f"rarest_loses_up_to_{unused}": float(T) for unused, T in loses.items()}
     laws = [_law(runs, common_prob) for common_prob in runs["common_prob"].values]
-    for law in laws:
-        numbers |= law.numbers()
+    rhos = runs["overlap"].values.tolist()
+    for _, of_law, _ in laws:
+        numbers |= of_law
     smallest, largest = (pick(grown, key=lambda name: grown[name].value) for pick in (min, max))
     outputs = runs["outputs"].sel(unused=most, classes=names[0]).item()
     headline = (
@@ -360,9 +335,9 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"the power {fall}. Its size is not set by P: {most} outputs that are never used make it "
         f"{grown[smallest].value:.1f} ({smallest}) to {grown[largest].value:.0f} ({largest}) times "
         f"as large. Rare distinct tokens lose up to a length that grows as M to the power "
-        f"{', '.join(str(law.exponent) for law in laws)} at overlaps f_1.f_2 of "
-        f"{', '.join(f'{law.rho:.2f}' for law in laws)}; our law says 1 - f_1.f_2, that is "
-        f"{', '.join(f'{1 - law.rho:.2f}' for law in laws)}, up to powers of ln M."
+        f"{', '.join(str(exponent) for exponent, _, _ in laws)} at overlaps f_1.f_2 of "
+        f"{', '.join(f'{rho:.2f}' for rho in rhos)}; our law says 1 - f_1.f_2, that is "
+        f"{', '.join(f'{1 - rho:.2f}' for rho in rhos)}, up to powers of ln M."
     )
     told = "; ".join(
         f"{name} {' -> '.join(f'{ratio[name, int(u)].value:.2g}' for u in runs['unused'].values)}"
@@ -383,8 +358,8 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"now and then has E q_l^2 = p_l^2 + p_l (1 - p_l)/(T - 1). In {names[0]} the rarest one "
         f"loses up to T = {loses[least]}, and up to {loses[most]} with M = {outputs}. How that "
         f"length T* grows, on two classes with one common token at {runs.attrs['t0s']:g} t_0, for "
-        f"M = {', '.join(str(M) for M in runs['M'].values)} (in brackets {CONFIDENCE:.0%} "
-        f"intervals over seeds): {'; '.join(law.in_words() for law in laws)}. So T must be long "
+        f"M = {', '.join(str(M) for M in runs['M'].values)} (in brackets {COVERAGE:.0%} "
+        f"intervals over seeds): {'; '.join(words for _, _, words in laws)}. So T must be long "
         f"against M^(1 - f_1.f_2), not against M. The paper takes T to infinity (Assumption 1(b)) "
         f"and does not say how long is long. ({fall.count} seeds.)"
     )
@@ -401,82 +376,44 @@ def judge(runs: xr.Dataset) -> Judgement:
     return Judgement(Standing.OPEN, headline, summary, alt, numbers)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Law:
-    """T* at one overlap, beside the law: the exponent of M over all M and from `upper_from` on."""
-
-    rho: float
-    exponent: Estimate
-    upper: Estimate
-    upper_from: int
-    by_theory: float  # the exponent of theory.losing_length, over all M
-    over_theory: Estimate  # T* over theory.losing_length, mean over M
-    lengths: dict[int, Estimate]  # T* by M
-
-    def numbers(self) -> dict[str, float]:
-        key = f"rho_{100 * self.rho:.0f}"
-        found: dict[str, float] = {}
-        for M, length in self.lengths.items():
-            found |= length.numbers(f"turning_length_{key}_{M}")
-        return {
-            **found,
-            **self.exponent.numbers(f"exponent_of_outputs_{key}"),
-            **self.upper.numbers(f"upper_exponent_{key}"),
-            f"exponent_by_theory_{key}": self.by_theory,
-            **self.over_theory.numbers(f"over_theory_{key}"),
-        }
-
-    def in_words(self) -> str:
-        return (
-            f"at f_1.f_2 = {self.rho:.2f} as M to the power {self._beside(self.exponent)}, from "
-            f"M = {self.upper_from} on {self._beside(self.upper)}; theory.losing_length has "
-            f"{self.by_theory:.3f}, and T* is {self.over_theory} times as long; T*/M is "
-            f"{self._over(1.0)}, T*/M^{1 - self.rho:.2f} is {self._over(1 - self.rho)}"
-        )
-
-    def _over(self, exponent: float) -> str:
-        """T* over this power of M, for each M."""
-        return ", ".join(f"{length.value / M**exponent:.3g}" for M, length in self.lengths.items())
-
-    def _beside(self, found: Estimate) -> str:
-        """The exponent with its interval, and whether 1 - rho lies in it."""
-        half = found.error * float(stats.t.ppf((1 + CONFIDENCE) / 2, found.count - 1))
-        inside = abs(found.value - (1 - self.rho)) <= half
-        return (
-            f"{found.value:.3f} ({found.value - half:.3f} to {found.value + half:.3f}, "
-            f"{1 - self.rho:.3f} is {'inside' if inside else 'outside'})"
-        )
-
-
-def _law(runs: xr.Dataset, common_prob: float) -> _Law:
+def _law(runs: xr.Dataset, common_prob: float) -> tuple[Estimate, dict[str, float], str]:
+    """T* at one overlap, beside the law: the exponent of M, all numbers, and the same in words."""
     some, lowest = runs.sel(common_prob=common_prob), int(runs.attrs["upper_from"])
-
-    def length(M: int) -> Estimate:
-        at = some.sel(M=M)
-        return jackknife(lambda rarest: float(turning_length(at, rarest)), at["rarest"])
-
-    return _Law(
-        rho=float(some["overlap"]),
-        exponent=outputs_exponent(runs, common_prob),
-        upper=outputs_exponent(runs, common_prob, lowest=lowest),
-        upper_from=lowest,
-        by_theory=power(some["M"].values, some["losing_length"].values),
-        over_theory=jackknife(
-            lambda rarest: float((turning_length(some, rarest) / some["losing_length"]).mean()),
-            some["rarest"],
-        ),
-        lengths={M: length(M) for M in some["M"].values.tolist()},
+    rho, outputs, theirs = float(some["overlap"]), some["M"].values.tolist(), some["losing_length"]
+    exponent, upper = (outputs_exponent(runs, common_prob, lowest=M) for M in (0, lowest))
+    by_theory = power(outputs, theirs.values)
+    over_theory = jackknife(
+        lambda rarest: float((turning_length(some, rarest) / theirs).mean()), some["rarest"]
     )
+    lengths = {M: _turning_length(some.sel(M=M)) for M in outputs}
+
+    def beside(found: Estimate) -> str:
+        """The exponent with its interval, and whether 1 - rho lies in it."""
+        low, high = found.interval()
+        side = "inside" if low <= 1 - rho <= high else "outside"
+        return f"{found.value:.3f} ({low:.3f} to {high:.3f}, {1 - rho:.3f} is {side})"
+
+    def over(exponent: float) -> str:
+        """T* over this power of M, for each M."""
+        return ", ".join(f"{length.value / M**exponent:.3g}" for M, length in lengths.items())
+
+    words = (
+        f"at f_1.f_2 = {rho:.2f} as M to the power {beside(exponent)}, from M = {lowest} on "
+        f"{beside(upper)}; theory.losing_length has {by_theory:.3f}, and T* is {over_theory} times "
+        f"as long; T*/M is {over(1.0)}, T*/M^{1 - rho:.2f} is {over(1 - rho)}"
+    )
+    key = f"rho_{100 * rho:.0f}"
+    found = {f"turning_length_{key}_{M}": length for M, length in lengths.items()}
+    found |= {f"exponent_of_outputs_{key}": exponent, f"upper_exponent_{key}": upper}
+    theory_says = {f"exponent_by_theory_{key}": by_theory}
+    numbers = numbers_of(found) | theory_says | over_theory.numbers(f"over_theory_{key}")
+    return exponent, numbers, words
 
 
 def _needed(runs: xr.Dataset, name: str, ratio: Estimate) -> int:
     """The length from which on z is near its limit, if the deviation is `ratio` times the bias."""
     of_length = runs["bias"].sel(classes=name) * (runs["length"] - 1)  # 1/|p|^2 - 1, at any length
     return round(1 + ratio.value / NEAR * float(of_length[0]))
-
-
-def _key(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower())
 
 
 EXPERIMENT = Experiment(

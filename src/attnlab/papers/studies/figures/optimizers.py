@@ -16,9 +16,7 @@ between this regime and that of SGD.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +27,10 @@ from numpy.typing import NDArray
 from attnlab import formulas
 from attnlab.data import SequenceClasses, classes_from, random
 from attnlab.dynamics import Limit, Optimizer, Sampled, Save, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.estimate import Estimate, jackknife, mean, share, standard_error
-from attnlab.experiments.recipe import StudyRecipe
+from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments.cells import over_cells
+from attnlab.experiments.drawing import draw_mean
+from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, numbers_of, share
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.papers.scan_and_snap import theory
@@ -104,8 +103,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
 def _choices(recipe: Recipe, progress: Progress) -> xr.Dataset:
     classes = classes_from("syn-small")
     own = classes.distinct_tokens(0)
-    sharpening, straight, moved = [], [], []
-    for choice, report in in_turn(list(recipe.choices.values()), progress):
+
+    def one(name: str, report: Progress) -> xr.Dataset:
+        choice = recipe.choices[name]
         eta = xr.DataArray(list(choice.etas), dims="rate")
         result = simulate(
             classes, Sampled(recipe.length, recipe.batch_size), eta_y=eta, eta_z=eta,
@@ -113,33 +113,30 @@ def _choices(recipe: Recipe, progress: Progress) -> xr.Dataset:
             save=Save(what=("logits", "loss"), geometric=RECORDS), progress=report,
         )  # fmt: skip
         at = {loss: at_loss(result, loss) for loss in recipe.losses}
-        fits = [lines(classes, z) for z in at.values()]
-        sharpening.append(np.stack([slope for slope, _ in fits], axis=1))
-        straight.append(np.stack([explained for _, explained in fits], axis=1))
-        moved.append(at[recipe.matched][:, :, 0, own])
-    dims = ("choice", "rate", "loss", "seed")
-    return xr.Dataset(
-        {
-            "sharpening": (dims, np.array(sharpening)),
-            "straight": (dims, np.array(straight)),
-            "moved": (("choice", "rate", "seed", "rank"), np.array(moved)),
-            "probability": ("rank", classes.probs[0, own]),
-        },
-        {
-            "choice": list(recipe.choices),
-            "kind": ("choice", [choice.optimizer.name for choice in recipe.choices.values()]),
-            "eta": (("choice", "rate"), [choice.etas for choice in recipe.choices.values()]),
-            "loss": list(recipe.losses),
-            "seed": np.arange(recipe.seeds),
-        },
+        sharpening, straight = zip(*(lines(classes, z) for z in at.values()), strict=True)
+        return xr.Dataset(
+            {
+                "sharpening": (("rate", "loss", "seed"), np.stack(sharpening, axis=1)),
+                "straight": (("rate", "loss", "seed"), np.stack(straight, axis=1)),
+                "moved": (("rate", "seed", "rank"), at[recipe.matched][:, :, 0, own]),
+            },
+            {"loss": list(recipe.losses), "seed": np.arange(recipe.seeds)},
+        )
+
+    choices = recipe.choices.values()
+    together = over_cells(one, progress, choice=recipe.choices)
+    return together.assign(probability=("rank", classes.probs[0, own])).assign_coords(
+        kind=("choice", [choice.optimizer.name for choice in choices]),
+        eta=(("choice", "rate"), [choice.etas for choice in choices]),
     )
 
 
 def _by_epsilon(recipe: Recipe, progress: Progress) -> xr.Dataset:
     law = recipe.law
-    rows = []
-    for (queries, epsilon), report in in_turn(list(product(law.num_last, law.epsilons)), progress):
-        classes = classes_from(f"syn-medium:num_last={queries}")
+    sets = {len(of): of for of in map(_syn_medium, law.num_last)}  # by the number of classes
+
+    def one(size: int, epsilon: float, report: Progress) -> xr.Dataset:
+        classes = sets[size]
         adam = Optimizer("adam", epsilon=epsilon * first_gradient(classes))
         eta = xr.DataArray(np.array(law.etas) * (1 + epsilon), dims="speed")
         result = simulate(
@@ -148,21 +145,20 @@ def _by_epsilon(recipe: Recipe, progress: Progress) -> xr.Dataset:
             save=Save(what=("logits", "loss"), geometric=RECORDS), progress=report,
         )  # fmt: skip
         slope, _ = lines(classes, at_loss(result, recipe.matched))
-        rows.append(slope)
-    shape = (len(law.num_last), len(law.epsilons), len(law.etas), recipe.seeds)
-    sizes = [len(classes_from(f"syn-medium:num_last={queries}")) for queries in law.num_last]
-    return xr.Dataset(
-        {"by_epsilon": (("classes", "epsilon", "speed", "seed"), np.array(rows).reshape(shape))},
-        {"classes": sizes, "epsilon": list(law.epsilons), "speed": list(law.etas)},
-    )
+        return xr.Dataset({"by_epsilon": (("speed", "seed"), slope)}, {"speed": list(law.etas)})
+
+    return over_cells(one, progress, classes=sets, epsilon=law.epsilons)
+
+
+def _syn_medium(queries: int) -> SequenceClasses:
+    return classes_from(f"syn-medium:num_last={queries}")
 
 
 def _law(recipe: Recipe, progress: Progress) -> xr.Dataset:
     law = recipe.law
-    dims = ("queries", "concentration", "seed", "sequence_class", "token")
-    cells = list(product((2, 1), law.concentrations))
-    right, rises = [], []
-    for (queries, concentration), report in in_turn(cells, progress):
+    dims = ("seed", "sequence_class", "token")
+
+    def one(queries: int, concentration: float, report: Progress) -> xr.Dataset:
         drawn = [
             random(VOCABULARY, 2, overlap=OVERLAP, concentration=concentration, queries=queries,
                    seed=seed)
@@ -174,13 +170,11 @@ def _law(recipe: Recipe, progress: Progress) -> xr.Dataset:
             dtype="float64",
         )  # fmt: skip
         z = result["attention_logits"].isel(seed=0, step=-1).values  # (draw, query, token)
-        right.append([_right(*of_draw) for of_draw in zip(drawn, z, strict=True)])
-        rises.append([own_output_rises(classes) for classes in drawn])
-    shape = (2, len(law.concentrations), recipe.seeds, 2, VOCABULARY)
-    return xr.Dataset(
-        {"law": (dims, np.reshape(right, shape)), "rises": (dims, np.reshape(rises, shape))},
-        {"queries": [2, 1], "concentration": list(law.concentrations)},
-    )
+        right = [_right(*of_draw) for of_draw in zip(drawn, z, strict=True)]
+        rises = [own_output_rises(classes) for classes in drawn]
+        return xr.Dataset({"law": (dims, np.array(right)), "rises": (dims, np.array(rises))})
+
+    return over_cells(one, progress, queries=(2, 1), concentration=law.concentrations)
 
 
 def _right(classes: SequenceClasses, z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -259,44 +253,34 @@ def draw(runs: xr.Dataset) -> Figure:
         axes = figure.subplots(2, 2).ravel()
         for i, colour in enumerate(style.ordered(runs.sizes["choice"])):
             one = runs.isel(choice=i)
-            look = {
-                "color": colour,
-                "linestyle": style.DASHES[i % len(style.DASHES)],
-                "marker": style.MARKERS[i],
-            }
+            dashes = style.DASHES[i % len(style.DASHES)]
+            look = {"color": colour, "linestyle": dashes, "marker": style.MARKERS[i]}
             shown = one.isel(rate=middle)
             label = f"{one['choice'].item()}, {float(shown['eta']):g}"
             axes[0].plot(shown["probability"], shown["moved"].mean("seed"), label=label, **look)
-            for ax, x, s in (
-                (axes[1], one["eta"], one["sharpening"].sel(loss=matched)),
-                (axes[2], one["loss"], shown["sharpening"]),
-            ):
-                ax.errorbar(x, s.mean("seed"), yerr=standard_error(s), capsize=2, **look)
-        axes[0].set_xlabel("$P(l|n)$ of a distinct token")
-        axes[0].set_ylabel(f"logit $z_l$ at loss {matched:g}")
+            draw_mean(axes[1], one["eta"], one["sharpening"].sel(loss=matched), **look)
+            draw_mean(axes[2], one["loss"], shown["sharpening"], **look)
+        axes[0].set(
+            xlabel="$P(l|n)$ of a distinct token", ylabel=f"logit $z_l$ at loss {matched:g}"
+        )
         axes[1].set_xlabel(r"rate $\eta_Y = \eta_Z$")
         axes[2].invert_xaxis()
         axes[2].set_xlabel("loss of the batch (training goes right)")
         for i, j in np.ndindex(runs.sizes["classes"], runs.sizes["speed"]):
             s = runs["by_epsilon"].isel(classes=i, speed=j)
-            axes[3].errorbar(
-                s["epsilon"], s.mean("seed"), yerr=standard_error(s), capsize=2,
-                color=style.ordered(runs.sizes["classes"])[i], marker=style.MARKERS[i],
-                linestyle=style.DASHES[j],
+            draw_mean(
+                axes[3], s["epsilon"], s, color=style.ordered(runs.sizes["classes"])[i],
+                marker=style.MARKERS[i], linestyle=style.DASHES[j],
                 label=rf"$K$ = {int(s['classes'])}, $\eta$ = {float(s['speed']):g}",
             )  # fmt: skip
         axes[3].set_xlabel(r"Adam's $\epsilon\,/\,g_0$")
         axes[3].set_ylim(top=1.0)  # room for the legend
         axes[3].legend(loc="upper left", ncols=2)
-        style.legend_above(
-            figure, axes[0], ncols=5,
-            title=r"optimiser, $\eta$ in (a) and (c)",
-        )  # fmt: skip
+        style.legend_above(figure, axes[0], ncols=5, title=r"optimiser, $\eta$ in (a) and (c)")
         for ax in axes:
             ax.axhline(0, color=style.OUTLINE, linewidth=0.6)
         for ax in axes[1:]:
-            ax.set_xscale("log")
-            ax.set_ylabel("sharpening $s$")
+            ax.set(xscale="log", ylabel="sharpening $s$")
         titles = ["who gains", f"by rate, at loss {matched:g}", "along training"]
         style.panel_titles(axes, [*titles, rf"Adam by $\epsilon$, at loss {matched:g}"])
     return figure
@@ -311,16 +295,8 @@ def judge(runs: xr.Dataset) -> Judgement:
     """The sharpening of each choice by rate at the matched loss, the crossover in epsilon, the law,
     inside its conditions and outside."""
     matched = runs.attrs["matched"]
-    sharpening, straight = (
-        {
-            str(name): {
-                float(of_rate["eta"]): mean(of_rate)
-                for of_rate in runs[measure].sel(loss=matched, choice=name)
-            }
-            for name in runs["choice"].values
-        }
-        for measure in ("sharpening", "straight")
-    )
+    alike = runs.sel(loss=matched)
+    sharpening, straight = (_by_choice(alike[of]) for of in ("sharpening", "straight"))
     crossings = {
         (int(s["classes"]), float(s["speed"])): jackknife(crossing, s)
         for of_size in runs["by_epsilon"].transpose("classes", "speed", ...)
@@ -330,21 +306,20 @@ def judge(runs: xr.Dataset) -> Judgement:
     inside, outside = share(alone.where(rises)), share(alone.where(~rises))
     one_query = share(runs["law"].sel(queries=1))
 
-    numbers: dict[str, float] = {}
-    for name in sharpening:
-        for eta, s in sharpening[name].items():
-            numbers |= s.numbers(f"sharpening_{_key(name)}_{eta:g}")
-            numbers |= straight[name][eta].numbers(f"straight_{_key(name)}_{eta:g}")
-    for (size, eta), estimate in crossings.items():
-        numbers |= estimate.numbers(f"crossing_K{size}_{eta:g}")
-    numbers |= inside.numbers("law_inside") | outside.numbers("law_outside")
-    numbers |= one_query.numbers("law_one_query")
-
+    numbers = numbers_of(
+        {
+            f"{what}_{number_name(name)}_{eta:g}": of[name][eta]
+            for name in sharpening
+            for eta in sharpening[name]
+            for what, of in (("sharpening", sharpening), ("straight", straight))
+        }
+        | {f"crossing_K{size}_{eta:g}": of for (size, eta), of in crossings.items()}
+        | {"law_inside": inside, "law_outside": outside, "law_one_query": one_query}
+    )
     kinds = runs["kind"].values.tolist()
     sgd, adam = (str(runs["choice"].values[kinds.index(kind)]) for kind in ("sgd", "adam"))
     of_theorem = sharpening[sgd].values()
-    favours = all(s.value - 2 * s.error > 0 for s in of_theorem)
-    opposes = any(s.value + 2 * s.error < 0 for s in of_theorem)
+    favours, opposes = all(s.above(0) for s in of_theorem), any(s.below(0) for s in of_theorem)
     agrees = "as" if favours else "against what" if opposes else "in part as"
     borders = [estimate.value for estimate in crossings.values()]
     headline = (
@@ -388,14 +363,16 @@ def judge(runs: xr.Dataset) -> Judgement:
     return Judgement(outcome, headline, summary, alt, numbers)
 
 
+def _by_choice(values: xr.DataArray) -> dict[str, dict[float, Estimate]]:
+    """The mean of each choice, by its rate."""
+    choices = values.transpose("choice", "rate", "seed")
+    return {str(of["choice"].item()): {float(s["eta"]): mean(s) for s in of} for of in choices}
+
+
 def _by_rate(found: dict[float, Estimate]) -> str:
     """The numbers at the first and the last rate."""
     (first, at_first), *_, (last, at_last) = found.items()
     return f"{at_first.value:.2g} (rate {first:g}) to {at_last.value:.2g} ({last:g})"
-
-
-def _key(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 EXPERIMENT = Experiment(

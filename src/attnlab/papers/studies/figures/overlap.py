@@ -13,8 +13,10 @@ the end of the joint flow of Y and Z.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,11 +25,12 @@ from matplotlib.figure import Figure
 from attnlab import formulas
 from attnlab.data import random
 from attnlab.dynamics import Flow, Save, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.estimate import Share, jackknife, share
-from attnlab.experiments.recipe import StudyRecipe
+from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments.cells import over_cells
+from attnlab.experiments.drawing import draw_estimates
+from attnlab.experiments.estimate import Share, jackknife, numbers_of, share
 from attnlab.files.errors import InputError
-from attnlab.files.progress import Progress, in_turn
+from attnlab.files.progress import Progress
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 
@@ -69,17 +72,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     over `ratio`: attention to all common tokens at the end minus that at the start, mean over
     classes.
     """
-    cells = list(product(recipe.num_classes, recipe.overlaps))
-    parts = [_cell(recipe, *cell, report) for cell, report in in_turn(cells, progress)]
-    overlap = xr.DataArray(list(recipe.overlaps), dims="overlap", name="overlap")
-    rows = [
-        xr.concat(parts[i : i + overlap.size], overlap, join="outer")
-        for i in range(0, len(parts), overlap.size)
-    ]
-    K = xr.DataArray(list(recipe.num_classes), dims="num_classes", name="num_classes")
-    together = xr.concat(rows, K, join="outer")
-    note = {"quoted": recipe.quoted, "clear": recipe.clear, "weak": recipe.weak}
-    return together.assign_attrs(note)
+    axes = {"num_classes": recipe.num_classes, "overlap": recipe.overlaps}
+    together = over_cells(partial(_cell, recipe), progress, **axes)
+    return together.assign_attrs(quoted=recipe.quoted, clear=recipe.clear, weak=recipe.weak)
 
 
 def _cell(recipe: Recipe, K: int, overlap: float, progress: Progress) -> xr.Dataset:
@@ -102,35 +97,29 @@ def _cell(recipe: Recipe, K: int, overlap: float, progress: Progress) -> xr.Data
     attention = (weight / weight.sum(-1, keepdims=True))[..., common].sum(-1).mean(-1)
     before = P[..., common].sum(-1).mean(-1)
     at_rest = np.zeros((1, drawn.size))
-    predicted = [theory.attention_velocity(p, at_rest, psi=None, M=M)[0, common] for p in P]
+    predicted = [theory.attention_velocity(formulas.Setting(p, M=M), at_rest)[0, common] for p in P]
     f1, f2 = np.moveaxis(np.array([formulas.unit_attention(p)[:2, common] for p in P]), 1, 0)
     correlation = [np.linalg.eigvalsh(theory.correlation(p))[-1] for p in P]
-    draws, tokens = ("concentration", "seed"), ("token",)
     values = {
-        "predicted": ((*draws, *tokens), predicted),
-        "joint": ((*draws, "ratio", *tokens), z[..., common]),
-        "balance": ((*draws, *tokens), 2 * f1 * f2 / (f1**2 + f2**2)),
-        "correlation": (draws, correlation),
-        "change": ((*draws, "ratio"), attention - before[:, None]),
+        "predicted": (("token",), predicted),
+        "joint": (("ratio", "token"), z[..., common]),
+        "balance": (("token",), 2 * f1 * f2 / (f1**2 + f2**2)),
+        "correlation": ((), correlation),
+        "change": (("ratio",), attention - before[:, None]),
     }
     shape = (len(recipe.concentrations), recipe.seeds)
     cell = xr.Dataset(
         {
-            name: (dims, np.reshape(array, (*shape, *np.shape(array)[1:])))
-            for name, (dims, array) in values.items()
+            name: (("concentration", "seed", *dims), np.reshape(of, (*shape, *np.shape(of)[1:])))
+            for name, (dims, of) in values.items()
         },
-        {
-            "concentration": list(recipe.concentrations),
-            "seed": np.arange(recipe.seeds),
-            "ratio": list(recipe.ratios),
-            "token": common,
-        },
-    )
+        {"concentration": list(recipe.concentrations), "seed": np.arange(recipe.seeds),
+         "ratio": list(recipe.ratios), "token": common},
+    )  # fmt: skip
     quoted = P.reshape(*shape, *P.shape[1:])[recipe.concentrations.index(recipe.quoted)]
-    eta_z = recipe.eta_y / recipe.ratios[0]
+    rates: Any = {"eta_y": recipe.eta_y, "eta_z": recipe.eta_y / recipe.ratios[0]}
     reduced = [
-        theory.attention_flow(p, recipe.steps, psi=None, M=M, eta_y=recipe.eta_y, eta_z=eta_z)
-        for p in quoted
+        theory.attention_flow(formulas.Setting(p, M=M, **rates), recipe.steps) for p in quoted
     ]
     return cell.assign(reduced=(("seed", "token"), [path.logits[0, common] for path in reduced]))
 
@@ -168,35 +157,30 @@ def draw(tokens: xr.Dataset) -> Figure:
                 markersize=2.5, markeredgewidth=0, alpha=0.8, label=label,
             )  # fmt: skip
         axes[0].plot([0, 1], [0, 1], color="black", linewidth=1.0, label="(a) criterion")
-        axes[0].set_xlabel(r"overlap $f_1 \cdot f_2$")
-        axes[0].set_xlim(0, max(0.05, 1.05 * np.nanmax(x)))
-        axes[0].set_ylim(0, 1.02)
-        axes[0].set_ylabel(r"balance $2 f_{1l} f_{2l} / (f_{1l}^2 + f_{2l}^2)$")
+        axes[0].set(
+            xlabel=r"overlap $f_1 \cdot f_2$", xlim=(0, max(0.05, 1.05 * np.nanmax(x))),
+            ylabel=r"balance $2 f_{1l} f_{2l} / (f_{1l}^2 + f_{2l}^2)$", ylim=(0, 1.02),
+        )  # fmt: skip
         for i, K in enumerate(tokens["num_classes"].values):
             for j, overlap in enumerate(tokens["overlap"].values):
                 cell = first.sel(num_classes=K, overlap=overlap)
-                axes[1].errorbar(
-                    at, *_with_error([growing(cell.sel(concentration=c)) for c in at]), capsize=2,
+                draw_estimates(
+                    axes[1], at, [growing(cell.sel(concentration=c)) for c in at],
                     color=style.ordered(tokens.sizes["overlap"])[j], linestyle=style.DASHES[i],
                     marker=style.MARKERS[i], label=f"K = {K}, {overlap:.0%} common",
                 )  # fmt: skip
-            of_K = first.sel(num_classes=K)
-            by = [of_K.sel(concentration=c) for c in at]
-            colour = (style.GREEN, style.ACCENT)[i % 2]
-            axes[2].errorbar(
-                at, *_with_error([right(some) for some in by]), capsize=2, color=colour,
-                marker=style.MARKERS[i], label=f"criterion, K = {K}",
-            )  # fmt: skip
+            by = [first.sel(num_classes=K, concentration=c) for c in at]
+            look = {"color": (style.GREEN, style.ACCENT)[i % 2], "marker": style.MARKERS[i]}
+            shares = [right(some) for some in by]
+            draw_estimates(axes[2], at, shares, label=f"criterion, K = {K}", **look)
             axes[2].plot(
-                at, [1 - growing(some).value for some in by], color=colour, linestyle=":",
-                marker=style.MARKERS[i], markerfacecolor="none", label=f"always “loses”, K = {K}",
+                at, [1 - growing(some).value for some in by], linestyle=":",
+                markerfacecolor="none", label=f"always “loses”, K = {K}", **look,
             )  # fmt: skip
         axes[1].set_ylabel("share of common tokens that gain")
         axes[2].set_ylabel("share of signs predicted right")
         for ax in axes[1:]:
-            ax.set_xscale("log")
-            ax.set_xticks(at, [f"{value:g}" for value in at])
-            ax.minorticks_off()
+            style.log_ticks(ax, at)
             ax.set_xlabel("Dirichlet concentration")
             ax.legend(fontsize=6)
         handles, labels = axes[0].get_legend_handles_labels()
@@ -207,10 +191,6 @@ def draw(tokens: xr.Dataset) -> Figure:
     return figure
 
 
-def _with_error(shares: list[Share]) -> tuple[list[float], list[float]]:
-    return [one.value for one in shares], [one.error for one in shares]
-
-
 def judge(tokens: xr.Dataset) -> Judgement:
     """How many common tokens gain, and where; does attention leave them as a whole?"""
     quoted, clear, weak = (tokens.attrs[name] for name in ("quoted", "clear", "weak"))
@@ -219,7 +199,8 @@ def judge(tokens: xr.Dataset) -> Judgement:
     usual = first.sel(concentration=quoted)
     by = {float(c): growing(first.sel(concentration=c)) for c in tokens["concentration"].values}
     fell = {c: share(tokens["change"].sel(concentration=c) < 0) for c in by}
-    weakly = {c: _weakly(first.sel(concentration=c), weak) for c in by}
+    weak_draws = first.where(first["correlation"] <= weak)
+    weakly = {c: growing(weak_draws.sel(concentration=c)) for c in by}
     within = growing(usual.where(usual["correlation"] < 1 / usual["num_classes"]))
     slowly = growing(tokens.isel(ratio=-1).sel(concentration=quoted))
     slowly_right = right(tokens.isel(ratio=-1).sel(concentration=quoted, num_classes=2))
@@ -234,19 +215,19 @@ def judge(tokens: xr.Dataset) -> Judgement:
     signs = {K: right(usual.sel(num_classes=K)) for K in classes}
     always = {K: 1 - growing(usual.sel(num_classes=K)).value for K in classes}
     numbers: dict[str, float] = {"largest_rise": float(tokens["change"].max())}
-    for c in by:
-        numbers |= fell[c].numbers(f"total_fell_{c:g}") | by[c].numbers(f"gaining_{c:g}")
-        numbers |= weakly[c].numbers(f"gaining_weakly_correlated_{c:g}")
-    for K, overlap in product(classes, tokens["overlap"].values):
-        cell = growing(usual.sel(num_classes=K, overlap=overlap))
-        numbers |= cell.numbers(f"gaining_K{K}_overlap{overlap:g}")
-    numbers |= within.numbers("gaining_within_assumption_2")
-    numbers |= slowly.numbers("gaining_slow_attention")
+    by_concentration = {"total_fell": fell, "gaining": by, "gaining_weakly_correlated": weakly}
+    numbers |= numbers_of(
+        {f"{name}_{c:g}": of[c] for c in by for name, of in by_concentration.items()}
+        | {f"gaining_K{K}_overlap{overlap:g}": growing(usual.sel(num_classes=K, overlap=overlap))
+           for K, overlap in product(classes, tokens["overlap"].values)}
+        | {"gaining_within_assumption_2": within, "gaining_slow_attention": slowly}
+    )  # fmt: skip
     for K in classes:
         numbers |= signs[K].numbers(f"right_K{K}") | {f"always_loses_K{K}": always[K]}
-    numbers |= slowly_right.numbers("right_K2_slow_attention")
-    numbers |= reduced.numbers("right_K2_eq10") | clearly.numbers("right_K2_clear")
-    numbers |= gain.numbers("balance_of_gaining") | lose.numbers("balance_of_losing")
+    numbers |= numbers_of(
+        {"right_K2_slow_attention": slowly_right, "right_K2_eq10": reduced,
+         "right_K2_clear": clearly, "balance_of_gaining": gain, "balance_of_losing": lose}
+    )  # fmt: skip
     shares = ", ".join(f"{one.value:.1%} at {c:g}" for c, one in by.items())
     fallen = ", ".join(f"{one} at {c:g}" for c, one in fell.items())
     weak_shares = ", ".join(f"{one} at {c:g}" for c, one in weakly.items())
@@ -282,15 +263,9 @@ def judge(tokens: xr.Dataset) -> Judgement:
         f"0. Right, the share of signs that the criterion gives, above that of always saying loses "
         f"except where nearly all lose."
     )
-    if all_fell < runs / 2:
-        outcome = Standing.FAILS
-    else:
-        outcome = Standing.PARTLY if any(one.hits for one in by.values()) else Standing.HOLDS
+    mostly = all_fell >= runs / 2
+    outcome = Standing.of(mostly and not any(one.hits for one in by.values()), in_part=mostly)
     return Judgement(outcome, headline, summary, alt, numbers)
-
-
-def _weakly(draws: xr.Dataset, weak: float) -> Share:
-    return growing(draws.where(draws["correlation"] <= weak))
 
 
 EXPERIMENT = Experiment(

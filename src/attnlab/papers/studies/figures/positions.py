@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from attnlab import measures
 from attnlab.data import SequenceClasses, classes_from
 from attnlab.dynamics import AlibiPosition, Extended, LearnedPosition, Sampled, Save, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.estimate import jackknife, mean, share, standard_error
-from attnlab.experiments.recipe import StudyRecipe
+from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments.drawing import draw_mean
+from attnlab.experiments.estimate import jackknife, mean, numbers_of, share
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
 
@@ -59,31 +59,26 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     distance).
     """
     classes = classes_from(recipe.classes)
-    turns: list[tuple[int, Extended | None]] = []
-    for slope in recipe.slopes:
-        turns.append((recipe.length, Extended(position=AlibiPosition(slope))))
-        turns.append((1 + round(positions_that_count(slope, recipe.length)), None))
-    turns.append((recipe.length, Extended(position=LearnedPosition())))
-    results = []
-    for (length, model), report in in_turn(turns, progress):
-        result = simulate(
+    positions = [positions_that_count(slope, recipe.length) for slope in recipe.slopes]
+    models = [Extended(position=AlibiPosition(slope)) for slope in recipe.slopes]
+    turns: list[tuple[int, Extended | None]] = [
+        *((recipe.length, model) for model in models), *((1 + round(n), None) for n in positions),
+        (recipe.length, Extended(position=LearnedPosition())),
+    ]  # fmt: skip
+    *pairs, learned = [
+        simulate(
             classes, Sampled(length, recipe.batch_size), eta_y=recipe.eta_y, eta_z=recipe.eta_z,
             steps=recipe.steps, seeds=recipe.seeds, model=model, progress=report,
             momentum=0.0, save=Save(what=("attention", "logits"), every=recipe.every),
-        )  # fmt: skip
-        results.append(result)
-    *paired, learned = results
-    how = xr.DataArray(["biased", "short"], dims="how", name="how")
-    measured = [_measured(recipe, classes, result) for result in paired]
-    pairs = [
-        xr.concat([biased, short], how)
-        for biased, short in zip(measured[::2], measured[1::2], strict=True)
-    ]
+        )
+        for (length, model), report in in_turn(turns, progress)
+    ]  # fmt: skip
     slopes = xr.DataArray(list(recipe.slopes), dims="slope", name="slope")
-    together = xr.concat(pairs, slopes)
-    return together.assign(
-        positions=("slope", [positions_that_count(s, recipe.length) for s in recipe.slopes]),
-        learned=learned["position_bias"].isel(step=-1, drop=True),
+    measured = [_measured(recipe, classes, result) for result in pairs]
+    halves = [xr.concat(measured[i : i + slopes.size], slopes) for i in (0, slopes.size)]
+    together = xr.concat(halves, xr.DataArray(["biased", "short"], dims="how", name="how"))
+    return together.transpose("slope", "how", ...).assign(
+        positions=("slope", positions), learned=learned["position_bias"].isel(step=-1, drop=True)
     )
 
 
@@ -129,30 +124,24 @@ def draw(runs: xr.Dataset) -> Figure:
         shown = (0.8 * float(runs["positions"].min()), 1.25 * float(runs["positions"].max()))
         for ax, name in zip(axes, MEASURES, strict=False):
             for i, how in enumerate(runs["how"].values):
-                values = per_seed[name].sel(how=how)
-                half = standard_error(values)
-                ax.errorbar(
-                    runs["positions"], values.mean("seed", skipna=False), yerr=half, capsize=2,
+                draw_mean(
+                    ax, runs["positions"], per_seed[name].sel(how=how),
                     color=(style.ACCENT, style.DISTINCT)[i], marker=style.MARKERS[i],
                     linestyle=style.DASHES[i],
                     label=("ALiBi, T fixed", r"no bias, $n_\mathrm{eff}$ tokens")[i],
                 )  # fmt: skip
-            ax.set_xscale("log")
-            ax.set_xlim(shown)
+            ax.set(xscale="log", xlim=shown, ylabel=MEASURES[name])
             ax.set_xlabel(r"positions that count, $n_\mathrm{eff}$")
-            ax.set_ylabel(MEASURES[name])
         axes[0].set_ylim(-0.03, 1.05)
         for i, colour in enumerate(style.ordered(runs.sizes["slope"])):
             z = runs["logits"].isel(slope=i).sel(how="biased").mean("seed")
             axes[4].plot(runs["probability"], z, color=colour, label=f"{float(runs['slope'][i]):g}")
         axes[4].axhline(0, color=style.OUTLINE, linewidth=0.6)
-        axes[4].set_xlabel("$P(l|n)$ of a distinct token")
-        axes[4].set_ylabel("logit $z_l$ at the end")
+        axes[4].set(xlabel="$P(l|n)$ of a distinct token", ylabel="logit $z_l$ at the end")
         axes[4].legend(title="ALiBi slope", title_fontsize=7)
         bias = runs["learned"]
         axes[5].plot(bias["distance"], bias.T, color=style.GREEN, linewidth=0.5, alpha=0.6)
-        axes[5].set_xlabel("distance from the query")
-        axes[5].set_ylabel("learned bias at the end")
+        axes[5].set(xlabel="distance from the query", ylabel="learned bias at the end")
         titles = ["who wins", "order", "contrast", "slowed, where all seeds are", "who gains"]
         style.panel_titles(axes, [*titles, "a learned bias"])
         style.legend_above(figure, axes[0], ncols=2)
@@ -179,16 +168,11 @@ def judge(runs: xr.Dataset) -> Judgement:
     slowed = biased["slowed"].dropna("slope", how="any")  # where all seeds did
     later = float(slowed["slope"][-1])
     delay = mean(slowed.isel(slope=-1) / slowed.isel(slope=0))
-    numbers = {
-        **winner.numbers("winner_steepest"),
-        **order.numbers("order_steepest"),
-        **none.numbers("contrast_without"),
-        **contrast.numbers("contrast_steepest"),
-        **delay.numbers("slowed_ratio"),
-        **learned.numbers("learned_spread"),
-    }
-    for slope, ratio in alike.items():
-        numbers |= ratio.numbers(f"contrast_ratio_{slope:g}")
+    numbers = numbers_of(
+        {"winner_steepest": winner, "order_steepest": order, "contrast_without": none}
+        | {"contrast_steepest": contrast, "slowed_ratio": delay, "learned_spread": learned}
+        | {f"contrast_ratio_{slope:g}": ratio for slope, ratio in alike.items()}
+    )
     gentle, steep = min(alike), max(alike)
     mild, unlike = alike[gentle], alike[steep]
     counts = dict(zip(runs["slope"].values.tolist(), runs["positions"].values, strict=True))

@@ -11,6 +11,7 @@ unequal the probabilities are, by the number of outputs M and of queries, and by
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -21,11 +22,13 @@ from numpy.typing import NDArray
 
 from attnlab.data import SequenceClasses
 from attnlab.dynamics import Extended, Limit, Save, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.estimate import Share, share
-from attnlab.experiments.recipe import StudyRecipe
+from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments.cells import over_cells
+from attnlab.experiments.drawing import draw_estimates
+from attnlab.experiments.estimate import Share, numbers_of, share
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
+from attnlab.formulas import Setting
 from attnlab.papers.scan_and_snap import theory
 from attnlab.plots import style
 
@@ -67,28 +70,21 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     start, with the right beta (`theory.residual_velocity`), moves up. pairs: how many there are,
     over (mixture, queries, kind). outputs: M, over (mixture, queries, unused).
     """
-    cells = list(product(recipe.tokens, recipe.queries, recipe.unused))
-    parts = [
-        _cell(recipe, recipe.tokens[mixture], queries, unused, report).expand_dims(
-            mixture=[mixture], queries=[queries], unused=[unused]
-        )
-        for (mixture, queries, unused), report in in_turn(cells, progress)
-    ]
-    together = xr.combine_by_coords(parts, data_vars="all")
-    assert isinstance(together, xr.Dataset)
-    names = list(recipe.tokens)
-    ordered = together.sel(mixture=names).assign_coords(mixture=names)
-    return ordered.assign(pairs=ordered["pairs"].isel(unused=0, drop=True))
+    axes = {"mixture": recipe.tokens, "queries": recipe.queries, "unused": recipe.unused}
+    together = over_cells(partial(_cell, recipe), progress, **axes)
+    return together.assign(pairs=together["pairs"].isel(unused=0, drop=True))
 
 
 def _cell(
-    recipe: Recipe, tokens: dict[str, int], queries: int, unused: int, progress: Progress
+    recipe: Recipe, mixture: str, queries: int, unused: int, progress: Progress
 ) -> xr.Dataset:
     """All draws of one size, in one call with the residual connection and one without."""
     draws = list(product(recipe.jitters, range(recipe.seeds)))
     sets, kind = [], np.empty(0, dtype=str)
     for jitter, seed in draws:
-        classes, kind = kinds_of_tokens(tokens, queries, recipe.per_query, jitter, seed)
+        classes, kind = kinds_of_tokens(
+            recipe.tokens[mixture], queries, recipe.per_query, jitter, seed
+        )
         sets.append(classes.with_unused(unused))
     first = sets[0]
     drawn, psi, M = first.in_play, first.query_index, first.vocab_size
@@ -111,30 +107,24 @@ def _cell(
         z = result["attention_logits"].isel(seed=0, step=-1).transpose("setting", "ratio", ...)
         gaining.append(count(z.values[..., drawn] > 0))  # (draw, ratio, kind)
     at_rest = np.zeros((queries, drawn.size))
-    velocity = [theory.residual_velocity(p, at_rest, psi=psi, M=M) for p in P]
+    velocity = [theory.residual_velocity(Setting(p, psi=psi, M=M), at_rest) for p in P]
+    predicted = count(np.array(velocity) > 0)
+    draw_dims = ("jitter", "seed")
     shape = (len(recipe.jitters), recipe.seeds)
     by_draw = np.stack(gaining, axis=1)  # (draw, residual, ratio, kind)
     return xr.Dataset(
         {
             "gaining": (
-                ("jitter", "seed", "residual", "ratio", "kind"),
+                (*draw_dims, "residual", "ratio", "kind"),
                 by_draw.reshape(*shape, *by_draw.shape[1:]),
             ),
-            "predicted": (
-                ("jitter", "seed", "kind"),
-                count(np.array(velocity) > 0).reshape(*shape, -1),
-            ),
+            "predicted": ((*draw_dims, "kind"), predicted.reshape(*shape, -1)),
             "pairs": ("kind", counted.sum((1, 2))),
             "outputs": ((), M),
         },
-        {
-            "jitter": list(recipe.jitters),
-            "seed": np.arange(recipe.seeds),
-            "residual": [False, True],
-            "ratio": list(recipe.ratios),
-            "kind": list(KINDS),
-        },
-    )
+        {"jitter": list(recipe.jitters), "seed": np.arange(recipe.seeds),
+         "residual": [False, True], "ratio": list(recipe.ratios), "kind": list(KINDS)},
+    )  # fmt: skip
 
 
 def kinds_of_tokens(
@@ -182,9 +172,8 @@ def draw(runs: xr.Dataset) -> Figure:
                 some = cell.isel(unused=i, ratio=-1)
                 for residual, dashes in ((True, "-"), (False, ":")):
                     found = [gains(some.sel(residual=residual, jitter=j)) for j in jitter]
-                    ax.errorbar(
-                        jitter, [one.value for one in found], yerr=[one.error for one in found],
-                        color=colour, linestyle=dashes, marker=style.MARKERS[i], capsize=2,
+                    draw_estimates(
+                        ax, jitter, found, color=colour, linestyle=dashes, marker=style.MARKERS[i],
                         label=f"{int(some['unused'])} unused"
                         + ("" if residual else ", no residual"),
                     )  # fmt: skip
@@ -220,11 +209,11 @@ def judge(runs: xr.Dataset) -> Judgement:
     local = by_cell > LOCAL
     worst = trained.isel(by_cell.argmin(...))
     fewest = gains(worst)
-    numbers: dict[str, float] = {}
-    for (where, kind, j), some in found.items():
-        numbers |= some.numbers(f"{kind}_{where}_{j:g}")
-    numbers |= without.numbers("across_without_residual") | predicted.numbers("across_predicted")
-    numbers |= fewest.numbers("across_lowest_cell")
+    numbers = numbers_of(
+        {f"{kind}_{where}_{j:g}": some for (where, kind, j), some in found.items()}
+        | {"across_without_residual": without, "across_predicted": predicted}
+        | {"across_lowest_cell": fewest}
+    )
 
     def told(where: str, kind: str) -> str:
         return ", ".join(f"{found[where, kind, j]} at {j:g}" for j in jitters)
@@ -262,10 +251,7 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"jitter and with fewer outputs, down to {fewest.value:.2f}; without the residual "
         f"connection mostly below a half."
     )
-    if local.all():
-        outcome = Standing.HOLDS
-    else:
-        outcome = Standing.PARTLY if local.any() else Standing.FAILS
+    outcome = Standing.of(local.all(), in_part=local.any())
     return Judgement(outcome, headline, summary, alt, numbers)
 
 

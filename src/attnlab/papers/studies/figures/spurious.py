@@ -11,9 +11,9 @@ on them: the headline gives the range, the details are of the first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,9 +24,10 @@ from matplotlib.figure import Figure
 
 from attnlab.data import classes_from
 from attnlab.dynamics import Sampled, Save, simulate
-from attnlab.experiments.base import Experiment, Judgement, Standing
-from attnlab.experiments.estimate import Estimate, jackknife, mean, power, standard_error
-from attnlab.experiments.recipe import StudyRecipe
+from attnlab.experiments import Experiment, Judgement, Standing, StudyRecipe
+from attnlab.experiments.cells import over_cells
+from attnlab.experiments.drawing import draw_estimates, draw_mean
+from attnlab.experiments.estimate import Estimate, jackknife, mean, number_name, numbers_of, power
 from attnlab.files.errors import InputError
 from attnlab.files.progress import Progress, in_turn
 from attnlab.plots import style
@@ -77,12 +78,11 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     common tokens that it shows ("seen") and does not ("unseen"), less what the same seed leaves to
     the same tokens after training on ever new sequences.
     """
-    settings = list(recipe.settings.values())
-    made = [_trained(recipe, setting, report) for setting, report in in_turn(settings, progress)]
-    return xr.concat(made, xr.DataArray(list(recipe.settings), dims="setting", name="setting"))
+    return over_cells(partial(_trained, recipe), progress, setting=recipe.settings)
 
 
-def _trained(recipe: Recipe, setting: Setting, progress: Progress) -> xr.Dataset:
+def _trained(recipe: Recipe, name: str, progress: Progress) -> xr.Dataset:
+    setting = recipe.settings[name]
     classes = classes_from(setting.classes)
     tokens = classes.common_tokens()
     sizes = (*recipe.sequences, None)
@@ -120,12 +120,9 @@ def _trained(recipe: Recipe, setting: Setting, progress: Progress) -> xr.Dataset
             "excess": parts.sum("token").transpose(..., "part"),
             "unseen": unseen.mean("token"),
         },
-        {
-            "prior": list(recipe.priors),
-            "sequences": [*recipe.sequences, 0],
-            "seed": np.arange(recipe.seeds),
-        },
-    )
+        {"prior": list(recipe.priors), "sequences": [*recipe.sequences, 0],
+         "seed": np.arange(recipe.seeds)},
+    )  # fmt: skip
 
 
 def limited(runs: Runs) -> Runs:
@@ -145,10 +142,10 @@ def unseen_part(excess: xr.DataArray) -> Estimate:
     )
 
 
-def prior_leaves(attention: xr.DataArray) -> Estimate:
-    """Attention over (prior, ..., seed) at the strongest prior, over that without a prior."""
+def last_over_first(values: xr.DataArray, dim: str) -> Estimate:
+    """The mean at the last place along `dim` over that at the first."""
     return jackknife(
-        lambda kept: float(kept.isel(prior=-1).mean() / kept.isel(prior=0).mean()), attention
+        lambda kept: float(kept.isel({dim: -1}).mean() / kept.isel({dim: 0}).mean()), values
     )
 
 
@@ -160,38 +157,32 @@ def draw(runs: xr.Dataset) -> Figure:
     with style.page(4.9) as figure:
         axes = figure.subplots(2, 3).ravel()
         for i, colour in enumerate(style.ordered(runs.sizes["prior"])):
-            look = {"color": colour, "marker": style.MARKERS[i], "capsize": 2, "markersize": 4}
+            look = {"color": colour, "marker": style.MARKERS[i], "markersize": 4}
             of_prior = first.isel(prior=i)
             delta = f"{float(of_prior['prior']):g}"
             beyond = excess.isel(prior=i)
             shown = {"all": beyond.sum("part"), "seen in training": beyond.sel(part="seen")}
             for dashes, (label, values) in zip(style.DASHES, shown.items(), strict=False):
-                axes[0].errorbar(
-                    values["sequences"], values.mean("seed"), yerr=standard_error(values),
-                    linestyle=dashes, label=None if i else label, **look,
+                draw_mean(
+                    axes[0], values["sequences"], values, linestyle=dashes,
+                    label=None if i else label, **look,
                 )  # fmt: skip
             found = [unseen_part(of_size) for of_size in beyond]
-            axes[1].errorbar(
-                excess["sequences"], [part.value for part in found],
-                yerr=[part.error for part in found], label=delta, **look,
-            )  # fmt: skip
+            draw_estimates(axes[1], excess["sequences"], found, label=delta, **look)
             for ax, name in ((axes[2], "attention"), (axes[3], "share")):
                 values = limited(of_prior[name])
-                ax.errorbar(
-                    values["sequences"], values.mean("seed"), yerr=standard_error(values), **look
-                )
+                draw_mean(ax, values["sequences"], values, **look)
         _draw_settings(axes[4:], runs)
         for ax in axes:
-            ax.set_xscale("log")
-            ax.set_xlabel("training sequences $N$")
+            ax.set(xscale="log", xlabel="training sequences $N$")
         axes[0].set_yscale("log")
-        axes[0].set_ylabel("excess attention\nto common tokens")
         axes[0].legend()
-        axes[1].set_ylabel("part of the excess\nto tokens never seen")
-        axes[2].set_ylabel("attention to spurious tokens")
-        axes[3].set_ylabel("share of common tokens\nthat gain")
-        axes[4].set_ylabel("excess to tokens seen")
-        axes[5].set_ylabel("attention to spurious tokens")
+        style.y_labels(
+            axes,
+            ["excess attention\nto common tokens", "part of the excess\nto tokens never seen",
+             "attention to spurious tokens", "share of common tokens\nthat gain",
+             "excess to tokens seen", "attention to spurious tokens"],
+        )  # fmt: skip
         titles = ["excess", "never seen", "spurious", "how many", "all settings", "all settings"]
         style.panel_titles(axes, titles)
         axes[4].legend(fontsize=5.5)
@@ -208,9 +199,8 @@ def _draw_settings(axes: Sequence[Any], runs: xr.Dataset) -> None:
     shown = (without["excess"].sel(part="seen"), without["attention"])
     for i, colour in enumerate(style.ordered(runs.sizes["setting"])):
         for ax, values in zip(axes, shown, strict=True):
-            ax.errorbar(
-                values["sequences"], values.isel(setting=i).mean("seed"),
-                yerr=standard_error(values.isel(setting=i)), color=colour, capsize=1,
+            draw_mean(
+                ax, values["sequences"], values.isel(setting=i), color=colour, capsize=1,
                 marker=style.MARKERS[i % len(style.MARKERS)], markersize=3, linewidth=0.8,
                 label=str(runs["setting"].values[i]),
             )  # fmt: skip
@@ -219,7 +209,7 @@ def _draw_settings(axes: Sequence[Any], runs: xr.Dataset) -> None:
 def judge(runs: xr.Dataset) -> Judgement:
     """How much of the excess is of tokens never seen, how does the rest fall with N, and what does
     a prior save?"""
-    ranges = [_Range.of(runs.sel(setting=name)) for name in runs["setting"].values]
+    ranges = {str(name): of_setting(runs.sel(setting=name)) for name in runs["setting"].values}
     every, runs = runs, runs.isel(setting=0)
     excess = limited(runs["excess"]).sel(prior=0)
     sizes = excess["sequences"].values.tolist()
@@ -234,49 +224,35 @@ def judge(runs: xr.Dataset) -> Judgement:
         mean(runs["attention"].sel(prior=0, sequences=size)) for size in (smallest, largest)
     )
     with_prior = limited(runs[["attention", "share"]])
-    helped, gained, helped_most_data = (
-        prior_leaves(of)
-        for of in (
-            with_prior["attention"],
-            with_prior["share"],
-            with_prior["attention"].sel(sequences=largest),
-        )
-    )
-    numbers: dict[str, float] = {}
-    for size, part in parts.items():
-        numbers |= part.numbers(f"unseen_part_{size}")
-    for size, estimate in left.items():
-        numbers |= estimate.numbers(f"seen_excess_{size}")
-    numbers |= {
-        **slope.numbers("slope_seen"),
-        **first.numbers("slope_seen_first"),
-        **last.numbers("slope_seen_last"),
-        **few.numbers("spurious_smallest"),
-        **many.numbers("spurious_largest"),
-        **helped.numbers("attention_with_prior"),
-        **helped_most_data.numbers(f"attention_with_prior_{largest}"),
-        **gained.numbers("share_with_prior"),
-    }
+    helped, gained = (last_over_first(with_prior[of], "prior") for of in ("attention", "share"))
+    helped_most_data = last_over_first(with_prior["attention"].sel(sequences=largest), "prior")
+    numbers = numbers_of(
+        {f"unseen_part_{size}": part for size, part in parts.items()}
+        | {f"seen_excess_{size}": estimate for size, estimate in left.items()}
+        | {"slope_seen": slope, "slope_seen_first": first, "slope_seen_last": last}
+        | {"spurious_smallest": few, "spurious_largest": many, "attention_with_prior": helped}
+        | {f"attention_with_prior_{largest}": helped_most_data, "share_with_prior": gained}
+        | {f"{what}_{number_name(name)}": estimate
+           for name, found in ranges.items() for what, estimate in found.items()}
+    )  # fmt: skip
     bends = abs(first.value - last.value) > 2 * np.hypot(first.error, last.error)
     shares = ", ".join(f"{part.value:.1%} ({size})" for size, part in parts.items())
-    for each in ranges:
-        numbers |= each.numbers()
-    unseen_range = _span([each.unseen.value for each in ranges], ".0%")
-    left_range = _span([each.excess_left.value for each in ranges], ".2g")
-    grown_range = _span([each.spurious_left.value for each in ranges], ".2g")
-    prior_range = _span([each.with_prior.value for each in ranges], ".2g")
-    falling, helped_in = (
-        [getattr(each, what) for each in ranges].count(True) for what in ("falls", "helps")
-    )
+
+    def span(what: str, form: str = ".2g") -> str:
+        values = [found[what].value for found in ranges.values()]
+        return f"{min(values):{form}} to {max(values):{form}}"
+
+    rising = [name for name, found in ranges.items() if not _falls(found)]
+    falling = len(ranges) - len(rising)
+    helped_in = sum(found["with_prior"].below(1) for found in ranges.values())
     headline = (
-        f"Over {len(ranges)} settings: at N = {smallest} {unseen_range} of the excess attention to "
-        f"common tokens goes to tokens that training never showed. To those it showed, the excess "
-        f"at N = {largest} is {left_range} times that at N = {smallest}, attention to common "
-        f"tokens that gained {grown_range} times; a prior z(0) = -{strongest:g} leaves "
-        f"{prior_range} of the latter."
+        f"Over {len(ranges)} settings: at N = {smallest} {span('unseen_part', '.0%')} of the "
+        f"excess attention to common tokens goes to tokens that training never showed. To those it "
+        f"showed, the excess at N = {largest} is {span('excess_left')} times that at N = "
+        f"{smallest}, attention to common tokens that gained {span('spurious_left')} times; a "
+        f"prior z(0) = -{strongest:g} leaves {span('with_prior')} of the latter."
     )
-    rising = [each for each in ranges if not each.falls]
-    exceptions = "".join(f" {each.in_words(smallest, largest)}" for each in rising)
+    exceptions = "".join(_rising(every.sel(setting=name), smallest, largest) for name in rising)
     summary = (
         f"{headline} Both fall with N in {falling} of {len(ranges)} settings, and the prior lowers "
         f"attention to tokens that gained in {helped_in}.{exceptions} Details of the first setting "
@@ -285,11 +261,10 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"start. The excess to tokens that were seen falls from {left[smallest]} to "
         f"{left[largest]} and is {'no' if bends else 'about a'} power of N: its exponent is "
         f"{first} between the two smallest sizes and {last} between the two largest ({slope} over "
-        f"all). With {smallest} "
-        f"sequences the classes give {few} of their attention to common tokens that have gained, "
-        f"with {largest} {many}. The prior leaves {helped} of that, over all N, and "
-        f"{helped_most_data} at N = {largest}. With it {gained} times as many common tokens gain "
-        f"as without it: it does not teach which are common, but they start at "
+        f"all). With {smallest} sequences the classes give {few} of their attention to common "
+        f"tokens that have gained, with {largest} {many}. The prior leaves {helped} of that, over "
+        f"all N, and {helped_most_data} at N = {largest}. With it {gained} times as many common "
+        f"tokens gain as without it: it does not teach which are common, but they start at "
         f"exp(-{strongest:g}) = {np.exp(-strongest):.2f} of their attention, and a logit moves as "
         f"the square of that. ({slope.count} seeds, each with its own training set.)"
     )
@@ -302,82 +277,41 @@ def judge(runs: xr.Dataset) -> Judgement:
         f"{many.value:.3f} without a prior, and lower with one at small sizes; the share of common "
         f"tokens that gain; then excess and attention without a prior in {len(ranges)} settings."
     )
-    if falling == helped_in == len(ranges):
-        outcome = Standing.HOLDS
-    else:
-        outcome = Standing.PARTLY if falling else Standing.FAILS
+    outcome = Standing.of(falling == helped_in == len(ranges), in_part=falling)
     return Judgement(outcome, headline, summary, alt, numbers)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Range:
-    """Results of one setting, of which the headline gives the range."""
+def of_setting(runs: xr.Dataset) -> dict[str, Estimate]:
+    """Return the results of one setting, of which the headline gives the range.
 
-    name: str
-    unseen: Estimate  # part of the excess that goes to tokens never seen, at the smallest N
-    excess_left: Estimate  # excess to tokens seen: at the largest N over the smallest
-    spurious_left: Estimate  # attention to tokens that gained: likewise
-    with_prior: Estimate  # attention to tokens that gained: with the prior over without, all N
-    spurious: tuple[Estimate, Estimate, Estimate]  # at the smallest N, the largest, ever new data
-
-    @classmethod
-    def of(cls, runs: xr.Dataset) -> _Range:
-        """The results of `runs`, of one setting."""
-        without = limited(runs).isel(prior=0)
-
-        def left(values: xr.DataArray) -> Estimate:
-            return jackknife(
-                lambda kept: float(kept.isel(sequences=-1).mean() / kept.isel(sequences=0).mean()),
-                values,
-            )
-
-        attention = runs["attention"].isel(prior=0)
-        return cls(
-            name=str(runs["setting"].item()),
-            unseen=unseen_part(without["excess"].isel(sequences=0)),
-            excess_left=left(without["excess"].sel(part="seen")),
-            spurious_left=left(without["attention"]),
-            with_prior=prior_leaves(limited(runs["attention"])),
-            spurious=(
-                mean(without["attention"].isel(sequences=0)),
-                mean(without["attention"].isel(sequences=-1)),
-                mean(attention.sel(sequences=0)),
-            ),
-        )
-
-    @property
-    def falls(self) -> bool:
-        """Tell whether both excess and attention are clearly lower at the largest N."""
-        both = (self.excess_left, self.spurious_left)
-        return all(each.value + 2 * each.error < 1 for each in both)
-
-    @property
-    def helps(self) -> bool:
-        """Tell whether attention is clearly lower with the prior."""
-        return self.with_prior.value + 2 * self.with_prior.error < 1
-
-    def numbers(self) -> dict[str, float]:
-        """The numbers by name."""
-        key = re.sub(r"[^a-z0-9]+", "_", self.name.lower())
-        return {
-            **self.unseen.numbers(f"unseen_part_{key}"),
-            **self.excess_left.numbers(f"excess_left_{key}"),
-            **self.spurious_left.numbers(f"spurious_left_{key}"),
-            **self.with_prior.numbers(f"with_prior_{key}"),
-        }
-
-    def in_words(self, smallest: int, largest: int) -> str:
-        """A setting in which attention to tokens that gained does not fall."""
-        few, many, ever_new = self.spurious
-        return (
-            f"With {self.name} attention to tokens that gained goes from {few} (N = {smallest}) to "
-            f"{many} (N = {largest}); ever new sequences leave {ever_new}, so that these tokens "
-            f"gain whatever the size of the training set."
-        )
+    unseen_part: of the excess, at the smallest N. excess_left, of tokens seen, and spurious_left,
+    attention to tokens that gained: at the largest N over the smallest. with_prior: attention to
+    tokens that gained, with the prior over without, all N.
+    """
+    without = limited(runs).isel(prior=0)
+    return {
+        "unseen_part": unseen_part(without["excess"].isel(sequences=0)),
+        "excess_left": last_over_first(without["excess"].sel(part="seen"), "sequences"),
+        "spurious_left": last_over_first(without["attention"], "sequences"),
+        "with_prior": last_over_first(limited(runs["attention"]), "prior"),
+    }
 
 
-def _span(values: Sequence[float], form: str) -> str:
-    return f"{min(values):{form}} to {max(values):{form}}"
+def _falls(found: dict[str, Estimate]) -> bool:
+    """Return whether both excess and attention are clearly lower at the largest N."""
+    return found["excess_left"].below(1) and found["spurious_left"].below(1)
+
+
+def _rising(runs: xr.Dataset, smallest: int, largest: int) -> str:
+    """A setting in which attention to tokens that gained does not fall, in words."""
+    few, many, ever_new = (
+        mean(runs["attention"].sel(prior=0, sequences=size)) for size in (smallest, largest, 0)
+    )
+    return (
+        f" With {runs['setting'].item()} attention to tokens that gained goes from {few} (N = "
+        f"{smallest}) to {many} (N = {largest}); ever new sequences leave {ever_new}, so that "
+        f"these tokens gain whatever the size of the training set."
+    )
 
 
 EXPERIMENT = Experiment(

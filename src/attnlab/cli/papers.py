@@ -1,0 +1,171 @@
+"""attnlab papers, check-paper and new-paper: the shelf, what a paper has to fulfil, a template."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnlab.cli import options
+from attnlab.cli.exit_codes import NOT_AS_RECORDED
+from attnlab.cli.printing import plain_console, print_table, say
+from attnlab.files.errors import InputError
+from attnlab.files.progress import LOADING, waiting
+from attnlab.shelf import Fault, Paper, add_folder, shelf
+from attnlab.shelf import paper as paper_called
+
+PAPERS_HELP = """List the papers, and how their claims and figures stand.
+
+Papers come with attnlab, with installed packages (entry points attnlab.papers), or in folders that
+the environment variable ATTNLAB_PAPERS names. Only their paper.yaml and expected.json are read. A
+paper that cannot be used is listed below the others, with the reason.
+
+\b
+Examples:
+  attnlab papers
+  attnlab papers --paper ./my_paper
+  attnlab papers --json
+"""
+CHECK_HELP = """Check that a paper fulfils all that attnlab asks of one.
+
+Its manifest, references, theory, alignment of prediction and simulation, samples, claims, recorded
+verdicts, figures (on the recipes in recipes/tiny), links, and values in worker processes. The
+folder's conformance.yaml may name expected failures, each with its reason; they must fail then.
+
+\b
+Examples:
+  attnlab check-paper own_paper
+  attnlab check-paper ./my_paper --no-verdicts
+
+Exit code 0; 1 when a requirement is not fulfilled; 2 for bad input.
+"""
+NEW_HELP = """Write a new paper: a small one that works, under a name of yours.
+
+\b
+Examples:
+  attnlab new-paper my_paper
+  attnlab new-paper my_paper --out papers
+"""
+
+
+def _names(incomplete: str) -> list[str]:
+    """Complete the names of papers; their code is not imported."""
+    return [known.name for known in shelf().papers if known.name.startswith(incomplete)]
+
+
+def papers_verb(
+    paper: Annotated[
+        list[Path] | None, typer.Option(help="A folder with a paper of your own; repeatable.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    for folder in paper or ():
+        add_folder(folder)
+    faults = list(shelf().faults)
+    rows = [_row(known, faults) for known in shelf().papers]
+    if as_json:
+        listed = [{"name": f.name, "where": f.where, "reason": f.reason} for f in faults]
+        print(json.dumps({"papers": rows, "faults": listed}, indent=2))
+        return
+    console = plain_console()
+    if rows:
+        columns = ("paper", "question", "claims", "figures")
+        cells = [
+            (row["name"], row["question"].split(), *(_counted(row[of]) for of in columns[2:]))
+            for row in rows
+        ]
+        print_table(console, columns, cells)
+    for fault in faults:
+        console.print(f"{fault.name} cannot be used: {fault.reason}", style="red", soft_wrap=True)
+
+
+def check_paper_verb(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|DIR", help="A paper's name, or its folder.", autocompletion=_names
+        ),
+    ],
+    verdicts: Annotated[
+        bool, typer.Option(help="Find the recorded verdicts again, which may take minutes.")
+    ] = True,
+    as_json: options.AsJson = False,
+) -> None:
+    known = add_folder(name) if os.sep in name or os.path.isdir(name) else paper_called(name)
+    with waiting(LOADING, quiet=as_json):
+        from attnlab.authoring import examine, requirements
+
+        asked = requirements(known, verdicts=verdicts)
+    outcomes = []
+    for i, requirement in enumerate(asked, 1):
+        with waiting(f"{i} of {len(asked)}: {requirement}", quiet=as_json):
+            outcomes.append(examine(requirement))
+        if not as_json:
+            last = outcomes[-1]
+            say(f"{last.standing}: {last.id}{f' ({last.note})' if last.note else ''}")
+    failed = sum(not outcome.passed for outcome in outcomes)
+    if as_json:
+        listed = [asdict(outcome) for outcome in outcomes]
+        print(json.dumps({"paper": known.name, "failed": failed, "outcomes": listed}, indent=2))
+    else:
+        say(f"{known.name}: {len(outcomes) - failed} of {len(outcomes)} as they should be")
+    if failed:
+        raise typer.Exit(NOT_AS_RECORDED)
+
+
+def new_paper_verb(
+    name: Annotated[str, typer.Argument(help="Lower-case words with _ between them.")],
+    out: Annotated[Path, typer.Option(help="The folder for its folder.")] = Path("."),
+) -> None:
+    from attnlab.authoring.template import new_paper
+
+    folder = new_paper(name, out=out)
+    say(f"wrote {folder}")
+    say(f"attnlab check-paper {os.path.join('.', folder)} says what it fulfils;")
+    say(f"pip install -e {os.path.join('.', folder)} puts it on the shelf")
+
+
+def _row(paper: Paper, faults: list[Fault]) -> dict[str, Any]:
+    """Return what is said of a paper; a bad `expected.json` is one more fault."""
+    try:
+        expected = paper.expected
+    except InputError as error:
+        faults.append(Fault(paper.name, str(paper.folder), str(error)))
+        expected = {"claims": {}, "figures": {}}
+    without = len(paper.figures) - len(expected["figures"])
+    return {
+        "name": paper.name,
+        "title": paper.title,
+        "authors": paper.authors,
+        "year": paper.year,
+        "question": paper.question,
+        "reading": paper.reading,
+        "claims": _standings(expected["claims"]),
+        "figures": _standings(expected["figures"]) | ({"not recorded": without} if without else {}),
+        "folder": str(paper.folder),
+    }
+
+
+def _standings(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Count how often each standing is recorded, the most frequent first."""
+    return dict(Counter(_standing(entry) for entry in entries.values()).most_common())
+
+
+def _standing(entry: Mapping[str, Any]) -> str:
+    """Return a recorded standing: a claim has one on paper, in training, or both."""
+    found = [entry.get(key) for key in ("standing", "verdict", "training")]
+    return next((str(standing) for standing in found if standing), "not recorded")
+
+
+def _counted(standings: Mapping[str, int]) -> list[str]:
+    """Return the counts as the words of a cell, "12 holds" in one piece."""
+    if not standings:
+        return ["-"]
+    *others, last = [f"{count} {standing}" for standing, count in standings.items()]
+    return [*(f"{words}," for words in others), last]

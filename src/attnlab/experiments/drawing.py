@@ -1,0 +1,22 @@
+"""Draw means over seeds and estimates, with bars of one standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import xarray as xr
+
+from attnlab.experiments.estimate import Estimate, standard_error
+
+
+def draw_mean(ax: Any, x: Any, values: xr.DataArray, **look: Any) -> None:
+    """Draw the mean over seeds of `values` against `x`; NaN where a seed has no value."""
+    middle = values.mean("seed", skipna=False)
+    ax.errorbar(x, middle, yerr=standard_error(values), **{"capsize": 2, **look})
+
+
+def draw_estimates(ax: Any, x: Any, found: Sequence[Estimate], **look: Any) -> None:
+    """Draw estimates against `x`."""
+    errors = [estimate.error for estimate in found]
+    ax.errorbar(x, [estimate.value for estimate in found], yerr=errors, **{"capsize": 2, **look})

@@ -1,0 +1,208 @@
+"""KV cache policies: the attention and output that each keeps under a budget, head by head.
+
+The text up to the last few queries is the prompt. Each of these later queries may keep a share of
+the keys that it sees; which, is decided by what was known at the end of the prompt (but for the
+oracle, which sees the query's own map), and the softmax is taken anew over what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from attnlab.files.errors import InputError
+from attnlab.measures.arrays import Array, beside, falling, namespace, taken
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+BUDGETS = (0.05, 0.1, 0.2, 0.5)  # of the keys that a query sees
+SINKS = 4  # StreamingLLM keeps as many
+WINDOW = 32  # queries that vote
+LATER = 16  # queries after the prompt, of all sequences together,
+LEAST_LATER = 2  # and of each at least
+# Bytes for each entry of the later queries' maps: what a policy keeps of it under each budget.
+BYTES_OF_AN_ENTRY = 48
+
+
+@dataclass(frozen=True, eq=False)
+class CacheLimits:
+    """Limits on what a policy may keep, the same for all layers that are alike.
+
+    seen: the visible keys of later queries. age: 1 for the latest visible key of a query. place:
+    how far a key is behind the first of the query's own text. budget: how many keys may be kept.
+    """
+
+    seen: Bool[Array, "#batch #head row 1 key"]
+    age: Int[Array, "#batch #head row 1 key"]
+    place: Int[Array, "batch 1 row 1 key"]
+    budget: Int[Array, "#batch #head row budget 1"]
+    _latest: dict[int | None, tuple[Any, Any, Any]] = field(default_factory=dict)
+
+    @cached_property
+    def sinks_recent(self) -> Bool[Array, "#batch #head row budget key"]:
+        """The first four keys and the latest."""
+        few = namespace(self.budget).clip(self.budget // 2, None, SINKS)
+        first = (self.place >= 0) & (self.place < few) & self.seen
+        return first | (self.seen & (self.age <= self.budget - _count(first)))
+
+    def latest(self, most: int | None) -> tuple[Any, Any, Any]:
+        """Return the latest keys, half of the budget and at most `most`; the other visible keys;
+        and how many of those may be kept."""
+        if most not in self._latest:
+            half = namespace(self.budget).clip(self.budget // 2, None, most)
+            always = self.seen & (self.age <= half)
+            self._latest[most] = always, self.seen & ~always, self.budget - _count(always)
+        return self._latest[most]
+
+
+@dataclass(frozen=True, eq=False)
+class Cache:
+    """Inputs of a policy: attention weights of later queries, and what keys received before.
+
+    heavy: the attention that a key got from all queries of the prompt; window: from its last ones.
+    """
+
+    limits: CacheLimits
+    maps: Float[Array, "*many head row 1 key"]
+    heavy: Float[Array, "*many head 1 key"]
+    window: Float[Array, "*many head 1 key"]
+
+
+def _oracle(cache: Cache) -> Any:
+    """Keep the strongest keys of the query's own attention: nothing of this size keeps more
+    mass."""
+    xp, limits = namespace(cache.maps), cache.limits
+    ranked = falling(cache.maps[..., 0, :])
+    last = xp.clip(limits.budget[..., 0] - 1, 0, None)
+    last = xp.broadcast_to(last, (*ranked.shape[:-1], len(BUDGETS)))
+    least = taken(ranked, xp.astype(last, xp.asarray(0).dtype), -1)[..., None]
+    above, equal = cache.maps > least, (cache.maps == least) & limits.seen
+    left = limits.budget - _count(above)
+    return above | (equal & (_counted(equal) <= left))  # of equal ones the earlier
+
+
+def _sinks_recent(cache: Cache) -> Any:
+    """Keep the first four keys and the latest, as StreamingLLM (Xiao et al. 2024) does."""
+    return cache.limits.sinks_recent
+
+
+def _heavy_recent(cache: Cache) -> Any:
+    """Keep half the latest, half what received most in the prompt. H2O (Zhang et al. 2023) sums
+    what its own cache has left, not full attention, so that this is not H2O."""
+    return _voted(cache.heavy, *cache.limits.latest(None))
+
+
+def _window_vote(cache: Cache) -> Any:
+    """Keep the latest, at most half and at most as many as vote, and what the prompt's last queries
+    attended to. SnapKV (Li et al. 2024) pools neighbours and keeps its whole window, which may be
+    larger than the budgets here, so that this is not SnapKV."""
+    return _voted(cache.window, *cache.limits.latest(WINDOW))
+
+
+def _voted(score: Any, always: Any, others: Any, left: Any) -> Any:
+    """Keep some keys always, and `left` of the others by the highest score, of equal ones the
+    earlier."""
+    xp = namespace(score)
+    order = xp.argsort(-score, axis=-1, stable=True)
+    rank = xp.argsort(order, axis=-1, stable=True)
+    whole = (*score.shape[:-2], *others.shape[-3:])
+    turned = taken(xp.broadcast_to(others, whole), order[..., None, :], -1)
+    reached = _count(_counted(turned) <= left)
+    return always | (others & (rank[..., None, :] < reached))
+
+
+POLICIES: dict[str, Callable[[Cache], Any]] = {
+    "oracle": _oracle,
+    "sinks_recent": _sinks_recent,
+    "heavy_recent": _heavy_recent,
+    "window_vote": _window_vote,
+}
+
+
+def cache_limits(
+    visible: Bool[Array, "#batch #head row key"], start: Int[Array, "batch row"]
+) -> CacheLimits:
+    """Return the limits of later queries. visible: the keys that they see. start: the first key of
+    a query's own text."""
+    xp = namespace(visible)
+    order = xp.cumulative_sum(xp.astype(visible, xp.int32), axis=-1, dtype=xp.int32)
+    number = order[..., -1:]
+    percent = beside(number, np.array([round(100 * share) for share in BUDGETS], np.int32))
+    key = beside(number, np.arange(visible.shape[-1], dtype=np.int32))
+    return CacheLimits(
+        visible[..., None, :],
+        (number - order + 1)[..., None, :],
+        key - start[:, None, :, None, None],
+        ((number * percent + 99) // 100)[..., None],  # rounded up
+    )
+
+
+def retained(
+    maps: Float[Array, "*many head row key"],
+    limits: CacheLimits,
+    *,
+    value: Float[Array, "*many kv_head key width"] | None,
+    sink: Float[Array, "*many head row"] | None,
+    heavy: Float[Array, "*many head key"],
+    window: Float[Array, "*many head key"],
+) -> tuple[Float[Array, "*many head row kept"], Float[Array, "*many head row kept"] | None]:
+    """Return retained mass and relative error of the output, POLICIES x BUDGETS in the last dim.
+
+    many: batch, or layer and batch. sink: what a learnable sink takes. Retained is the share of
+    what the query gives to keys at all. The error is that of the attention output before its
+    projection, |o - o'| / |o|; None without values.
+    """
+    xp = namespace(maps)
+    cache = Cache(limits, maps[..., None, :], heavy[..., None, :], window[..., None, :])
+    whole = xp.sum(maps, axis=-1)[..., None]
+    output = None if value is None else _output(cache.maps, value)
+    masses, errors = [], []
+    for policy in POLICIES.values():
+        left = xp.where(policy(cache), cache.maps, 0.0)  # many head row budget key
+        mass = xp.sum(left, axis=-1)
+        masses.append(mass)
+        if output is not None:
+            total = mass if sink is None else mass + sink[..., None]
+            anew = _output(left, value) / xp.where(total > 0, total, 1.0)[..., None]
+            errors.append(_norm(output - anew))
+    share = xp.concat(masses, axis=-1) / whole
+    return share, None if output is None else xp.concat(errors, axis=-1) / _norm(output)
+
+
+def budget_table(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Return what every head keeps under every policy, a row each, for a JSON document."""
+    if "retained_mass" not in dataset:
+        raise InputError(
+            "dataset: has no retained_mass; it is measured where queries see earlier keys alone"
+        )
+    names = [name for name in ("retained_mass", "output_error") if name in dataset]
+    table = dataset[names].to_dataframe().reset_index()
+    columns = ["layer", "head", "policy", "budget", *names]
+    return table[columns].to_dict("records")
+
+
+def _output(maps: Any, value: Any) -> Any:
+    """Return the output of attention weights (many head row kept key)."""
+    *many, head, rows, held, keys = maps.shape
+    merged = maps.reshape(*many, value.shape[-3], -1, keys)
+    return namespace(maps).matmul(merged, value).reshape(*many, head, rows, held, -1)
+
+
+def _count(keys: Any) -> Any:
+    xp = namespace(keys)
+    return xp.sum(keys, axis=-1, keepdims=True, dtype=xp.int32)
+
+
+def _counted(keys: Any) -> Any:
+    xp = namespace(keys)
+    return xp.cumulative_sum(keys, axis=-1, dtype=xp.int32)
+
+
+def _norm(vectors: Any) -> Any:
+    return namespace(vectors).linalg.vector_norm(vectors, axis=-1)

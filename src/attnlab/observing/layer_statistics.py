@@ -1,0 +1,264 @@
+"""Statistics of layers: names, dims and meanings, and arrays of layers that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from attnlab.measures import maps, places
+from attnlab.measures.arrays import Array, all_to_numpy, is_torch, to_numpy
+from attnlab.measures.received import heavy_hitters
+from attnlab.observing import kv_cache
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+KEPT = ("policy", "budget")
+# Over sequences the largest of these is taken, of all others the mean.
+MAXIMA = ("max_logit",)
+COORDS: dict[str, list[Any]] = {
+    "k": list(maps.TOP),
+    "mass": list(maps.MASS),
+    "first": list(places.FIRST),
+    "policy": list(kv_cache.POLICIES),
+    "budget": list(kv_cache.BUDGETS),
+}
+# Arrays over keys that may wait on a device for the next measurement: no more than a block takes.
+DEVICE_BYTES = 2**28
+ROW_QUERY = "row_query"
+HEAVY = "heavy"  # which keys are heavy hitters: to be compared with the next record's
+
+
+class Label(NamedTuple):
+    """Meaning of a variable, its unit, and its dims beside sequence and head."""
+
+    meaning: str
+    units: str = "1"
+    dims: tuple[str, ...] = ()
+
+    @property
+    def attrs(self) -> dict[str, str]:
+        """Return the attributes of a variable."""
+        return {"long_name": self.meaning, "units": self.units}
+
+
+# Means over rows.
+ROW_MEANS = {
+    "entropy": Label("entropy of a query's attention, -sum p ln p", "nat"),
+    "relative_entropy": Label("entropy over the logarithm of the number of visible keys"),
+    "effective_tokens": Label("exp(entropy)", "keys"),
+    "participation": Label("1 / sum p^2", "keys"),
+    "top_mass": Label("attention to the k strongest keys", dims=("k",)),
+    "keys_for": Label("keys that hold this share of the attention", "keys", ("mass",)),
+    "keys_share": Label("keys_for over the number of visible keys", dims=("mass",)),
+    "largest_logit": Label("largest logit of a query's visible keys, mean over queries"),
+    "logit_norm": Label("norm of the visible logits about their mean, a learnable sink's included"),
+    "entropy_floor": Label("the least entropy that logits of this norm can have", "nat"),
+    "entropy_slack": Label("entropy, a learnable sink's share included, above its floor", "nat"),
+    "visible_keys": Label("keys that a query sees", "keys"),
+    "learnable_sink_mass": Label("attention that the learnable sink takes"),
+    "sink_mass": Label("attention to the first keys of the text", dims=("first",)),
+    "self_mass": Label("attention of a query to its own place"),
+    "previous_mass": Label("attention to the key just before"),
+    "local_mass": Label(f"attention to keys nearer than {places.LOCAL}"),
+    "mean_distance": Label("mean distance of what is attended to", "keys"),
+    "induction_mass": Label(
+        "attention to what followed the query's token before, minus chance, where it occurred"
+    ),
+    "duplicate_mass": Label(
+        "attention to earlier occurrences of the query's token, minus chance, where it occurred"
+    ),
+    "common_mass": Label("attention to tokens that are in several sequences"),
+    "distinct_mass": Label("attention to tokens that are in one sequence only"),
+}
+# Of all rows together, or of the last ones.
+OTHERS = {
+    "max_logit": Label(
+        "largest logit of all queries and visible keys, never sampled; over sequences the largest"
+    ),
+    "alpha_1": Label("attention to the first key, mean over all queries (Gu et al. 2025)"),
+    "sink_rate": Label(
+        f"whether alpha_1 is above {places.SINK_RATE}; over sequences, how often (Gu et al. 2025)"
+    ),
+    "strongest_mass": Label(
+        "mean attention to the key that gets most, of those that at least "
+        f"{100 * places.SINK_SEEN:g} % of the queries see"
+    ),
+    "strongest_is_first": Label("whether that is the first key; over sequences, how often"),
+    "value_norm_ratio": Label("norm of the first key's value over the mean of the others'"),
+    "received": Label("mean attention that a key gets from queries that see it", dims=("key",)),
+    "received_total": Label("attention that a key gets from all queries", dims=("key",)),
+    "heavy_mass": Label("share of all attention that the heaviest tenth of keys receives"),
+    "frequency_correlation": Label("rank correlation of received with the token's frequency"),
+    "idf_correlation": Label("rank correlation of received with the token's idf"),
+    "retained_mass": Label("share of the attention that a cache of this size keeps", dims=KEPT),
+    "output_error": Label("relative error of the attention output with that cache", dims=KEPT),
+    "attention": Label(
+        "maps of a few fixed rows, by which their speed is measured", dims=("row", "key")
+    ),
+}
+
+
+_LABELS = {**ROW_MEANS, **OTHERS}
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labels that the layers of a group share.
+
+    kind: "self" or "cross". tokens: of the keys. row_query: the queries of the rows of `attention`;
+    -1 where there is none.
+    """
+
+    kind: str
+    min_keys: int
+    tokens: Int[NDArray[Any], "sequence key"] | None
+    row_query: Int[NDArray[Any], "sequence row"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class LayerStatistics:
+    """Statistics of a group of layers that are alike. arrays: over (layer, sequence, head) and the
+    dims of their label."""
+
+    layers: tuple[str, ...]
+    arrays: Mapping[str, Array]
+    labels: Labels
+
+    @classmethod
+    def of(cls, layer: str, dataset: xr.Dataset) -> LayerStatistics:
+        """Return the group of one layer, from its dataset."""
+        variables = dataset.variables
+        arrays = {
+            str(name): variables[name].values[None]
+            for name in dataset.data_vars
+            if name != ROW_QUERY
+        }
+        if "received_total" in arrays:
+            arrays[HEAVY] = heavy_hitters(arrays["received_total"])
+        tokens, queries = (
+            variables[name].values if name in variables else None for name in ("token", ROW_QUERY)
+        )
+        kind = str(variables["kind"].values.item())
+        return cls((layer,), arrays, Labels(kind, dataset.attrs["min_keys"], tokens, queries))
+
+    def of_keys(self) -> dict[str, Array]:
+        """Return arrays over keys: large, and seldom asked for."""
+        return {name: v for name, v in self.arrays.items() if self.is_of_keys(name)}
+
+    def is_of_keys(self, name: str) -> bool:
+        """Check whether an array is over keys."""
+        return name == HEAVY or "key" in _label(name).dims
+
+    def of_heads(self) -> dict[str, Array]:
+        """Return all arrays that are not over keys."""
+        return {name: v for name, v in self.arrays.items() if not self.is_of_keys(name)}
+
+    def apart(self) -> Iterator[LayerStatistics]:
+        """Yield the statistics of each layer."""
+        for i, name in enumerate(self.layers):
+            cut = {n: values[i : i + 1] for n, values in self.arrays.items()}
+            yield replace(self, layers=(name,), arrays=cut)
+
+    def dims(self, name: str) -> tuple[str, ...]:
+        """Return the dims of a variable, of one layer."""
+        return ("sequence", "head", *_label(name).dims)
+
+    def attrs(self, name: str) -> dict[str, str]:
+        """What a variable means."""
+        label = _label(name)
+        if name.endswith("_se"):
+            of = name.removesuffix("_se")
+            label = label._replace(meaning=f"standard error of {of}, of sampling rows")
+        return label.attrs
+
+    def dataset(self, layer: str) -> xr.Dataset:
+        """Return the dataset of a layer, over (sequence, head)."""
+        i, labels = self.layers.index(layer), self.labels
+        variables: dict[str, xr.Variable] = {}
+        for name, many in self.arrays.items():
+            if name == HEAVY:
+                continue
+            dims, values = self.dims(name), to_numpy(many[i])
+            values = values.astype(np.float32) if "key" in dims else values
+            variables[name] = xr.Variable(dims, values, self.attrs(name))
+        if labels.row_query is not None:
+            of_rows = {"long_name": "the queries of the rows of attention; -1 where there is none"}
+            variables[ROW_QUERY] = xr.Variable(("sequence", "row"), labels.row_query, of_rows)
+        present = {str(dim) for variable in variables.values() for dim in variable.dims}
+        sizes = tuple(self.arrays["entropy"].shape[1:3])
+        coords: dict[Any, Any] = dict(_coords(sizes, frozenset(present)))
+        coords["kind"] = labels.kind
+        if labels.tokens is not None:
+            coords["token"] = (("sequence", "key"), labels.tokens)
+        return xr.Dataset(variables, coords, {"min_keys": labels.min_keys})
+
+
+def to_host(
+    groups: Sequence[LayerStatistics], others: Sequence[Array] = ()
+) -> tuple[tuple[LayerStatistics, ...], list[NDArray[Any]]]:
+    """Move arrays over heads, and some others, to the host in one synchronisation.
+
+    What is over keys stays there, to be compared with the measurement before.
+    """
+    wanted = [{n: v for n, v in one.arrays.items() if not (one.is_of_keys(n) and _device_bytes(v))}
+              for one in groups]  # fmt: skip
+    arrays = [values for one in wanted for values in one.values()]
+    found = iter(all_to_numpy([*arrays, *others]))
+    here = [{name: next(found) for name in one} for one in wanted]
+    moved = tuple(
+        replace(group, arrays={**group.arrays, **one})
+        for group, one in zip(groups, here, strict=True)
+    )
+    return moved, list(found)
+
+
+def keep_for_next(groups: Sequence[LayerStatistics]) -> tuple[LayerStatistics, ...]:
+    """Return groups to keep until the next snapshot; large arrays over keys move to the host."""
+    keyed = [one.of_keys() for one in groups]
+    if sum(_device_bytes(v) for some in keyed for v in some.values()) <= DEVICE_BYTES:
+        return tuple(groups)
+    return tuple(
+        replace(one, arrays={**one.arrays, **{name: to_numpy(v) for name, v in some.items()}})
+        for one, some in zip(groups, keyed, strict=True)
+    )
+
+
+class LayerDatasets(Mapping[str, xr.Dataset]):
+    """Datasets of all layers, in the order in which they ran; made when they are asked for."""
+
+    def __init__(self, groups: Sequence[LayerStatistics], order: Sequence[str]) -> None:
+        self._homes = {name: group for group in groups for name in group.layers}
+        self._order = tuple(order)
+
+    def __getitem__(self, layer: str) -> xr.Dataset:
+        return self._homes[layer].dataset(layer)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+
+def _label(name: str) -> Label:
+    return _LABELS[name.removesuffix("_se")]
+
+
+def _device_bytes(values: Array) -> int:
+    return values.nbytes if is_torch(values) and values.device.type != "cpu" else 0
+
+
+@lru_cache  # making an index takes longer than measuring a small layer
+def _coords(sizes: tuple[int, int], present: frozenset[str]) -> xr.Coordinates:
+    coords = {name: values for name, values in COORDS.items() if name in present}
+    batch, head = sizes
+    return xr.Dataset(
+        coords={**coords, "sequence": np.arange(batch), "head": np.arange(head)}
+    ).coords

@@ -1,0 +1,447 @@
+"""Query plan of a call: everything that does not depend on its queries and keys.
+
+It says which rows are measured, what they see, and which keys have statistics of their own. Layers
+of one model mostly share it, so that it is made once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlab.measures import arrays, places
+from attnlab.measures.arrays import Array, namespace
+from attnlab.measures.received import token_counts
+from attnlab.observing import kv_cache
+from attnlab.observing.call import (
+    BYTES_OF_A_LOGIT,
+    BYTES_OF_A_MAP,
+    AttentionCall,
+    CallPart,
+    Heads,
+    VisibleKeys,
+    bytes_of_a_block,
+    bytes_of_an_entry,
+    even_cuts,
+)
+from attnlab.observing.layer_statistics import Labels
+from attnlab.observing.visibility import (
+    Rows,
+    Visibility,
+    choose_rows,
+    coverage,
+    find_visibility,
+    last_rows,
+    spread_rows,
+)
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+MAP_ROWS = 8  # rows of each sequence whose maps are given, for the speed of maps,
+MAP_BYTES = 2**24  # or fewer, where the maps of all sequences would be larger than this
+SINKS = max(places.FIRST)
+EXTRA_ROWS = ("later", "voters", "fixed", "short")  # rows beside the chosen ones, in their order
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPlan:
+    """Plan of the rows of one block.
+
+    number: of visible keys, and 1 where there are none.
+    weight: how many rows each stands for; and the same in the prompt alone, 0 after it.
+    at: keys of which the attention is wanted (the first ones; its own place, the one before), and
+    there: 0 where there is no such key.
+    targets: what the attention to each key is multiplied with, for each of `QueryPlan.sums` that is
+    not the same for every row; whole numbers, which take less. chance: what is taken from the sums.
+    """
+
+    seen: VisibleKeys
+    number: Float[Array, "#batch #head row"]
+    weight: Float[Array, "batch 2 row"]
+    at: Int[Array, "batch 1 row place"]
+    there: Float[Array, "batch 1 row place"]
+    targets: Int[Array, "batch row column key"] | None
+    chance: Float[Array, "#batch #head row column"]
+
+
+@dataclass(frozen=True, eq=False)
+class QueryPlan:
+    """Plan of one call, and of all that are like it.
+
+    chosen: the rows whose means are taken. fixed: those whose maps are given. later, voters: of
+    what is said of caches; none of them where queries see later keys. short: rows that see too few
+    keys to be chosen.
+    """
+
+    call: AttentionCall
+    visibility: Visibility
+    chosen: Rows
+    fixed: Rows
+    later: Rows
+    voters: Rows
+    short: Rows
+    counts: tuple[NDArray[Any], NDArray[Any]] | None  # of tokens
+    budget_bytes: int
+    _kept: dict[Hashable, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, call: AttentionCall, *, rows: int | None, seed: int, budget_bytes: int, **given: Any
+    ) -> QueryPlan:
+        """Plan how a call is measured. The arguments are those of `statistics`."""
+        visibility = find_visibility(call, budget_bytes=budget_bytes, **given)
+        batch, head, _, keys = call.shape
+        eligible, tokens = visibility.eligible, visibility.tokens
+        caches = not (visibility.later or call.cross)
+        later = max(kv_cache.LEAST_LATER, kv_cache.LATER // batch) if caches else 0
+        map_rows = max(1, min(MAP_ROWS, MAP_BYTES // (4 * batch * head * keys)))
+        return cls(
+            _shadow(call), visibility,
+            chosen=choose_rows(eligible, rows, seed=seed), fixed=spread_rows(eligible, map_rows),
+            later=last_rows(eligible, later),
+            voters=last_rows(eligible, kv_cache.WINDOW if caches else 0, before=later),
+            short=choose_rows(visibility.short, None),
+            counts=None if tokens is None else token_counts(tokens, visibility.keys),
+            budget_bytes=budget_bytes,
+        )  # fmt: skip
+
+    @property
+    def caches(self) -> bool:
+        """True if policies of KV caches can be measured."""
+        return len(self.later) > 0
+
+    def made(self, like: Array, name: str, make: Callable[[], ArrayLike]) -> Array:
+        """Return values on the device of an array, floats in its precision; moved there once."""
+
+        def there() -> Array:
+            values = np.asarray(make())
+            return (arrays.alike if values.dtype.kind == "f" else arrays.beside)(like, values)
+
+        return self._once(name, there)
+
+    def _once(self, key: Hashable, make: Callable[[], Any], *, keep: bool = True) -> Any:
+        """Return what `make` gives, and keep it for the next layers and snapshots."""
+        if key in self._kept:
+            return self._kept[key]
+        found = make()
+        if keep:
+            self._kept[key] = found
+        return found
+
+    @cached_property
+    def of_rows(self) -> tuple[str, ...]:
+        """Names of sums over keys whose factors differ from row to row."""
+        own, known = not self.call.cross, self.counts is not None
+        return (
+            *(("far", "local_mass") if own else ()),
+            *(("induction_mass", "duplicate_mass") if own and known else ()),
+        )
+
+    @cached_property
+    def of_all(self) -> tuple[str, ...]:
+        """Names of sums over keys whose factors are the same for all rows of a sequence."""
+        return ("whole", *(("common_mass", "distinct_mass") if self.counts is not None else ()))
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """Names of the statistics of a row that are sums over keys."""
+        return self.of_rows + self.of_all
+
+    def factors(self, like: Array, sequences: slice) -> Float[Array, "batch 1 column key"]:
+        """Return the factors of `of_all`."""
+
+        def make() -> NDArray[Any]:
+            whole = np.ones(self.visibility.keys.shape)
+            if self.counts is None:
+                return whole[:, None, None]
+            several = self.counts[1] > 1  # then in the order of `of_all`
+            return np.stack([whole, several, ~several], axis=1)[:, None]
+
+        return self.made(like, "factors", make)[sequences]
+
+    @cached_property
+    def together(self) -> int:
+        """Number of layers that are measured together: as many as fit into a block with their
+        keys."""
+        batch, head, _, keys = self.call.shape
+        mask = self.call.full_mask
+        if mask is not None and mask.shape[1] > 1:  # of another layer it may be another
+            return 1
+        width = self.call.key.shape[1] * self.call.key.shape[3]
+        held = 3 * 4 * batch * keys * width  # keys, twice while they are put together, and values
+        one = batch * head * len(self.chosen) * keys * bytes_of_an_entry(self.call)
+        return max(1, self._most // (one + held))
+
+    @cached_property
+    def cuts(self) -> tuple[tuple[slice, tuple[slice, ...]], ...]:
+        """Sequences that are measured together, and the rows of each block of them."""
+        batch = self.call.shape[0]
+        fitting = self._fitting(bytes_of_an_entry(self.call))  # rows of all sequences
+        together = min(batch, fitting)
+        # on a processor, many rows of one sequence: its keys are read once for them
+        if arrays.on_processor(self.call.query):
+            together = min(batch, max(1, fitting // len(self.chosen)))
+        rows = tuple(even_cuts(len(self.chosen), fitting // together))
+        return tuple((some, rows) for some in even_cuts(batch, together))
+
+    @cached_property
+    def extra_cuts(self) -> tuple[slice, ...]:
+        """Blocks of the rows beside the chosen ones."""
+        some, _ = self.cuts[0]
+        number = sum(len(getattr(self, name)) for name in EXTRA_ROWS)
+        fitting = self._fitting(BYTES_OF_A_MAP) // (some.stop - some.start)
+        return tuple(even_cuts(number, max(1, fitting)))
+
+    def _fitting(self, of_an_entry: int) -> int:
+        """Return how many rows of all heads may be in a block, with the factors of their sums."""
+        _, head, _, keys = self.call.shape
+        of_a_key = self.together * head * of_an_entry + 4 * len(self.sums)
+        return max(1, self._most // (keys * of_a_key))
+
+    @property
+    def _most(self) -> int:
+        """Bytes of a block, beside what is kept for all of them."""
+        kept = self.kept_bytes if self.keeps else 0
+        return bytes_of_a_block(self.call, self.budget_bytes - kept)
+
+    def index(self, like: Array) -> Int[Array, "batch row"]:
+        """Return all queries that are measured: the chosen ones, then those beside."""
+        return self.made(
+            like, "index", lambda: np.concatenate([self.chosen.index, self._extra_index], axis=1)
+        )
+
+    def heads(self, call: AttentionCall) -> Heads:
+        """Return the measured queries, and the keys, of a call that is like this one."""
+        index = self.index(call.query)[:, None, :, None]
+        some = arrays.precise(arrays.taken(call.query, index, 2)) * call.scale
+        key = arrays.in_a_row(arrays.precise(call.key))
+        largest = self._largest(call.query, key) if self.sampled else None
+        return Heads(some, key, call.sinks, largest)
+
+    @property
+    def sampled(self) -> bool:
+        """Tell whether rows are sampled, so that measured rows stand for others."""
+        return bool((self.chosen.weight > 1).any())
+
+    def _largest(
+        self, query: Float[Array, "batch head query width"], key: Array
+    ) -> Float[Array, "batch head"]:
+        """Return the largest logit of each head, over all queries that are not padding.
+
+        One row decides about it, so that a sample of rows would miss it.
+        """
+        batch, head, queries, keys = self.call.shape
+        most = bytes_of_a_block(self.call, self.budget_bytes)
+        fitting = max(1, most // (head * keys * BYTES_OF_A_LOGIT))  # rows of all sequences
+        together = 1 if arrays.on_processor(query) else min(batch, fitting)
+        counted = self.made(
+            key, "counted", lambda: self.visibility.eligible | self.visibility.short
+        )
+        xp, found = namespace(key), []
+        for some in even_cuts(batch, together):
+            part = CallPart.of(self.call, some)
+            blocks = [
+                part.largest_logit(query[some], key[some], rows, counted[some, rows])
+                for rows in even_cuts(queries, max(1, fitting // together))
+            ]
+            found.append(xp.max(xp.stack(blocks), axis=0))
+        return xp.concat(found)
+
+    @property
+    def _extra_index(self) -> Int[NDArray[Any], "batch row"]:
+        return np.concatenate([getattr(self, name).index for name in EXTRA_ROWS], axis=1)
+
+    def block_plan(self, part: CallPart, sequences: slice, rows: slice) -> BlockPlan:
+        """Return the plan of a block of chosen rows."""
+        key = "block", sequences.start, rows.start
+        make = partial(self._make_block_plan, part, sequences, rows)
+        return self._once(key, make, keep=self.keeps)
+
+    def extra_rows(self, part: CallPart, sequences: slice, rows: slice) -> VisibleKeys:
+        """Return which keys are visible to a block of the rows beside the chosen ones."""
+
+        def make() -> VisibleKeys:
+            index = self._extra_index[sequences, rows]
+            return part.seen(index, self.visibility.cut(sequences).at("counts", index))
+
+        return self._once(("extra", sequences.start, rows.start), make, keep=self.keeps)
+
+    def cache_limits(self, rows: slice) -> kv_cache.CacheLimits:
+        """Return what caches may keep for these of the later rows."""
+
+        def make() -> kv_cache.CacheLimits:
+            index = self.later.index[:, rows]
+            visible = CallPart.of(self.call, slice(None)).visible(arrays.beside(self.like, index))
+            start = arrays.beside(self.like, self.visibility.at("starts", index))
+            return kv_cache.cache_limits(visible, start)
+
+        return self._once(("limits", rows.start, rows.stop), make)
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the results of such calls."""
+        visible, kind = self.visibility, "cross" if self.call.cross else "self"
+        queries = np.where(self.fixed.weight > 0, self.fixed.index, -1)
+        return Labels(kind, visible.min_keys, visible.tokens, queries)
+
+    @cached_property
+    def seeing(self) -> Float[NDArray[Any], "#batch #head key"]:
+        """Number of chosen rows that see a key, each as often as it stands for others."""
+        if self.call.full_mask is None:
+            return self._seeing_by_span()
+        found = []
+        for some, cuts in self.cuts:
+            part = CallPart.of(self.call, some)
+            total: Any = 0.0
+            for cut in cuts:
+                rows = self.chosen.cut(some, cut)
+                visible = part.visible(arrays.beside(self.like, rows.index))
+                weight = arrays.alike(self.like, rows.weight)[:, None, None, :]
+                xp = namespace(visible)
+                shown = xp.matmul(weight, arrays.alike(self.like, visible))
+                total = total + arrays.to_numpy(shown[:, :, 0, :]).astype(np.float64)
+            found.append(np.broadcast_to(total, (rows.index.shape[0], *np.shape(total)[1:])))
+        return np.concatenate(found)
+
+    def _seeing_by_span(self) -> NDArray[Any]:
+        """Return `seeing` without a mask, where a query sees a run of keys."""
+        _, _, queries, keys = self.call.shape
+        first, last = self.call.span(self.chosen.index + (keys - queries))
+        first, after = np.clip(first, 0, keys), np.clip(last + 1, 0, keys)
+        rows = zip(first, after, self.chosen.weight, strict=True)
+        return np.stack([coverage(keys, *one) for one in rows])[:, None]
+
+    @cached_property
+    def in_prompt(self) -> Float[NDArray[Any], "batch row"]:
+        """Weights of the chosen rows before the later ones: there the prompt ends."""
+        later = self.later
+        most = later.index.max(initial=0)
+        end = np.where(later.weight > 0, later.index, most).min(axis=1, initial=most)
+        return self.chosen.weight * (self.chosen.index < end[:, None])
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of all block plans together."""
+        batch, _, _, keys = self.call.shape
+        size = self._whole.itemsize * len(self.of_rows) + self.visibility.counts.shape[1]
+        return batch * len(self.chosen) * keys * size
+
+    @property
+    def keeps(self) -> bool:
+        """True if block plans are kept for the next layers and snapshots."""
+        return self.kept_bytes <= self.budget_bytes // 2
+
+    @property
+    def _whole(self) -> np.dtype[Any]:
+        """Dtype in which distances are kept."""
+        farthest = self.call.shape[3] - 1
+        return np.dtype(np.int16 if farthest <= np.iinfo(np.int16).max else np.int32)
+
+    @cached_property
+    def like(self) -> Array:
+        """An array where the call is, in the precision that is computed in."""
+        return arrays.precise(self.call.key[:1, :1, :1, :1])
+
+    def _make_block_plan(self, part: CallPart, sequences: slice, cut: slice) -> BlockPlan:
+        visibility, rows, like = (
+            self.visibility.cut(sequences),
+            self.chosen.cut(sequences, cut),
+            self.like,
+        )
+        counts = visibility.at("counts", rows.index)
+        seen = part.seen(rows.index, counts)
+        xp = namespace(like)
+        _, _, queries, keys = self.call.shape
+        where = rows.index + (keys - queries)
+        start = visibility.at("starts", rows.index)
+        own = () if self.call.cross else (where, where - 1)
+        at = np.stack([*(start + i for i in range(SINKS)), *own], axis=-1)[:, None]
+        there = (at >= 0) & (at < keys)
+        place, first = arrays.beside(like, where), arrays.beside(like, start)
+        targets: dict[str, Any] = {}
+        chance: dict[str, Any] = {}
+        if not self.call.cross:
+            far = places.distance(seen.visible, places=place)
+            targets |= {"far": far, "local_mass": far < places.LOCAL}
+            if self.counts is not None and visibility.tokens is not None:
+                tokens = arrays.beside(like, visibility.tokens)
+                found = {
+                    "induction_mass": places.followers(tokens, place, start=first),
+                    "duplicate_mass": places.occurrences(tokens, place, start=first),
+                }
+                targets |= found
+                chance = {
+                    name: places.chance(target[:, None], seen.visible, like.dtype)
+                    for name, target in found.items()
+                }
+        heads = seen.visible.shape[1]
+        zeros = arrays.alike(like, np.zeros((counts.shape[0], heads, counts.shape[2])))
+        weight = np.stack([rows.weight, self.in_prompt[sequences, cut]], axis=1)
+        whole = getattr(xp, self._whole.name)
+        columns = [xp.astype(targets[name], whole) for name in self.of_rows]
+        return BlockPlan(
+            seen=seen,
+            number=arrays.alike(like, np.maximum(counts, 1)),
+            weight=arrays.alike(like, weight),
+            at=arrays.beside(like, np.clip(at, 0, keys - 1)),
+            there=arrays.alike(like, there),
+            targets=xp.stack(columns, axis=2) if columns else None,
+            chance=xp.stack([chance.get(name, zeros) for name in self.sums], axis=-1),
+        )
+
+    def weights(self, values: Array, name: str) -> tuple[Array, Array | None]:
+        """Return the weights that `weighted_mean` of the chosen or the later rows needs."""
+        rows: Rows = getattr(self, name)
+        counted = self.visibility.counted(rows.index)
+        weight = self.made(values, f"weight of {name}", lambda: rows.weight[:, None, :] * counted)
+        factor = rows.factor
+        if not factor.any():
+            return weight, None
+        return weight, self.made(values, f"factor of {name}", lambda: factor[:, None, :, None])
+
+    @cached_property
+    def ranked(self) -> Bool[NDArray[Any], "batch key"]:
+        """Keys whose attention is ranked: those that some chosen row sees."""
+        return (self.seeing > 0).all(axis=1) & self.visibility.keys
+
+    @cached_property
+    def token_ranks(self) -> dict[str, Float[NDArray[Any], "batch key"]]:
+        """Ranks of the keys' tokens by how often they occur and by idf, about their mean."""
+        assert self.counts is not None
+        often, in_sequences = self.counts
+        middle = (self.ranked.sum(axis=1, keepdims=True) + 1) / 2
+        # idf falls with the number of sequences; what is not ranked stands behind all others
+        return {
+            name: np.where(
+                self.ranked, arrays.ranks(np.where(self.ranked, score, np.inf)) - middle, 0.0
+            )
+            for name, score in (("frequency", often), ("idf", -in_sequences))
+        }
+
+    def pieces(self, rows: slice) -> Iterator[tuple[str, slice, slice]]:
+        """Yield the pieces of a block of the rows beside: whose, where in the block, and which of
+        theirs."""
+        begun = 0
+        for name in EXTRA_ROWS:
+            end = begun + len(getattr(self, name))
+            start, stop = max(begun, rows.start), min(end, rows.stop)
+            if start < stop:
+                inside = slice(start - rows.start, stop - rows.start)
+                yield name, inside, slice(start - begun, stop - begun)
+            begun = end
+
+
+def _shadow(call: AttentionCall) -> AttentionCall:
+    """Return a call of the same shape, without the arrays of the model."""
+
+    def shadow(array: Array) -> Array:
+        xp = namespace(array)
+        return xp.broadcast_to(xp.zeros_like(array[:1, :1, :1, :1]), tuple(array.shape))
+
+    return replace(call, query=shadow(call.query), key=shadow(call.key), value=None, sinks=None)

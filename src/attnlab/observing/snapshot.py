@@ -1,0 +1,582 @@
+"""Snapshot of a model: the statistics of every layer's attention in one forward pass."""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import xarray as xr
+from torch import Tensor, nn
+
+from attnlab.files.errors import InputError
+from attnlab.measures.arrays import alone, exactly, on_processor
+from attnlab.observing.call import AttentionCall, Heads, concat_heads
+from attnlab.observing.capture import Capture, CapturedCall, OutputCheck, capturing
+from attnlab.observing.layer_statistics import LayerDatasets, LayerStatistics, to_host
+from attnlab.observing.probe import Probe, make_probe
+from attnlab.observing.query_plan import QueryPlan
+from attnlab.observing.statistics import (
+    BUDGET_BYTES,
+    MIN_KEYS,
+    HeadMeasurements,
+    bytes_of,
+    measure_heads,
+    summarize_layers,
+)
+from attnlab.observing.visibility import TooShort
+from attnlab.observing.weights import (
+    ModelLayout,
+    WeightCapture,
+    WeightStatistics,
+    capturing_weights,
+)
+
+_ABSENT = object()
+# Attributes that every module has, which are left alone, but for buffers and the mode.
+_TORCHS_OWN = frozenset(vars(nn.Module()))
+# Types of attributes that nothing changes in place; weights and modules are not the forward's.
+_FIXED = (
+    int, float, str, bytes, type(None), torch.dtype, torch.device, type, nn.Parameter, nn.Module,
+)  # fmt: skip
+_ONE_AT_A_TIME = threading.RLock()
+# On an accelerator a block may take so much for each sequence of the probe, if that is more than
+# BUDGET_BYTES, as the model's own forward takes more for several: small blocks leave it waiting.
+SEQUENCE_BYTES, MOST_BYTES = 2**27, 2**30
+SEQUENCES = 4
+LENGTH = 64  # tokens that come twice, or as many as fit into the probe's length
+NAMES = {"induction_mass": "repeated_induction", "duplicate_mass": "repeated_duplicate"}
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the module that holds the model's own code: neither compiled nor in a data-parallel
+    wrapper.
+
+    Replicas are alike, and a forward of theirs outside the wrapper waits for no other process.
+    """
+    wrappers = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+    while True:
+        if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        elif isinstance(model, wrappers):
+            model = model.module
+        else:
+            return model
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Check whether a forward pass of the model runs compiled code, in whole or in part."""
+    return any(
+        module.__dict__.get("_compiled_call_impl") is not None
+        or isinstance(getattr(module, "_orig_mod", None), nn.Module)
+        for module in model.modules()
+    )
+
+
+def refuse_partitioned(model: nn.Module) -> None:
+    """Refuse a model whose weights DeepSpeed has partitioned (ZeRO-3): a forward in one process
+    would wait for the others without end."""
+    if any(hasattr(p, "ds_id") or hasattr(p, "ds_status") for p in model.parameters()):
+        raise InputError(
+            "model: its weights are partitioned by DeepSpeed ZeRO-3, with which nothing can be "
+            "measured while it trains; use ZeRO-2 or FSDP, or measure its checkpoints with "
+            "attnlab.observing.observe_checkpoints"
+        )
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Check whether a forward pass needs all processes, each of which holds a part of the
+    weights."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.tensor import DTensor
+
+    return any(isinstance(module, FullyShardedDataParallel) for module in model.modules()) or any(
+        isinstance(parameter, DTensor) for parameter in model.parameters()
+    )
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Run the model in evaluation mode, without gradients, uncompiled; then put everything back.
+
+    Put back are the mode of each module, buffers, what the forward sets or changes in attributes of
+    modules (counters, lists, generators), the random numbers of Python, numpy and torch on every
+    device of the model, compiled calls, and autocast. The forward has the autocast of the training
+    but not its cache: a weight that was cast without gradients would be used again by the training
+    step around it, and its gradient would be lost.
+
+    Random numbers belong to the process, so that threads that measure take turns: each would
+    otherwise put back what another has drawn.
+    """
+    with ExitStack() as undo:
+        undo.enter_context(_ONE_AT_A_TIME)
+        modules = list(model.modules())
+        devices = {parameter.device for parameter in model.parameters()}
+        _keep_random_numbers(devices, undo)
+        _keep_attributes(modules, undo, buffers_only=is_sharded(model))
+        undo.callback(_set_modes, modules, [module.training for module in modules])
+        _set_modes(modules, [False] * len(modules))
+        for module in modules:
+            _uncompile(module, undo)
+        undo.enter_context(torch.inference_mode(False))  # of its tensors torch tells less
+        undo.enter_context(torch.no_grad())
+        for kind in {device.type for device in devices}:
+            enabled = torch.is_autocast_enabled(kind)
+            undo.enter_context(
+                torch.autocast(
+                    kind, torch.get_autocast_dtype(kind), enabled=enabled, cache_enabled=False
+                )
+            )
+        yield
+
+
+def _set_modes(modules: list[nn.Module], modes: list[bool]) -> None:
+    """Set the mode of each module; train() and eval() may do more than that: LoRA merges its
+    weights."""
+    for module, training in zip(modules, modes, strict=True):
+        if module.training != training:
+            module.training = training
+
+
+def _keep_random_numbers(devices: set[torch.device], undo: ExitStack) -> None:
+    """Put them back later; meanwhile they are the same in every forward."""
+    undo.callback(random.setstate, random.getstate())
+    undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
+    undo.callback(torch.set_rng_state, torch.get_rng_state())
+    torch.default_generator.manual_seed(0)  # some draw in evaluation mode too (ViT MAE)
+    for device in sorted((d for d in devices if d.type == "cuda"), key=str):
+        undo.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(0)
+
+
+def _keep_attributes(modules: list[nn.Module], undo: ExitStack, *, buffers_only: bool) -> None:
+    """Put attributes of modules back later, those that are set and those that are changed in place.
+
+    buffers_only: of sharded weights, whose wrapper keeps a state of its own in the modules.
+    """
+    seen: dict[int, Any] = {}
+    for module in modules:
+        _keep(module._buffers, undo, seen)
+        if not buffers_only:
+            own = {name: v for name, v in vars(module).items() if name not in _TORCHS_OWN}
+            undo.callback(_put_back_attributes, module, own)
+            _keep_each(own.values(), undo, seen)
+
+
+def _keep(value: Any, undo: ExitStack, seen: dict[int, Any]) -> None:
+    """Put a value back later that may be changed in place; `seen` has those that are kept.
+
+    Other objects are left alone: what the state of one means (of a quantised weight, say) only its
+    own code knows.
+    """
+    if isinstance(value, _FIXED) or id(value) in seen:
+        return
+    seen[id(value)] = value
+    if isinstance(value, torch.Tensor):
+        undo.callback(_put_back, value, version_of(value), value.detach().clone())
+    elif isinstance(value, np.ndarray) and value.flags.writeable:
+        undo.callback(np.copyto, value, value.copy())
+    elif isinstance(value, torch.Generator):
+        undo.callback(value.set_state, value.get_state())
+        value.manual_seed(0)  # every measurement draws the same
+    elif isinstance(value, random.Random):
+        undo.callback(value.setstate, value.getstate())
+    elif isinstance(value, np.random.Generator):
+        undo.callback(setattr, value.bit_generator, "state", value.bit_generator.state)
+    elif isinstance(value, np.random.RandomState):
+        undo.callback(value.set_state, value.get_state())
+    elif isinstance(value, dict):
+        undo.callback(_put_back_items, value, dict(value))
+        _keep_each(value.values(), undo, seen)
+    elif isinstance(value, list | set | deque):
+        undo.callback(_refill, value, list(value))
+        _keep_each(value, undo, seen)
+    elif isinstance(value, tuple):
+        _keep_each(value, undo, seen)
+
+
+def _keep_each(values: Iterable[Any], undo: ExitStack, seen: dict[int, Any]) -> None:
+    for one in values:
+        _keep(one, undo, seen)
+
+
+def _put_back_attributes(module: nn.Module, own: dict[str, Any]) -> None:
+    now = vars(module)
+    for name in [name for name in now if name not in own and name not in _TORCHS_OWN]:
+        del now[name]
+    now.update(own)
+
+
+def _put_back_items(holder: dict[Any, Any], items: dict[Any, Any]) -> None:
+    same = len(holder) == len(items) and all(
+        name in holder and holder[name] is value for name, value in items.items()
+    )
+    if not same:
+        holder.clear()
+        holder.update(items)
+
+
+def _refill(holder: Any, items: list[Any]) -> None:
+    now = list(holder)
+    if len(now) != len(items) or any(a is not b for a, b in zip(now, items, strict=True)):
+        holder.clear()
+        (holder.update if isinstance(holder, set) else holder.extend)(items)
+
+
+def version_of(tensor: Tensor | None) -> int | None:
+    """Return a number that changes with the tensor's content; None for tensors of inference mode,
+    of which torch does not tell."""
+    return None if tensor is None or tensor.is_inference() else tensor._version
+
+
+@torch.no_grad()
+def _put_back(tensor: torch.Tensor, version: int | None, content: torch.Tensor) -> None:
+    if version_of(tensor) != version:
+        tensor.copy_(content)
+
+
+def _uncompile(module: nn.Module, undo: ExitStack) -> None:
+    compiled = module.__dict__.get("_compiled_call_impl", _ABSENT)
+    if compiled is not _ABSENT and compiled is not None:
+        undo.callback(setattr, module, "_compiled_call_impl", compiled)
+        module._compiled_call_impl = None
+    if "_orig_mod" in module.__dict__.get("_modules", ()):  # a part that torch.compile has wrapped
+        undo.callback(setattr, module, "forward", module.forward)
+        # not its bound __call__, which `attnlab.observing.calls` would not see
+        module.forward = lambda *args, **kwargs: module._orig_mod(*args, **kwargs)
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Statistics of all layers in one forward pass.
+
+    groups: what was measured of layers that are alike.
+    order: the names of all layers, as they ran.
+    unseen: what ran without being seen, and its classes: see `Capture.unseen`.
+    weights: what the weights and the MLP of each layer say.
+    """
+
+    groups: tuple[LayerStatistics, ...]
+    order: tuple[str, ...]
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    weights: WeightStatistics = field(default_factory=WeightStatistics)
+
+    @classmethod
+    def of(
+        cls, layers: Mapping[str, xr.Dataset], unseen: Mapping[str, str], weights: WeightStatistics
+    ) -> Snapshot:
+        """Make a snapshot from the datasets of layers, in the order in which they ran."""
+        groups = tuple(LayerStatistics.of(name, one) for name, one in layers.items())
+        return cls(groups, tuple(layers), unseen, weights)
+
+    @cached_property
+    def layers(self) -> Mapping[str, xr.Dataset]:
+        """Dataset of each layer, over (sequence, head), with a coord `kind`: "self", or "cross"
+        where keys are of another sequence."""
+        return LayerDatasets(self.groups, self.order)
+
+
+@dataclass(eq=False)
+class SnapshotCache:
+    """Values that snapshots of a model keep for the next: what does not change with its weights.
+
+    same_probe: whether all are of one probe; then what is known of its rows is kept too.
+    layout: how the model is built. number: snapshots so far, and layers: how many it has.
+    """
+
+    same_probe: bool = False
+    layout: ModelLayout = field(default_factory=ModelLayout)
+    plans: dict[Hashable, QueryPlan] = field(default_factory=dict)
+    number: int = 0
+    layers: int = 1
+
+    def checks_output(self, layer: int) -> bool:
+        """Check whether to compute this layer's output again: in the first snapshot of each layer,
+        later of one after the other, because it is the code that would be wrong."""
+        return self.number == 0 or layer == self.number % self.layers
+
+    def keep(self, layers: int, plans: Mapping[Hashable, QueryPlan]) -> None:
+        """Keep what the next snapshot can reuse."""
+        self.number, self.layers = self.number + 1, layers
+        if self.same_probe:
+            self.plans = {kind: plan for kind, plan in plans.items() if plan.call.mask is None}
+
+
+@dataclass(eq=False)
+class _LayerGroup:
+    """Layers that are alike: held until they are measured together, then until they are
+    summarized."""
+
+    plan: QueryPlan
+    version: int | None  # of the mask, with which they have to be measured
+    held: list[Heads] = field(default_factory=list)
+    measurements: list[HeadMeasurements] = field(default_factory=list)
+    values: list[Tensor | None] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def hold(self, captured: CapturedCall) -> None:
+        """Take of a call what is measured of it; of its own, because the model goes on."""
+        call, plan = captured.call, self.plan
+        heads = plan.heads(call)
+        if plan.together > 1 and heads.key.data_ptr() == call.key.data_ptr():
+            heads = replace(heads, key=heads.key.clone())
+        self.held.append(heads)
+        self.values.append(None if call.value is None else alone(call.value.detach()))
+        self.names.append(captured.layer)
+
+    def measure(self) -> None:
+        """Measure the heads that are held."""
+        if not self.held:
+            return
+        if version_of(self.plan.call.mask) != self.version:
+            raise InputError(
+                f"model: changes the mask of {self.names[-1]} in its place after it was used; "
+                "inside the module call attnlab.observing.record(query, key, value, mask=...)"
+            )
+        heads = concat_heads(self.held)
+        self.held.clear()  # their keys are twice here otherwise
+        self.measurements.append(measure_heads(self.plan, heads))
+
+    @property
+    def full(self) -> bool:
+        """True if no more would fit beside those that were measured."""
+        each = bytes_of(self.measurements[0], self.values[0]) if self.measurements else 0
+        return (len(self.names) + self.plan.together) * each > self.plan.budget_bytes
+
+    def statistics(self) -> LayerStatistics:
+        """Return the statistics of all of them."""
+        self.measure()
+        return summarize_layers(self.plan, self.measurements, self.values, self.names)
+
+
+class SnapshotBuilder:
+    """Measures the calls that it is shown, layers that are alike together.
+
+    What waits of a call is what is measured of it, and only as long as a block may be large.
+    live: whether the forward is the training's own, which goes on where its batch is too short to
+    be measured: then nothing is.
+    """
+
+    def __init__(
+        self, batch: Callable[[], Probe], weights: WeightCapture, cache: SnapshotCache, *,
+        rows: int | None, min_keys: int, live: bool = False,
+    ) -> None:  # fmt: skip
+        self._cache, self._live = cache, live
+        self._batch, self._weights, self._rows, self._min_keys = batch, weights, rows, min_keys
+        self._order: list[str] = []
+        self._checks: list[OutputCheck] = []
+        self._plans = dict(cache.plans)
+        self._waiting: dict[Hashable, _LayerGroup] = {}
+        self._groups: list[LayerStatistics] = []
+        self._too_short = False
+
+    def add(self, captured: CapturedCall) -> None:
+        """Measure a call. Does not synchronise with the device."""
+        if self._too_short:
+            return
+        asked = self._cache.checks_output(len(self._order))
+        if asked and (output_check := captured.output_check()) is not None:
+            self._checks.append(output_check)
+        batch, call = self._batch(), captured.call
+        inputs = batch.call_inputs(captured)
+        number, heads = call.shape[:2]
+        if heads == 1 and number > batch.sequences and number % batch.sequences == 0:
+            warnings.warn(
+                f"{captured.layer or 'the model'}: {number} sequences of one head, where the batch "
+                f"has {batch.sequences}: what it has folded into them (heads, windows) counts as "
+                "sequences, so that errors over sequences are over those too",
+                stacklevel=2,
+            )
+        self._order.append(captured.layer)
+        with exactly(call.query):
+            kind = _plan_key(call, inputs)
+            plan = self._plans.get(kind)
+            if plan is None:
+                try:
+                    plan = self._plans[kind] = self._plan(call, inputs)
+                except TooShort:
+                    if not self._live:
+                        raise
+                    self._too_short = True
+                    return
+            group = self._waiting.setdefault(kind, _LayerGroup(plan, version_of(call.mask)))
+            group.hold(captured)
+            # a training may fill the mask of its next batch into this one's
+            changes = self._live and call.mask is not None
+            if changes or len(group.held) == plan.together:
+                group.measure()
+                if group.full:
+                    self._groups.append(self._waiting.pop(kind).statistics())
+            self._weights.at(captured, inputs["present"])
+
+    def result(self, capture: Capture) -> Snapshot:
+        """Return the snapshot; refuse calls that do not explain what the model made of them."""
+        unseen = capture.unseen()
+        if capture.foreign:
+            kinds = ", ".join(sorted(capture.foreign))
+            warnings.warn(
+                f"{type(capture.model).__name__}: its forward calls another model that attends "
+                f"({kinds}), which is not measured: none of its weights are among the model's; "
+                "if it is a part of the model, register it (nn.ModuleList instead of a list)",
+                stacklevel=2,
+            )
+        if self._too_short:
+            return Snapshot((), (), unseen)
+        if not self._order:
+            kinds = ", ".join(sorted(set(unseen.values())))
+            why = f"computes it in code of its own ({kinds})" if unseen else "has none, or hides it"
+            raise InputError(
+                f"model: no attention of {type(capture.model).__name__} was seen: it {why}; "
+                f"{_ways_out(capture.model)}, or inside it call "
+                "attnlab.observing.record(query, key, value, mask=...) with what its softmax uses"
+            )
+        for group in self._waiting.values():
+            with exactly(group.plan.call.query):
+                self._groups.append(group.statistics())
+        self._waiting.clear()
+        numbers = [output_check.numbers for output_check in self._checks]
+        # one wait for the device in all
+        groups, others = to_host(self._groups, [*numbers, *self._weights.waiting()])
+        for output_check, found in zip(self._checks, others, strict=False):
+            output_check.require_match(*found.tolist())
+        self._cache.keep(len(self._order), self._plans)
+        weights = self._weights.result(others[len(numbers) :])
+        return Snapshot(groups, tuple(self._order), unseen, weights)
+
+    def _plan(self, call: AttentionCall, inputs: Mapping[str, Any]) -> QueryPlan:
+        most, min_keys = _budget_bytes(call), self._min_keys
+        return QueryPlan.of(
+            call, rows=self._rows, seed=0, budget_bytes=most, min_keys=min_keys, **inputs
+        )
+
+
+def take_snapshot(
+    model: nn.Module, probe: Probe, *, rows: int | None = None, min_keys: int = MIN_KEYS,
+    cache: SnapshotCache | None = None,
+) -> Snapshot:  # fmt: skip
+    """Run the probe through the model, beside whatever else it does, and measure each layer.
+
+    cache: what earlier snapshots of the same model on the same probe have left; added to.
+    """
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    there, cache = probe.on(device), cache or SnapshotCache()
+    with undisturbed(model), capturing_weights(model, cache.layout) as weights:
+        builder = SnapshotBuilder(lambda: there, weights, cache, rows=rows, min_keys=min_keys)
+        with capturing(model, builder.add) as capture:
+            there.run(model)
+    return builder.result(capture)
+
+
+def _ways_out(model: nn.Module) -> str:
+    """Return the remedy for a model none of whose calls were captured."""
+    eager = getattr(getattr(model, "config", None), "_attn_implementation", None) == "eager"
+    if eager and getattr(model, "_supports_sdpa", False):
+        return 'load it with attn_implementation="sdpa"'
+    return "let it call torch.nn.functional.scaled_dot_product_attention"
+
+
+def _budget_bytes(call: AttentionCall) -> int:
+    """Return the bytes that a block of a call may take."""
+    if on_processor(call.query):
+        return BUDGET_BYTES
+    return min(max(BUDGET_BYTES, call.shape[0] * SEQUENCE_BYTES), MOST_BYTES)
+
+
+def _plan_key(call: AttentionCall, inputs: Mapping[str, Any]) -> Hashable:
+    """Return a key that is the same for calls that are alike in all but their numbers."""
+    mask, value = call.mask, call.value
+    of_mask = None
+    if mask is not None:
+        of_mask = (mask.data_ptr(), mask.shape, mask.stride(), version_of(mask))
+    return (
+        call.shape, call.key.shape, None if value is None else (value.shape, value.dtype),
+        call.query.dtype, call.query.device, of_mask, call.causal, call.window, call.cross,
+        call.softcap, call.sinks is None, *(id(one) for one in inputs.values()),
+    )  # fmt: skip
+
+
+def is_first_process() -> bool:
+    """Check whether this process is the first, or alone."""
+    return not _several() or dist.get_rank() == 0
+
+
+def gather_sequences(snapshot: Snapshot) -> Snapshot:
+    """Gather the snapshots of all processes as more sequences of each layer; every one has to call
+    it."""
+    if not _several():
+        return snapshot
+    # maps stay: each process has its own tokens, and perhaps as many keys
+    of_heads = {name: one.drop_dims(["row", "key"]) for name, one in snapshot.layers.items()}
+    parts: list[dict[str, xr.Dataset]] = [{}] * dist.get_world_size()
+    dist.all_gather_object(parts, of_heads)
+    names = list(dict.fromkeys(name for part in parts for name in part))
+    layers = {
+        name: xr.concat([part[name] for part in parts if name in part], "sequence")
+        for name in names
+    }
+    return Snapshot.of(layers, snapshot.unseen, snapshot.weights)
+
+
+def _several() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def random_twice(model: nn.Module, probe: Probe) -> Probe:
+    """Draw random tokens, of those that the probe has, and repeat them.
+
+    Only copying predicts their second half, so that heads that copy show as they do not on text.
+    """
+    tokens = probe.side.tokens
+    if tokens is None:
+        raise InputError(
+            "repeated: the probe has no token ids of which some could be drawn; leave it out"
+        )
+    real = tokens if probe.side.real is None else tokens[probe.side.real.to(tokens.device)]
+    words = np.unique(real.cpu().numpy())
+    length = min(LENGTH, tokens.shape[-1] // 2)
+    rng = np.random.default_rng(0)  # the same at every step
+    whole = np.tile(words, (SEQUENCES, -(-length // len(words))))
+    drawn = rng.permuted(whole, axis=1)[:, :length]  # each but once, where there are enough
+    return make_probe(model, torch.as_tensor(np.concatenate([drawn, drawn], axis=1)))
+
+
+def with_repeated(
+    snapshot: Snapshot,
+    model: nn.Module,
+    probe: Probe,
+    *,
+    min_keys: int,
+    cache: SnapshotCache | None = None,
+) -> Snapshot:
+    """Add what layers do on repeated random tokens, the mean over sequences.
+
+    They may be shorter than the probe: where none of their queries sees `min_keys` keys, those of
+    the second half count, which are all that has something to copy.
+    """
+    assert probe.side.tokens is not None
+    length = probe.side.tokens.shape[-1]
+    min_keys = min_keys if min_keys <= length else length // 2
+    other = take_snapshot(model, probe, min_keys=min_keys, cache=cache)
+    weights = snapshot.weights
+    values = {
+        layer: dict(weights.values.get(layer, {}))
+        | {
+            name: found[variable].mean("sequence").values
+            for variable, name in NAMES.items()
+            if variable in found
+        }
+        for layer, found in other.layers.items()
+    }
+    return replace(
+        snapshot, weights=WeightStatistics({**weights.values, **values}, weights.unrecognised)
+    )

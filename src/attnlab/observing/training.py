@@ -1,0 +1,478 @@
+"""A training as an observer sees it: clock, callbacks of trainers, and where numbers are logged.
+
+Attention that no longer moves may have come to rest, or the schedule may have stopped it. Changes
+per learning rate tell the two apart.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import json
+import weakref
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+from attnlab.files.errors import InputError
+from attnlab.observing.layer_statistics import MAXIMA
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from attnlab.observing.observer import Observer
+
+LearningRate = float | Callable[[int], float]
+TRAINER_STATE = "trainer_state.json"  # of the Trainer of transformers, in each checkpoint
+MOST_BYTES = 2**26  # of that file
+Log = Callable[[int, xr.Dataset], None]
+# of each layer, the mean over heads of these, and of MAXIMA the largest
+SENT = ("entropy", "relative_entropy", "effective_tokens", "self_mass", "previous_mass",
+        "mean_distance", "sink_rate", *MAXIMA)  # fmt: skip
+# of a layer, means over heads; of the largest logit, the largest
+COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "entropy": ("relative_entropy", {}),
+    "keys for 95 %": ("keys_for", {"mass": 0.95}),
+    "strongest key": ("top_mass", {"k": 1}),
+    "first key": ("sink_mass", {"first": 1}),
+    "previous": ("previous_mass", {}),
+    "induction": ("induction_mass", {}),
+    "largest logit": ("max_logit", {}),
+}
+
+
+class StepCounter:
+    """Counts the training steps of a model by the torch optimizers that move its parameters.
+
+    An optimizer's step belongs to the current training step, unless it moves a parameter that this
+    has moved already. So a training step counts once with several optimizers (Muon beside AdamW),
+    with an optimizer inside another (ZeroRedundancyOptimizer), and with an optimizer for each
+    parameter that steps inside the backward pass.
+
+    number: training steps so far. moved: ids of the parameters moved in the current one.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.moved: set[int] = set()
+        self._is_counted = False
+        self._outer: weakref.ref[Any] | None = None  # the optimizer that is making a step
+        self._parameters: weakref.WeakKeyDictionary[Any, tuple[int, frozenset[int]]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def trains(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> bool:
+        """Tell whether an optimizer moves this model's parameters."""
+        return bool(self._trained(optimizer, model))
+
+    def begin(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> bool:
+        """Take note that an optimizer begins a step; True where a new training step begins."""
+        if self._outer is not None and self._outer() not in (None, optimizer):
+            return False
+        self._outer = weakref.ref(optimizer)
+        parameters = self._trained(optimizer, model)
+        is_new = not self.moved or not self.moved.isdisjoint(parameters)
+        if is_new:
+            self.moved, self._is_counted = set(), False
+        self.moved |= parameters
+        return is_new
+
+    def end(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Take note that an optimizer has made its step; False of one inside another's step."""
+        if self._outer is None or self._outer() is not optimizer:
+            return False
+        self._outer = None
+        if not self._is_counted:
+            self.number, self._is_counted = self.number + 1, True
+        return True
+
+    def _trained(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> frozenset[int]:
+        """Return the ids of an optimizer's parameters, if it trains the model."""
+        number = sum(len(group["params"]) for group in optimizer.param_groups)
+        known = self._parameters.get(optimizer)
+        if known is None or known[0] != number:
+            given = [p for group in optimizer.param_groups for p in group["params"]]
+            known = number, frozenset(_own(given, model))
+            self._parameters[optimizer] = known
+        return known[1]
+
+
+def _own(given: Sequence[nn.Parameter], model: nn.Module) -> Iterator[int]:
+    """Yield the ids of those parameters that are the model's, or of whose copies it is the mean."""
+    if isinstance(model, AveragedModel):
+        # A copy that no optimizer moves: its source has parameters of the same shapes.
+        shapes = Counter(p.shape for p in model.parameters())
+        if not Counter(p.shape for p in given) - shapes:
+            yield from map(id, given)
+        return
+    own = {id(p) for p in model.parameters()}
+    yield from (id(p) for p in given if id(p) in own)
+
+
+def in_backward() -> bool:
+    """Tell whether the backward pass runs in this thread."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def after_backward(act: weakref.WeakMethod[Callable[[], None]]) -> None:
+    """Call a method, if it is alive, when the backward pass that runs now has ended; not if that
+    runs inside another (reentrant checkpoints), which goes on."""
+
+    def ended() -> None:
+        if torch._C._current_autograd_node() is None and (alive := act()) is not None:
+            alive()
+
+    torch.autograd.Variable._execution_engine.queue_callback(ended)
+
+
+class LearningRateSum:
+    """Sums the learning rate of a model's attention, as its optimizers use it or as it is given.
+
+    given: a number, or a function of the step (0 for the first) that returns one.
+    """
+
+    def __init__(self, given: LearningRate | None = None) -> None:
+        if given is not None and not callable(given):
+            _require_rate(given)
+        self._given = given
+        self._sum: Any = 0.0
+        self._steps = 0  # optimizer steps that moved attention
+        self._read = 0, 0  # the step of the last reading, and `_steps` then
+        self._shares: weakref.WeakKeyDictionary[Any, list[float]] = weakref.WeakKeyDictionary()
+
+    def add(self, optimizer: torch.optim.Optimizer, attention: Collection[int]) -> None:
+        """Add a step of an optimizer. attention: ids of the attention's own parameters."""
+        groups = optimizer.param_groups
+        shares = self._shares.get(optimizer)
+        if shares is None or len(shares) != len(groups):
+            counts = [sum(id(p) in attention for p in group["params"]) for group in groups]
+            shares = [count / max(1, len(attention)) for count in counts]
+            self._shares[optimizer] = shares
+        # A learning rate may be a tensor on a device: it is not read before it is needed.
+        for group, share in zip(groups, shares, strict=True):
+            rate = group.get("lr")
+            if share:
+                known = isinstance(rate, int | float | torch.Tensor)
+                self._sum = self._sum + (rate * share if known else np.nan)
+        self._steps += any(shares)
+
+    @property
+    def spent(self) -> float | None:
+        """Sum so far; None where it is not known."""
+        spent = float(self._sum)
+        return spent if np.isfinite(spent) else None
+
+    def rewind(self, step: int, spent: float | None) -> None:
+        """Go on from an earlier step, at which `spent` was the sum."""
+        self._sum = np.nan if spent is None else spent
+        self._read = step, self._steps
+
+    def skip_to(self, step: int) -> None:
+        """Go on from a later step than the last reading; the learning rate in between is known
+        only where it was given."""
+        if self._given is None:
+            self._sum, self._read = np.nan, (step, self._steps)
+
+    def at(self, step: int, *, first: bool = False) -> float | None:
+        """Return the sum up to `step`; None where it is not known since the last reading.
+
+        first: whether `step` is the first to be read, before which nothing matters.
+        """
+        before, seen = self._read
+        self._read = step, self._steps
+        if not first and self._given is not None:
+            self._sum = self._sum + summed(self._given, before, step)
+        elif not first and step != before and seen == self._steps:
+            return None
+        return self.spent
+
+
+def summed(rate: LearningRate, start: int, end: int) -> float:
+    """Return the learning rate summed over the steps from `start` to `end`."""
+    if not callable(rate):
+        return float(rate) * (end - start)
+    return sum(_require_rate(rate(step)) for step in range(start, end))
+
+
+def sums_of_checkpoints(
+    steps: Sequence[int], folders: Sequence[Path], given: LearningRate | None
+) -> list[float] | None:
+    """Return the learning rate summed up to each checkpoint's step; None where it is not known.
+
+    Without a given one it is what the Trainer of transformers logged beside the last checkpoint,
+    with straight lines between what was logged.
+    """
+    if given is not None:
+        if not callable(given):
+            _require_rate(given)
+        parts = [summed(given, a, b) for a, b in itertools.pairwise(steps)]
+        return np.cumsum([0.0, *parts]).tolist()
+    at, logged = _logged(folders[-1] / TRAINER_STATE)
+    if not at or at[0] > steps[-1]:
+        return None
+    knots = np.unique(np.array([*at, *steps], np.float64))
+    rates = np.interp(knots, at, logged)
+    areas = np.diff(knots) * (rates[1:] + rates[:-1]) / 2
+    sums = np.concatenate([[0.0], np.cumsum(areas)])[np.searchsorted(knots, steps)]
+    return (sums - sums[0]).tolist()
+
+
+def attention_parameters(model: nn.Module, modules: Collection[str]) -> set[int]:
+    """Return the ids of the parameters inside the modules that attend; of all, if they have none.
+
+    A module that attends may have its projections beside it.
+    """
+    named = dict(model.named_modules())
+    inside = {id(p) for name in modules if name in named for p in named[name].parameters()}
+    return inside or {id(p) for p in model.parameters()}
+
+
+def _logged(path: Path) -> tuple[list[int], list[float]]:
+    """Return steps and learning rates that a Trainer logged; nothing where the file does not
+    say."""
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
+            return [], []
+        entries = json.loads(path.read_text(encoding="utf-8"))["log_history"]
+        pairs = {
+            int(entry["step"]): float(entry["learning_rate"])
+            for entry in entries
+            if "learning_rate" in entry
+        }
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return [], []
+    good = {step: rate for step, rate in pairs.items() if 0 <= rate < np.inf}
+    return sorted(good), [good[step] for step in sorted(good)]
+
+
+def _require_rate(rate: Any) -> float:
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < np.inf:
+        raise InputError(
+            f"learning_rate: expected a number from 0 on, or a function of the step that returns "
+            f"one, got {rate!r}"
+        )
+    return float(rate)
+
+
+def trainer_callback(observer: Observer) -> Any:
+    """Return a callback for `Trainer(callbacks=[...])`: the start, each step, the end."""
+    try:
+        from transformers import TrainerCallback
+    except ImportError:
+        raise _missing("callback()", "transformers") from None
+
+    class Attention(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            observer.step(state.global_step)
+
+        on_step_end = on_train_begin
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            observer.finish(state.global_step)
+
+    return Attention()
+
+
+def lightning_callback(observer: Observer) -> Any:
+    """Return a callback for `lightning.Trainer(callbacks=[...])`."""
+    Callback = _lightning_callback_class()
+
+    class Attention(Callback):  # type: ignore[misc, valid-type]
+        """Counts batches after which an optimizer has stepped: `global_step` counts the steps of
+        each optimizer."""
+
+        steps, seen = 0, 0
+        restored: int | None = None
+
+        def state_dict(self) -> dict[str, int]:
+            return {"steps": self.steps}
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            self.restored = state["steps"]
+
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            self.seen = trainer.global_step
+            optimizers = len(getattr(trainer, "optimizers", ())) or 1
+            self.steps = self.seen // optimizers if self.restored is None else self.restored
+            self.restored = None
+            observer.step(self.steps)
+
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if trainer.global_step > self.seen:
+                self.seen = trainer.global_step
+                self.steps += 1
+                observer.step(self.steps)
+
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            observer.finish(self.steps)
+
+    return Attention()
+
+
+def _lightning_callback_class() -> type:
+    """Return Lightning's class, of whichever of its two names is installed."""
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            found: type = __import__(name, fromlist=["Callback"]).Callback
+        except ImportError:
+            continue
+        return found
+    raise _missing("lightning()", "lightning")
+
+
+def _missing(what: str, package: str) -> InputError:
+    return InputError(f"{what}: needs {package}, which is not installed; pip install {package}")
+
+
+def tensorboard(writer: Any) -> Log:
+    """Log to a `SummaryWriter`.
+
+    Parameters
+    ----------
+    writer : SummaryWriter
+        Of torch.utils.tensorboard, or one that has `add_scalar`.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
+
+    def log(step: int, snapshot: xr.Dataset) -> None:
+        for name, value in numbers(snapshot).items():
+            writer.add_scalar(name, value, step)
+
+    return log
+
+
+def wandb(run: Any) -> Log:
+    """Log to a run of Weights & Biases.
+
+    Parameters
+    ----------
+    run : Run or module
+        The run, or the module `wandb` itself.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
+
+    # its own count of steps is that of the training's logs, which may be ahead of this one
+    return lambda step, snapshot: run.log({**numbers(snapshot), "attention/step": step})
+
+
+def mlflow(module: Any) -> Log:
+    """Log to the active run of MLflow.
+
+    Parameters
+    ----------
+    module : module
+        The module `mlflow`.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
+
+    return lambda step, snapshot: module.log_metrics(numbers(snapshot), step=step)
+
+
+def numbers(snapshot: xr.Dataset) -> dict[str, float]:
+    """Return few numbers of a measurement: attention/entropy/layer_00 and so on, over heads."""
+    found = {
+        f"attention/{name}/layer_{int(layer):02d}": over_heads(
+            name, snapshot[name].sel(layer=layer)
+        )
+        for name in SENT
+        if name in snapshot
+        for layer in snapshot["layer"].values
+    }
+    return {name: value for name, value in found.items() if np.isfinite(value)}
+
+
+def over_heads(name: str, values: xr.DataArray) -> float:
+    """Return the mean over heads, and of MAXIMA the largest."""
+    return float(values.max() if name in MAXIMA else values.mean())
+
+
+def terminal(console: Console | None = None) -> Log:
+    """Show one table in the terminal that changes in its place.
+
+    Each cell has the mean over a layer's heads (of logits, the largest) now, and at the first
+    measurement. What the training prints goes above it. Where there is no terminal, it is a line
+    for each measurement.
+
+    Parameters
+    ----------
+    console : Console, optional
+        Of rich, if it is not the usual one.
+
+    Returns
+    -------
+    callable
+        For `attnlab.observe(..., log=...)`.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    shown = console or Console(stderr=True)
+    live = Live(console=shown, auto_refresh=False)
+    first: list[xr.Dataset] = []
+
+    def log(step: int, snapshot: xr.Dataset) -> None:
+        if not first:
+            first.append(snapshot)
+        if not shown.is_terminal:
+            shown.print(_line(step, snapshot), highlight=False, soft_wrap=True)
+            return
+        if not live.is_started:
+            live.start()
+            atexit.register(live.stop)  # the last one stays
+        live.update(table(step, snapshot, first[0]), refresh=True)
+
+    return log
+
+
+def table(step: int, snapshot: xr.Dataset, first: xr.Dataset) -> Table:
+    """Return a table of the layers now beside those of the first snapshot."""
+    from rich import box
+    from rich.table import Table
+
+    there = {title: at for title, at in COLUMNS.items() if at[0] in snapshot}
+    made = Table(title=f"attention at step {step:,} (and at first)", box=box.SIMPLE)
+    made.add_column("layer", justify="right")
+    for title in there:
+        made.add_column(title, justify="right")
+    for layer in range(snapshot.sizes["layer"]):
+        cells = (
+            f"{_mean(snapshot, layer, *at)} ({_mean(first, layer, *at)})" for at in there.values()
+        )
+        made.add_row(str(int(snapshot["layer"][layer])), *cells)
+    return made
+
+
+def _line(step: int, snapshot: xr.Dataset) -> str:
+    parts = [
+        f"{title} " + " ".join(_mean(snapshot, i, *at) for i in range(snapshot.sizes["layer"]))
+        for title, at in COLUMNS.items()
+        if at[0] in snapshot
+    ]
+    return f"step {step:,}: " + "; ".join(parts)
+
+
+def _mean(snapshot: xr.Dataset, layer: int, name: str, entry: dict[str, Any]) -> str:
+    value = over_heads(name, snapshot[name].sel(entry).isel(layer=layer))
+    if np.isnan(value):
+        return "-"  # no place before a query, where keys are of another sequence
+    return f"{value:.0f}" if name == "keys_for" else f"{value:.2f}"

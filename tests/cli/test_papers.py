@@ -1,0 +1,130 @@
+"""attnlab papers, check-paper and new-paper."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from made_papers import make_paper
+
+from attnlab.shelf import VARIABLE, finding, shelf
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv("COLUMNS", "200")
+    finding._find.cache_clear()
+    yield
+    finding._find.cache_clear()
+
+
+def test_papers_are_listed_with_their_standings(tmp_path, call):
+    expected = {
+        "claims": {
+            "a": {"verdict": "holds"},
+            "b": {"training": "fails"},
+            "c": {"verdict": "holds"},
+        },
+        "figures": {"fig1": {"standing": "in part"}},
+    }
+    figures = {"fig1": "fig1:EXPERIMENT", "fig2": "fig2:EXPERIMENT"}
+    folder = make_paper(
+        tmp_path, "listed_paper", expected=expected, figures=figures, question="How?"
+    )
+    code, out, err = call("papers", "--paper", str(folder), cwd=tmp_path)
+    assert (code, err) == (0, "")
+    (line,) = [line for line in out.split("\n") if line.startswith("listed_paper")]
+    assert "How?" in line and "2 holds, 1 fails" in line and "1 in part, 1 not recorded" in line
+    assert all(known.name in out for known in shelf().papers)
+    _, out, _ = call("papers", "--json", "--paper", str(folder), cwd=tmp_path)
+    (row,) = [row for row in json.loads(out)["papers"] if row["name"] == "listed_paper"]
+    assert row["claims"] == {"holds": 2, "fails": 1}
+    assert row["figures"] == {"in part": 1, "not recorded": 1}
+    assert row["reading"] == "printed text" and row["folder"] == str(folder)
+
+
+def test_faults_are_listed_with_their_reasons(tmp_path, call, monkeypatch):
+    bad = make_paper(tmp_path, "bad_paper", titel="x")
+    half = make_paper(tmp_path, "half_paper", expected={"claims": []})
+    monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, [bad, half])))
+    code, out, _ = call("papers", cwd=tmp_path)
+    assert code == 0
+    assert f"bad_paper cannot be used: {bad}/paper.yaml: titel: unknown key" in out
+    assert f"half_paper cannot be used: {half}/expected.json: claims: expected a mapping" in out
+    _, out, _ = call("papers", "--json", cwd=tmp_path)
+    assert [fault["name"] for fault in json.loads(out)["faults"]] == ["bad_paper", "half_paper"]
+
+
+def test_bad_input_is_one_message(tmp_path, call):
+    bad = make_paper(tmp_path, "bad_paper", titel="x")
+    for arguments, words in (
+        (("papers", "--paper", str(bad)), "titel: unknown key; did you mean 'title'?"),
+        (("check-paper", str(bad)), "titel: unknown key"),
+        (("check-paper", "jomo"), "paper: 'jomo' is not on the shelf; did you mean 'joma'?"),
+        (("check-paper", "./nowhere"), "no such file"),
+        (("new-paper", "Bad Name"), "name: expected lower-case words"),
+    ):
+        code, out, err = call(*arguments, cwd=tmp_path)
+        assert code == 2 and not out and words in err and err.count("\n") == 1
+
+
+def test_a_paper_is_checked(tmp_path, call):
+    folder = make_paper(tmp_path, "checked_paper", page="page.md")
+    code, out, _ = call("check-paper", str(folder), "--no-verdicts", cwd=tmp_path)
+    assert code == 1
+    assert "passed: manifest (0 claims and 0 figures on record)" in out
+    assert "failed: links of the page (page: there is no page.md; write it)" in out
+    (folder / "page.md").write_text("# Page\n")
+    code, out, _ = call("check-paper", str(folder), "--json", cwd=tmp_path)
+    document = json.loads(out)
+    assert code == 0 and document["failed"] == 0 and document["paper"] == "checked_paper"
+    assert {of["standing"] for of in document["outcomes"]} == {"passed", "nothing to check"}
+
+
+def test_a_new_paper_is_written_and_found(tmp_path, call):
+    code, out, _ = call("new-paper", "written_paper", "--out", "papers", cwd=tmp_path)
+    assert code == 0 and out.startswith("wrote papers/written_paper\n")
+    _, out, _ = call("papers", "--paper", "papers/written_paper", cwd=tmp_path)
+    assert "written_paper" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("papers",), ("papers", "--json"), ("--help",), ("papers", "--help"),
+        ("check-paper", "--help"), ("audit", "--help"), ("reproduce", "--help"),
+    ],
+)  # fmt: skip
+def test_no_paper_is_imported_and_no_jax(arguments, tmp_path):
+    loud = make_paper(tmp_path, "loud_paper", code={"__init__": "raise RuntimeError('imported')"})
+    _run_without_code("attnlab", *arguments, **{VARIABLE: str(loud)})
+
+
+@pytest.mark.parametrize("words", ["attnlab check-paper ", "attnlab reproduce ", "attnlab audit "])
+def test_a_shell_is_answered_without_code(words, tmp_path):
+    loud = make_paper(tmp_path, "loud_paper", code={"__init__": "raise RuntimeError('imported')"})
+    environment = {
+        "_ATTNLAB_COMPLETE": "complete_bash", "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split())), VARIABLE: str(loud),
+    }  # fmt: skip
+    out = _run_without_code("attnlab", **environment)
+    assert "loud_paper" in out or "check-paper" not in words
+
+
+def _run_without_code(*arguments, **environment):
+    code = (
+        "import sys, atexit\nfrom attnlab.cli import main\n"
+        f"sys.argv = {list(arguments)!r}\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code, end.code\n"
+        "loaded = {name for name in sys.modules if name.startswith(('attnlab.papers', 'jax', "
+        "'numpy', 'loud_paper'))}\n"
+        "assert not loaded, loaded\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
