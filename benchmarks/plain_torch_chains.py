@@ -5,6 +5,8 @@ The same data, model and optimizer as benchmarks/trainer.py. It imports nothing 
 
 from __future__ import annotations
 
+import time
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -55,6 +57,18 @@ class Loop:
         head = [nn.LayerNorm(DIM, bias=False), nn.Linear(DIM, SYMBOLS, bias=False)]
         self.model = nn.Sequential(nn.Embedding(SYMBOLS, DIM), *blocks, *head).to(device)
         self.adam = torch.optim.AdamW(self.model.parameters(), 3e-3)
+
+    def choose_threads(self) -> int:
+        """Use one thread or all, whichever is quicker here; tensors this small may gain nothing."""
+        times = {}
+        for threads in (torch.get_num_threads(), 1):
+            torch.set_num_threads(threads)
+            begun = time.perf_counter()
+            self.advance(10)
+            times[threads] = time.perf_counter() - begun
+        best = min(times, key=lambda threads: times[threads])
+        torch.set_num_threads(best)
+        return best
 
     def advance(self, count: int) -> None:
         """Take `count` steps."""

@@ -62,6 +62,7 @@ def main(arguments: list[str]) -> None:
         device = "cuda" if jax.default_backend() == "gpu" else "cpu"
         loop = Loop(given.length, BATCH, given.layers, device)
         loop.advance(3)
+        print(f"PyTorch is quickest with {loop.choose_threads()} threads")
     mine, theirs = [], []
     for _ in range(given.rounds):
         mine.append(seconds(ours) / given.steps / given.runs)
