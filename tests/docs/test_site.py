@@ -181,7 +181,7 @@ def test_fields_codes_and_schema_are_those_of_the_code(site):
 def test_docstrings_are_typeset_and_lead_to_their_source(site, pages):
     page = pages[site / "reference" / "names" / "papers.scan_and_snap.theory.html"]
     assert r"\eta_{Y}" in page.formulas
-    found = [link for link in page.links if "source/src/attnlab/papers/scan_and_snap/theory" in link]
+    found = [link for link in page.links if "attnlab/papers/scan_and_snap/theory" in link]
     assert any("speed.py.html#line-" in link for link in found)
 
 
