@@ -13,8 +13,8 @@ class Early(Theory):
 
     def assumptions(self, case):
         """eta_Y t << M, at the end of the run."""
-        moved = case.eta_y * case.steps
-        return (Hypothesis("Own Paper", "eta_Y t << M", case.M, much_greater(10), moved),)
+        room = case.M / (case.eta_y * case.steps)
+        return (Hypothesis("Own Paper", "eta_Y t << M: M/(eta_Y t)", room, much_greater(10), 1),)
 
     def predict(self, case, t):
         z = case.eta_y * case.eta_z * t[:, None, None] ** 2 / 2 * early_push(case)

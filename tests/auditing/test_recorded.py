@@ -71,3 +71,10 @@ def test_only_claims_of_papers_in_a_checkout_are_recorded(monkeypatch):
     with pytest.raises(InputError, match="record in a source checkout"):
         record([found])
     assert found.verdict is Verdict.EXACT
+
+
+def test_a_claim_of_a_paper_without_a_record_is_not_as_recorded():
+    (found,) = examine_all(select(["joma-tree"]))
+    new = replace(found, claim=replace(found.claim, recorded=OnRecord()))
+    assert found.as_recorded and not new.as_recorded
+    assert replace(new, claim=replace(new.claim, paper="")).as_recorded  # of nobody's record

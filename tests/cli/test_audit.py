@@ -145,8 +145,7 @@ def test_the_table_has_the_ladder_and_its_costs(tmp_path, call):
     assert code == 0, err
     shown = " ".join(out.split())
     for words in (
-        "theory z, transition z, end attention, transition attention, end "
-        "printed",
+        "theory z, transition z, end attention, transition attention, end printed",
         "Without Theorem 1's decoder (Eq. 26, weak correlations, uniform classes, a large "
         "vocabulary) the error in z goes",
         "theorem printed corrected sgd training",

@@ -15,7 +15,7 @@ from attnlab.experiments import (
     share,
     unsettled,
 )
-from attnlab.experiments.estimate import coverage, median, power
+from attnlab.experiments.estimate import count_of, coverage, median, number_name, numbers_of, power
 
 
 def test_the_jackknife_of_a_mean_is_its_standard_error():
@@ -106,3 +106,18 @@ def test_a_median_of_few_seeds_says_so():
     assert (none.count, none.told()) == (0, "-")
     assert median(xr.DataArray([2.33, np.nan], dims="seed")).told() == "2.33"
     assert median(xr.DataArray([1.82, 2.34, np.nan], dims="seed")).told() == "2.08 (1.82 to 2.34)"
+
+
+def test_an_estimate_is_clear_of_a_bound_by_two_errors_and_has_an_interval_by_students_t():
+    found = Estimate(1.0, 0.1, 5)
+    assert found.below(1.3) and not found.below(1.15)
+    assert found.above(0.7) and not found.above(0.85)
+    low, high = found.interval()
+    assert (low, high) == pytest.approx((1 - 0.2776, 1 + 0.2776), abs=1e-4)  # t of 4 at 97.5 %
+
+
+def test_numbers_of_estimates_go_by_their_names():
+    slow = number_name("T = 8 (long)")
+    found = numbers_of({"fall": Estimate(1.0, 0.1, 5), slow: Estimate(2, 0, 5)})
+    assert found == {"fall": 1.0, "fall_error": 0.1, "t_8_long": 2, "t_8_long_error": 0}
+    assert count_of(xr.DataArray([True, False, True])) == "2 of 3"

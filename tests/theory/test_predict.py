@@ -1,5 +1,6 @@
 """predict(): the dataset that simulate() would give, as far as the theory speaks."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from attnlab.papers.scan_and_snap import theory
 from attnlab.papers.scan_and_snap.classes import syn_small
 from attnlab.papers.scan_and_snap.predict import Corrected
 from attnlab.shelf import VARIABLE, offered
-from attnlab.theory import Theory, as_theory
+from attnlab.theory import Theory, as_theory, theories_about
 from attnlab.theory.case import case_of
 
 WEAK = single_common(num_classes=2, distinct=3, common_prob=0.3, vocab_size=1000)
@@ -313,3 +314,21 @@ def test_other_faults_of_a_theory():
     own.name = None
     with pytest.raises(InputError, match="^theory: Own has no name"):
         attnlab.predict(syn_small(), Limit(), steps=5, theory=own)
+
+
+def test_a_theory_that_cannot_be_imported_takes_no_other_down(tmp_path, monkeypatch):
+    folder = tmp_path / "broken_theory"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "predict.py").write_text("import nothing_of_this_name\n")
+    lines = {
+        "name": "broken_theory", "title": "t", "short": "s", "authors": "a", "year": 2026,
+        "question": "q", "reading": "printed text", "attnlab": ">=0.1",
+        "theories": {"broken": "predict:Broken"},
+    }  # fmt: skip
+    (folder / "paper.yaml").write_text(json.dumps(lines))
+    monkeypatch.setenv("ATTNLAB_PAPERS", str(folder))
+    run = attnlab.Simulation(syn_small(), Limit(), steps=5)
+    with pytest.warns(UserWarning, match="theory 'broken' is left out: .*nothing_of_this_name"):
+        found = [theory.name for theory in theories_about(run)]
+    assert found == ["printed", "corrected", "sgd"]

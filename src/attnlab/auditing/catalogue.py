@@ -97,6 +97,11 @@ def select(ids: Sequence[str], *, paper: str | None = None) -> tuple[Claim, ...]
     )
 
 
+def forget() -> None:
+    """Let claims be read again, with what is on record by then."""
+    _in_module.cache_clear()
+
+
 def _mentions(place: tuple[Paper, str, str, str], ids: set[str]) -> bool:
     """Say whether the text of a module has one of these ids in it."""
     of, _, _, module = place

@@ -269,9 +269,9 @@ class Finding:
 
     @property
     def as_recorded(self) -> bool:
-        """Whether both verdicts are the recorded ones, where there are any."""
+        """Whether both verdicts are the recorded ones; a claim of no paper has no record."""
         recorded = self.claim.recorded
-        return recorded == OnRecord() or (
+        return not self.claim.paper or (
             self.verdict == recorded.verdict and self.training == recorded.training
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.auditing.catalogue import claims_of
+from attnlab.auditing.catalogue import claims_of, forget
 from attnlab.auditing.claim import Finding, OnRecord
 from attnlab.files.atomic import atomic_path
 from attnlab.files.errors import InputError
@@ -46,7 +46,9 @@ def record(findings: Sequence[Finding]) -> list[Path]:
         path = of.folder / EXPECTED
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        vars(of).pop("expected", None)  # read again when it is asked for
         written.append(path)
+    forget()
     return written
 
 

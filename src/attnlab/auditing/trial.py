@@ -133,6 +133,10 @@ def try_out(simulation: Simulation, theories: Sequence[Theory]) -> Trial:
             predicted[of.name] = predict(simulation, theory=of)
         except (InputError, RuntimeError) as problem:
             silent[of.name] = str(problem)
+        except Exception as problem:
+            if type(of).__module__.startswith("attnlab."):
+                raise
+            silent[of.name] = f"{type(problem).__name__}: {problem}"  # of somebody else's paper
     case = case_of(simulation, simulation.sets[0], simulation.eta_y, simulation.eta_z)
     return Trial(
         **{of.name: getattr(case, of.name) for of in fields(Case)},

@@ -173,13 +173,16 @@ def samples(name: str) -> str:
 
 def claims_documented(paper: Paper, module: str) -> str:
     """Each claim of a module has an id, a source, a statement, and a docstring that says how it is
-    tested; no other claim of the paper has its id."""
+    tested; no other claim has its id."""
     found = claims_in(paper.load(module))
     assert found, f"{module} has no claim; take it out of paper.yaml"
     every = Counter(claim.id for claim in claims_of(paper.name))
+    owners = {id: of.name for of in shelf().papers if of != paper for id in of.expected["claims"]}
     for claim in found:
         assert _CLAIM_ID.fullmatch(claim.id), f"{claim.id!r}: ids are words with - between them"
         assert every[claim.id] == 1, f"{claim.id}: {every[claim.id]} claims have this id; rename"
+        owner = owners.get(claim.id)
+        assert owner is None, f"{claim.id}: {owner} has a claim of this id; rename it"
         for key, wanted in (
             ("statement", "a statement"),
             ("source", "a source"),

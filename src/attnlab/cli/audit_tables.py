@@ -124,9 +124,8 @@ def _met(holds: bool) -> Any:
 
 def _recorded(found: dict[str, Any]) -> str:
     recorded = found["recorded"]
-    return f"was {recorded['verdict']}" + (
-        f", in training {recorded['training']}" if recorded["training"] else ""
-    )
+    said = [recorded["verdict"], recorded["training"] and f"in training {recorded['training']}"]
+    return f"was {', '.join(filter(None, said))}" if any(said) else "not recorded"
 
 
 def _show_map(console: Any, knob: str, table: dict[str, Any]) -> None:

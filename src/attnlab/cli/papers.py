@@ -127,8 +127,8 @@ def new_paper_verb(
 
     folder = new_paper(name, out=out)
     say(f"wrote {folder}")
-    say(f"attnlab check-paper {os.path.join('.', folder)} says what it fulfils;")
-    say(f"pip install -e {os.path.join('.', folder)} puts it on the shelf")
+    say(f"./lab check-paper {os.path.join('.', folder)} says what it fulfils;")
+    say(f"./lab python -m pip install -e {os.path.join('.', folder)} lets every verb find it")
 
 
 def _row(paper: Paper, faults: list[Fault]) -> dict[str, Any]:

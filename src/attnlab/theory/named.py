@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from attnlab.dynamics import Simulation
 from attnlab.files.errors import InputError
 from attnlab.shelf import offered, reference
@@ -61,7 +63,11 @@ def theories_about(simulation: Simulation) -> tuple[Theory, ...]:
     """
     spoken, refused = [], []
     for name in offered("theories"):
-        theory = as_theory(name)
+        try:
+            theory = as_theory(name)
+        except InputError as problem:  # a broken paper takes no other theory down
+            warnings.warn(f"theory {name!r} is left out: {problem}", stacklevel=2)
+            continue
         try:
             theory.check(simulation)
         except InputError as problem:

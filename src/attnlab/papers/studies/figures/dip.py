@@ -98,7 +98,9 @@ def data(recipe: Recipe, *, progress: Progress = False, keep: Path | None = None
     for (arm, depth), result in zip(trainings, results, strict=True):
         of_heads = result.mean("head")
         window = of_heads["probe_entropy"].isel(probe=0, drop=True)
-        part = of_heads.assign(window_entropy=window)[list(RECORDED)]
+        recorded = of_heads.assign(window_entropy=window)
+        # a new dataset, without the provenance of one training
+        part = xr.Dataset({name: recorded[name] for name in RECORDED})
         parts.append(part.expand_dims(arm=[arm], layers=[depth]))
     order = {"arm": list(recipe.arms), "layers": sorted({depth for _, depth in trainings})}
     runs = xr.merge(parts, join="outer", compat="no_conflicts").reindex(order)
