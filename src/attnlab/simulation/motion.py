@@ -200,7 +200,7 @@ class Flow(Motion):
 
     @property
     def side_by_side(self) -> bool:
-        """Only where explicit: two programs that solve linear equations can block each other."""
+        """Only where explicit: two implicit flows in two threads were seen to hang."""
         return self.solver == "explicit"
 
 
