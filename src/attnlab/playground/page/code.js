@@ -2,6 +2,8 @@
 import { momentumOf } from "./theory/prediction.js"
 
 const FILE = "classes.json"
+// models that a paper brings are imported from it
+const HOMES = { joint: "attnlab.papers.joma.model" }
 
 const classesWord = (document) => (typeof document.classes === "string" ? document.classes : FILE)
 
@@ -45,12 +47,15 @@ export function python(document) {
   }
   const lines = Object.entries(words).filter(([, value]) => value !== null)
     .map(([name, value]) => `    ${name}=${JSON.stringify(value)},\n`)
+  let imports = "import attnlab\n"
   if (document.model) {
     const { name, ...of } = document.model
-    lines.push(`    model=attnlab.${name[0].toUpperCase()}${name.slice(1)}(${listed(of)}),\n`)
+    const kind = `${name[0].toUpperCase()}${name.slice(1)}`
+    if (HOMES[name]) imports += `from ${HOMES[name]} import ${kind}\n`
+    lines.push(`    model=${HOMES[name] ? "" : "attnlab."}${kind}(${listed(of)}),\n`)
   }
   if (document.save) lines.push(`    save=attnlab.Save(${listed(document.save)}),\n`)
-  return `import attnlab\n\nresult = attnlab.simulate(\n    ${JSON.stringify(classesWord(document))},\n` +
+  return `${imports}\nresult = attnlab.simulate(\n    ${JSON.stringify(classesWord(document))},\n` +
     `    attnlab.${made},\n${lines.join("")})\nprint(result["attention"].isel(seed=0).isel({result["loss"].dims[-1]: -1}))\n`
 }
 
