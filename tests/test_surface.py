@@ -16,12 +16,13 @@ import attnlab
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "surface.txt"
+# attnlab.tasks, models and simulation are in progress, and not public yet
 FOLDERS = (
     "attnlab", "attnlab.auditing", "attnlab.authoring", "attnlab.data", "attnlab.dynamics",
-    "attnlab.experiments", "attnlab.formulas", "attnlab.measures", "attnlab.models",
-    "attnlab.observing", "attnlab.papers.joma.theory", "attnlab.papers.scan_and_snap.theory",
-    "attnlab.playground", "attnlab.plots", "attnlab.report", "attnlab.shelf",
-    "attnlab.simulation", "attnlab.sweeping", "attnlab.tasks", "attnlab.text", "attnlab.theory",
+    "attnlab.experiments", "attnlab.formulas", "attnlab.measures", "attnlab.observing",
+    "attnlab.papers.joma.theory", "attnlab.papers.scan_and_snap.theory", "attnlab.playground",
+    "attnlab.plots", "attnlab.report", "attnlab.shelf", "attnlab.sweeping", "attnlab.text",
+    "attnlab.theory",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")),
          *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
