@@ -28,7 +28,7 @@ from attnlab.theory.theory import Theory
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What theories say of a simulation, and what training does.
+    """Comparison of theories with the training of a simulation.
 
     trial: the simulation with its result and the predictions. assumptions: what is asked for, each
     with its value. ladder: errors of each theory (`attnlab.auditing.ladder`). fates: a Dataset over
@@ -187,7 +187,7 @@ def _snap(trial: Trial) -> xr.Dataset:
 def _beside(
     trial: Trial, read: Callable[[xr.Dataset], xr.DataArray], where: dict[str, Any]
 ) -> xr.Dataset:
-    """What is read from each theory's dataset, along `theory` (nan where it is silent), and from
+    """Return what each theory's dataset gives, along `theory` (nan where it is silent), and from
     the training."""
     simulated = read(trial.simulated)
     values = np.full((len(trial.theories), *simulated.shape), np.nan)
@@ -210,7 +210,7 @@ def _still_moving(clock: Clock) -> dict[str, float]:
 
 
 def _cells(found: xr.Dataset) -> dict[str, Any]:
-    """What is predicted by each theory, and simulated, as plain numbers."""
+    """Return predictions by theory, and the simulated value, as plain numbers."""
     predicted = zip(found["theory"].values.tolist(), found["predicted"].values, strict=True)
     return {
         "predicted": {name: number(float(value)) for name, value in predicted},

@@ -23,7 +23,7 @@ Reading = Literal["printed text", "as we know it", "ours"]
 
 @dataclass(frozen=True, init=False)
 class Measurement:
-    """What a measurement brought: its checks, the numbers worth quoting, the counterexample.
+    """Result of a measurement: its checks, the numbers worth quoting, the counterexample.
 
     Checks are given one after another: `Measurement(check, another, number=0.5)`. `number` goes
     with the algebra and the reduced dynamics, `training_number` with training; `holds_from` is the
@@ -124,7 +124,7 @@ class Claim:
 
     @property
     def how(self) -> str:
-        """How it is tested: the docstring of `measure`, in one paragraph."""
+        """Description of the test: the docstring of `measure`, in one paragraph."""
         return " ".join((inspect.getdoc(self.measure) or "").split())
 
     @property
@@ -258,7 +258,7 @@ def claims_in(module: ModuleType) -> tuple[Claim, ...]:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the audit found about a claim; a verdict is None where there was nothing of its kind."""
+    """Result of examining a claim; a verdict is None if there was no check of its kind."""
 
     claim: Claim
     case: Case
@@ -269,7 +269,7 @@ class Finding:
 
     @property
     def as_recorded(self) -> bool:
-        """Whether both verdicts are the recorded ones; a claim of no paper has no record."""
+        """True if both verdicts are the recorded ones; a claim of no paper has no record."""
         recorded = self.claim.recorded
         return not self.claim.paper or (
             self.verdict == recorded.verdict and self.training == recorded.training

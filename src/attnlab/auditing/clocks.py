@@ -32,14 +32,14 @@ class Moment(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """What a predicted time must be multiplied with to be that of training, or a bound on it."""
+    """Factor from a predicted time to that of training, or a bound on it."""
 
     value: float
     sign: Literal["==", "<=", ">="] = "=="
 
     @property
     def off(self) -> float:
-        """How far from right, whichever way: the logarithm's size."""
+        """Absolute logarithm of the factor."""
         return abs(float(np.log(self.value)))
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Clock:
 
     @property
     def off(self) -> float:
-        """How far off the worst of its theories is."""
+        """Largest `off` of its theories."""
         factors = [self.factor(theory) for theory in self.predicted]
         return max((factor.off for factor in factors if factor is not None), default=0.0)
 
@@ -99,7 +99,7 @@ class Clock:
 
 
 def clocks_of(trial: Trial) -> dict[str, tuple[Clock, ...]]:
-    """Of each event, the clocks of all classes."""
+    """Return the clocks of all classes, by event."""
     predicted = {name: _moments(of) for name, of in trial.predicted.items()}
     names = [trial.classes.token_name(token) for token in trial.classes.next_token.tolist()]
     return {

@@ -16,7 +16,7 @@ from attnlab.theory.hypothesis import Hypothesis
 
 
 class Commentary(Protocol):
-    """What a paper says about an audited run.
+    """Comments of a paper on an audited run.
 
     signs_claimed: whether each token gains (+1) or loses (-1) by the paper's statements, along
     (query, token); 0 where it says nothing. assumptions: what the paper asks for, each with its

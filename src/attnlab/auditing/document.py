@@ -154,7 +154,7 @@ def map_document(table: xr.Dataset) -> dict[str, Any]:
 
 
 def _named(of: Any, *names: str) -> dict[str, Any]:
-    """What an object has under these names."""
+    """Return the attributes of an object under these names."""
     return {name: getattr(of, name) for name in names}
 
 

@@ -42,7 +42,7 @@ def page(document: Mapping[str, Any], *, picture: bytes | None = None, caption: 
 
 
 def said(claim: Mapping[str, Any]) -> Markup:
-    """What a claim of the document says, typeset."""
+    """Return the statement of a claim of the document, typeset."""
     return typeset(claim["latex"])
 
 
@@ -52,7 +52,7 @@ def rates(of: Mapping[str, Any]) -> str:
 
 
 def setting(trial: Mapping[str, Any]) -> str:
-    """What was trained, in plain text."""
+    """Return the settings of the training, in plain text."""
     clock = "time" if "time" in trial else "step"
     return f"{rates(trial)}; training up to {clock} {short(trial[clock])}"
 

@@ -1,4 +1,4 @@
-"""What becomes of each token: its role, and its logits by theories and in training."""
+"""Tokens of an audited run: their roles, and whether training agrees with a claimed sign."""
 
 from __future__ import annotations
 

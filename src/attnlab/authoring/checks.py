@@ -125,7 +125,7 @@ def theory_alone(paper: Paper) -> str:
 
 
 def aligned(paper: Paper, name: str, run: Mapping[str, Any] | None) -> str:
-    """What the theory predicts has the dims and coords of the simulation."""
+    """Check that predictions have the dims and coords of the simulation."""
     theory = as_theory(name)
     simulation = _first_admitted(paper, theory) if run is None else Simulation.from_document(run)
     predicted = predict(simulation, theory=theory)
@@ -287,7 +287,7 @@ def _value(kind: str, name: str) -> Any:
 
 
 def _told(kind: str, value: Any) -> Any:
-    """What two equal values have in common, in whichever process."""
+    """Return a text that equal values share in every process."""
     if kind == "presets":
         return value.digest
     return plain(value, defaults=True) if kind == "models" else value.name

@@ -24,7 +24,7 @@ Standing = Literal["passed", "failed", "nothing to check", "fails as expected"]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a paper's `conformance.yaml` may say.
+    """Contents of a paper's `conformance.yaml`.
 
     runs: by theory, the run on which prediction and simulation are compared, as a recipe has it.
     expected_failures: by requirement, the reason why it is not fulfilled.
@@ -72,7 +72,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a requirement: its standing, a note or the reason, and the seconds it took."""
+    """Result of a requirement: its standing, a note or the reason, and the seconds it took."""
 
     id: str
     standing: Standing

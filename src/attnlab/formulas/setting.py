@@ -15,7 +15,7 @@ from attnlab.formulas.checks import FloatArray, IntArray, at_least
 
 @runtime_checkable
 class Classes(Protocol):
-    """What the theory reads of `attnlab.SequenceClasses`."""
+    """The attributes that formulas read of `attnlab.SequenceClasses`."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -33,7 +33,7 @@ class Classes(Protocol):
 
 @runtime_checkable
 class HasSetting(Protocol):
-    """What has a setting, as an `attnlab.theory.Case` does."""
+    """An object that has a setting, as an `attnlab.theory.Case` does."""
 
     @property
     def setting(self) -> Setting: ...

@@ -14,7 +14,7 @@ Params = dict[str, Any]  # a tree of arrays for each group
 
 
 class Model(ABC):
-    """What learns. Subclass it as a frozen dataclass of settings, without arrays.
+    """A model that learns. Subclass it as a frozen dataclass of settings, without arrays.
 
     Two methods are enough. `dims` names the dims of what `apply` captures; what is not named there
     is recorded with dims of its own name. Learning rates, optimizers and starts are given by

@@ -22,7 +22,7 @@ MEASURES = ("entropy", "previous_mass", "sink_mass", "induction_mass")
 
 
 class Learner(ABC):
-    """What the trainer runs: a frozen value with pure methods.
+    """A problem that the trainer runs: a frozen value with pure methods.
 
     A paper's closed equations implement `init` and `loss`, or `loss_and_grad` where no loss is
     known: a bare ordinary differential equation returns minus its velocity as the gradient.

@@ -66,7 +66,7 @@ RATE_DOC = "a number, a list (a dim), Piecewise, or None (fixed), or a mapping o
 
 
 class Motion(ABC):
-    """How parameters move."""
+    """A rule by which parameters move."""
 
     clock: ClassVar[Literal["step", "time"]]
     needs_population: ClassVar[bool] = False
@@ -79,7 +79,7 @@ class Motion(ABC):
 
     @property
     def side_by_side(self) -> bool:
-        """Whether two programs may run at once on a processor."""
+        """True if two programs may run at once on a processor."""
         return True
 
     def optimizers(self, groups: Sequence[str]) -> tuple[tuple[str, Optimizer], ...]:
@@ -221,7 +221,7 @@ class Rates:
 
     @property
     def points(self) -> int:
-        """How many points the grid has."""
+        """Number of points of the grid."""
         return int(np.prod([of.size for of in self.dims.values()], dtype=int))
 
     def describe(self, point: int) -> str:

@@ -29,7 +29,7 @@ EVALUATED = 256  # examples of another task
 
 @dataclass(frozen=True)
 class Plan:
-    """What programs are compiled for: the learner, and how it is moved and recorded."""
+    """Static argument of the compiled programs: the learner, and how it is moved and recorded."""
 
     learner: Learner
     gradient: Gradient
@@ -42,7 +42,7 @@ class Plan:
 
 
 class Kept(NamedTuple):
-    """What does not change in a run, for each seed: its instance and the groups that are fixed."""
+    """Constants of a run, for each seed: its instance and the groups that are fixed."""
 
     seeds: jax.Array
     data: Any

@@ -16,7 +16,7 @@ from attnlab.tasks import Task
 
 @dataclass(frozen=True)
 class Record:
-    """What to record and when; one of `at`, `every` and `geometric`, or none for the default.
+    """Times and names to record; one of `at`, `every` and `geometric`, or none for the default.
 
     By default 101 evenly spaced records (geometric ones in flow time), fewer where they would take
     more than 256 MiB.

@@ -108,7 +108,7 @@ class Run:
 
     @cached_property
     def learner(self) -> Learner:
-        """What the trainer runs."""
+        """The learner that the trainer runs."""
         if isinstance(self.task, Learner):
             return self.task
         assert self.model is not None
@@ -121,12 +121,12 @@ class Run:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many seeds, and how many points of the grid of learning rates."""
+        """Numbers of seeds and of points of the grid of learning rates."""
         return len(self.seeds), self.rates.points  # type: ignore[arg-type]
 
     @cached_property
     def plan(self) -> program.Plan:
-        """What programs are compiled for."""
+        """Static argument of the compiled programs."""
         return replace(self._plan, what=self.what)
 
     @cached_property

@@ -161,7 +161,7 @@ class Trainer:
         self._keep()
 
     def _workers(self) -> int:
-        """How many groups advance side by side: XLA leaves cores idle in small operations."""
+        """Number of groups that advance side by side: XLA leaves cores idle in small operations."""
         if jax.default_backend() != "cpu" or not self.run.motion.side_by_side:
             return 1
         return os.cpu_count() or 1

@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 class Task:
-    """What is learned. Subclass it as a frozen dataclass of settings, without arrays.
+    """A task to be learned. Subclass it as a frozen dataclass of settings, without arrays.
 
     What belongs to one instance (transition matrices, a graph, a training set) is drawn from a key
     and passed as an argument, so that one compiled program serves all instances. `batch` or
